@@ -1,0 +1,304 @@
+// The doorkeeper: owns the memory of a model, checks shapes, lets go of the interpreter lock, calls.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "oselm.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace onlad {
+
+#ifdef ONLAD_X86_LEVELS
+#define ONLAD_DECLARE(level)                             \
+    const Operations<float>& float_operations_##level(); \
+    const Operations<double>& double_operations_##level();
+ONLAD_DECLARE(v2)
+ONLAD_DECLARE(v3)
+ONLAD_DECLARE(v4)
+
+// The highest level that this processor has; ONLAD_LEVEL lowers it, for tests and for comparing.
+const char* chosen_level() {
+    __builtin_cpu_init();
+    const char* wanted = std::getenv("ONLAD_LEVEL");
+    std::string ceiling = wanted ? wanted : "x86-64-v4";
+    if (ceiling != "x86-64-v2" && ceiling != "x86-64-v3" && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return "x86-64-v4";
+    if (ceiling != "x86-64-v2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
+        return "x86-64-v3";
+    return "x86-64-v2";
+}
+#else
+const Operations<float>& float_operations_plain();
+const Operations<double>& double_operations_plain();
+const char* chosen_level() { return "plain"; }
+#endif
+
+const std::string level = chosen_level();
+
+template <class T>
+const Operations<T>& operations() {
+    constexpr bool single = sizeof(T) == sizeof(float);
+#ifdef ONLAD_X86_LEVELS
+#define ONLAD_PICK(name)                                        \
+    if constexpr (single) return float_operations_##name();     \
+    else return double_operations_##name();
+    if (level == "x86-64-v4") { ONLAD_PICK(v4) }
+    if (level == "x86-64-v3") { ONLAD_PICK(v3) }
+    ONLAD_PICK(v2)
+#else
+    if constexpr (single) return float_operations_plain();
+    else return double_operations_plain();
+#endif
+}
+
+template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Beyond this a square would leave the range of the type.
+template <class T>
+constexpr double magnitude_limit = sizeof(T) == sizeof(float) ? 1e12 : 1e100;
+
+void require(bool holds, const char* what) {
+    if (!holds) throw nb::value_error(what);
+}
+
+template <class T>
+class Kernel {
+public:
+    Kernel(Matrix<T> alpha, Vector<T> b, Matrix<T> beta, Matrix<T> S, int activation, int score,
+           int loss, double trace, double trace_start, double trace_limit, double shrink, std::uint64_t seen,
+           std::uint64_t skipped, std::uint64_t paused) {
+        m.n = alpha.shape(0);
+        m.N = alpha.shape(1);
+        require(m.n > 0 && m.N > 0, "alpha is empty");
+        require(b.shape(0) == m.N && beta.shape(0) == m.N && beta.shape(1) == m.n &&
+                    S.shape(0) == m.N && S.shape(1) == m.N,
+                "alpha, b, beta and S do not fit each other");
+        constexpr std::size_t line = alignment / sizeof(T);
+        auto padded = [](std::size_t count) { return (count + line - 1) / line * line; };
+        m.stride = padded(m.N);
+        m.padded_n = (m.n + 3) / 4 * 4;
+        m.padded_N = (m.N + 3) / 4 * 4;
+        std::size_t total =
+            (m.n + m.padded_n + m.padded_N + 4) * m.stride + 2 * padded(m.padded_n);
+        memory.reset(static_cast<T*>(
+            ::operator new(total * sizeof(T), std::align_val_t(alignment))));
+        std::memset(memory.get(), 0, total * sizeof(T));
+        T* next = memory.get();
+        auto take = [&](std::size_t count) { T* at = next; next += count; return at; };
+        m.alpha = take(m.n * m.stride);
+        m.beta = take(m.padded_n * m.stride);
+        m.S = take(m.padded_N * m.stride);
+        m.b = take(m.stride);
+        m.h = take(m.stride);
+        m.f = take(m.stride);
+        m.g = take(m.stride);
+        m.x = take(padded(m.padded_n));
+        m.e = take(padded(m.padded_n));
+        for (std::size_t j = 0; j < m.n; ++j)
+            for (std::size_t i = 0; i < m.N; ++i) {
+                m.alpha[j * m.stride + i] = alpha.data()[j * m.N + i];
+                m.beta[j * m.stride + i] = beta.data()[i * m.n + j];
+            }
+        for (std::size_t i = 0; i < m.N; ++i) {
+            m.b[i] = b.data()[i];
+            std::memcpy(m.S + i * m.stride, S.data() + i * m.N, m.N * sizeof(T));
+        }
+        m.activation = Activation(activation);
+        m.score = Score(score);
+        m.loss = Loss(loss);
+        m.trace_start = trace_start;
+        m.trace_limit = trace_limit;
+        m.shrink = shrink;
+        m.seen = seen;
+        m.skipped = skipped;
+        m.paused = paused;
+        m.trace = trace;
+        if (std::isnan(trace)) ops.measure(m);
+    }
+
+    double score(nb::handle x, double a) { read(x); return ops.score(m, a); }
+    double update(nb::handle x, double a) { read(x); return ops.update(m, a); }
+    bool take_back(nb::handle x) { read(x); return ops.take_back(m); }
+
+    void score_many(Matrix<T> X, double a, VectorOut<double> loss, VectorOut<double> leverage) {
+        run(X, loss, leverage, [&](std::size_t) { ops.score(m, a); });
+    }
+
+    void update_many(Matrix<T> X, Vector<double> a, VectorOut<double> loss,
+                     VectorOut<double> leverage) {
+        require(a.shape(0) == X.shape(0), "one forgetting factor a row is needed");
+        run(X, loss, leverage, [&](std::size_t t) { ops.update(m, a.data()[t]); });
+    }
+
+    void gains(Matrix<T> H, Vector<double> a, MatrixOut<T> gain, VectorOut<double> leverage) {
+        std::size_t rows = H.shape(0);
+        require(H.shape(1) == m.N && gain.shape(0) == rows && gain.shape(1) == m.N &&
+                    a.shape(0) == rows && leverage.shape(0) == rows,
+                "H, gain, a and leverage do not fit the model");
+        nb::gil_scoped_release unlocked;
+        ops.gains(m, H.data(), rows, a.data(), gain.data(), leverage.data());
+    }
+
+    // Rows of memory that Python may look at; `columns` of `stride` are real.
+    nb::object view(T* data, std::size_t rows, std::size_t columns, std::size_t row_stride,
+                    nb::handle self) {
+        std::size_t shape[2] = {rows, columns};
+        std::int64_t strides[2] = {std::int64_t(row_stride), 1};
+        return nb::cast(nb::ndarray<nb::numpy, T>(data, 2, shape, self, strides));
+    }
+
+    // x <- a float vector of the right length, finite and in range; anything else is a TypeError,
+    // on which the caller takes its slow path with the full story of what is wrong.
+    void read(nb::handle x) {
+        Py_buffer buffer;
+        if (PyObject_GetBuffer(x.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+            PyErr_Clear();
+            throw nb::type_error("not an array");
+        }
+        bool taken = buffer.ndim == 1 && std::size_t(buffer.shape[0]) == m.n && buffer.format &&
+                     buffer.format[0] != 0 && buffer.format[1] == 0;
+        if (taken && buffer.format[0] == 'd')
+            taken = copy(static_cast<const double*>(buffer.buf));
+        else if (taken && buffer.format[0] == 'f')
+            taken = copy(static_cast<const float*>(buffer.buf));
+        else
+            taken = false;
+        PyBuffer_Release(&buffer);
+        if (!taken) throw nb::type_error("not a finite vector of the model's length");
+    }
+
+    Model<T> m{};
+    const Operations<T>& ops = operations<T>();
+
+private:
+    template <class U>
+    bool copy(const U* from) {
+        bool fine = true;
+        for (std::size_t j = 0; j < m.n; ++j) {
+            fine &= std::fabs(double(from[j])) <= magnitude_limit<T>;
+            m.x[j] = T(from[j]);
+        }
+        return fine;
+    }
+
+    template <class Step>
+    void run(const Matrix<T>& X, VectorOut<double>& loss, VectorOut<double>& leverage, Step step) {
+        std::size_t rows = X.shape(0);
+        require(X.shape(1) == m.n && loss.shape(0) == rows && leverage.shape(0) == rows,
+                "X, loss and leverage do not fit the model");
+        nb::gil_scoped_release unlocked;
+        for (std::size_t t = 0; t < rows; ++t) {
+            std::memcpy(m.x, X.data() + t * m.n, m.n * sizeof(T));
+            step(t);
+            loss.data()[t] = m.last_loss;
+            leverage.data()[t] = m.last_leverage;
+        }
+    }
+
+    struct Free {
+        void operator()(T* p) const { ::operator delete(p, std::align_val_t(alignment)); }
+    };
+    std::unique_ptr<T, Free> memory;
+};
+
+// out <- the numbers of a dict whose keys are `names`, in that order or another. False: the keys
+// are others, or a value is not a plain number; then the caller looks closer.
+bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out) {
+    std::size_t count = nb::len(names);
+    if (std::size_t(PyDict_Size(row.ptr())) != count || out.shape(0) != count) return false;
+    auto number = [](PyObject* value, double& result) {
+        if (PyFloat_Check(value)) result = PyFloat_AS_DOUBLE(value);
+        else if (PyLong_CheckExact(value)) result = PyLong_AsDouble(value);
+        else return false;
+        if (result == -1.0 && PyErr_Occurred()) { PyErr_Clear(); return false; }
+        return true;
+    };
+    double* values = out.data();
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    std::size_t i = 0;
+    // Nearly always the very same key objects in the same order: then nothing is hashed.
+    for (; i < count && PyDict_Next(row.ptr(), &position, &key, &value); ++i) {
+        if (key != PyTuple_GET_ITEM(names.ptr(), i)) break;
+        if (!number(value, values[i])) return false;
+    }
+    for (; i < count; ++i) {
+        value = PyDict_GetItemWithError(row.ptr(), PyTuple_GET_ITEM(names.ptr(), i));
+        if (!value) { PyErr_Clear(); return false; }
+        if (!number(value, values[i])) return false;
+    }
+    return true;
+}
+
+template <class T>
+void substitute(Matrix<T> A, MatrixOut<T> E) {
+    require(A.shape(0) == E.shape(0) && A.shape(1) == E.shape(0), "A and E do not fit");
+    nb::gil_scoped_release unlocked;
+    operations<T>().substitute(A.data(), E.data(), E.shape(0), E.shape(1));
+}
+
+template <class T>
+void bind(nb::module_& module, const char* name) {
+    using K = Kernel<T>;
+    auto view = [](auto pick) { return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); }; };
+    nb::class_<K>(module, name)
+        .def(nb::init<Matrix<T>, Vector<T>, Matrix<T>, Matrix<T>, int, int, int, double, double,
+                      double, double, std::uint64_t, std::uint64_t, std::uint64_t>(),
+             "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a,
+             "trace"_a, "trace_start"_a, "trace_limit"_a, "shrink"_a, "seen"_a, "skipped"_a, "paused"_a)
+        .def("score", &K::score)
+        .def("update", &K::update)
+        .def("take_back", &K::take_back)
+        // noconvert: a converted output would be a copy, and the result would be lost.
+        .def("score_many", &K::score_many, nb::arg().noconvert(), nb::arg(),
+             nb::arg().noconvert(), nb::arg().noconvert())
+        .def("update_many", &K::update_many, nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert())
+        .def("gains", &K::gains, nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert())
+        .def_prop_ro("alpha", view([](K& k, nb::handle self) {
+            return k.view(k.m.alpha, k.m.n, k.m.N, k.m.stride, self); }))
+        .def_prop_ro("b", view([](K& k, nb::handle self) {
+            return k.view(k.m.b, 1, k.m.N, k.m.stride, self); }))
+        .def_prop_ro("beta_t", view([](K& k, nb::handle self) {
+            return k.view(k.m.beta, k.m.n, k.m.N, k.m.stride, self); }))
+        .def_prop_ro("S", view([](K& k, nb::handle self) {
+            return k.view(k.m.S, k.m.N, k.m.N, k.m.stride, self); }))
+        .def_prop_ro("error", view([](K& k, nb::handle self) {
+            return k.view(k.m.e, 1, k.m.n, k.m.n, self); }))
+        .def_prop_ro("leverage", [](K& k) { return k.m.last_leverage; })
+        .def_prop_ro("trace", [](K& k) { return k.m.trace; })
+        .def_prop_ro("trace_start", [](K& k) { return k.m.trace_start; })
+        .def_prop_ro("trace_limit", [](K& k) { return k.m.trace_limit; })
+        .def_prop_ro("shrink", [](K& k) { return k.m.shrink; })
+        .def_prop_ro("seen", [](K& k) { return k.m.seen; })
+        .def_prop_ro("skipped", [](K& k) { return k.m.skipped; })
+        .def_prop_ro("paused", [](K& k) { return k.m.paused; });
+    module.def("substitute", &substitute<T>, nb::arg().noconvert(), nb::arg().noconvert());
+}
+
+}  // namespace onlad
+
+NB_MODULE(_kernel, module) {
+    module.attr("LEVEL") = onlad::level;
+    onlad::bind<float>(module, "Kernel32");
+    onlad::bind<double>(module, "Kernel64");
+    module.def("read_dict", &onlad::read_dict, nb::arg(), nb::arg(), nb::arg().noconvert());
+}

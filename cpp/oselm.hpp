@@ -1,0 +1,495 @@
+// One ONLAD step on plain memory: no Python, no allocation, no exceptions.
+//
+// The symbols are those of reference.py. The state carries a root S of P (P = S S'), so P is
+// symmetric and positive definite whatever the rounding:
+//
+//   x (n)   h (N) = G(x alpha + b)   alpha (n, N)   beta' (n, N)   S (N, N)   e (n) = x - h beta
+//   f = S'h    d' = a^2 + w f.f    g = S f    S <- (S - g f' w/(d' + a sqrt(d'))) / a    (Potter)
+//   beta <- beta + (w g/d') e'
+//
+// w is the weight of the sample: 1 learns it, -1 takes it back.
+//
+// Rows are padded with zeros to whole vectors, so no loop has a tail. This file is compiled once
+// for each instruction level (ONLAD_LEVEL); all in it has internal linkage or a level's namespace,
+// so that no function of a higher level can be linked into a lower one.
+
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace onlad {
+
+enum class Activation { sigmoid, identity, relu, tanh };
+enum class Score { reconstruction, leverage, combined };
+enum class Loss { squared, absolute };
+
+constexpr std::size_t alignment = 64;  // bytes; a cache line, and the widest vector
+
+template <class T>
+struct Model {
+    std::size_t n, N;
+    std::size_t stride;           // N rounded up to whole cache lines
+    std::size_t padded_n, padded_N;  // n and N rounded up to whole groups of four rows
+    Activation activation;
+    Score score;
+    Loss loss;
+    T *alpha, *b, *beta, *S;      // beta transposed: (n, stride); S: (N, stride)
+    T *x, *h, *f, *g, *e;         // the last sample and what came of it,
+    double last_loss, last_leverage;  // its loss, and d - 1
+    double trace, trace_start;    // of P: now, and at the start
+    double trace_limit;           // forgetting pauses while the trace is above it
+    double shrink;                // product of a^2 since the start: what is left of the ridge
+    std::uint64_t seen, skipped, paused;
+};
+
+// What the arithmetic offers at one instruction level.
+template <class T>
+struct Operations {
+    double (*score)(Model<T>&, double a);                   // of x, and nothing learned
+    double (*update)(Model<T>&, double a);                  // the same score, then learn x
+    bool (*learn_scored)(Model<T>&, double a);              // learn x right after its score
+    bool (*take_back)(Model<T>&);                           // unlearn x; false: it was never in
+    // The part of a block that must go one by one: S, and each sample's gain and leverage.
+    void (*gains)(Model<T>&, const T* H, std::size_t rows, const double* a, T* gain,
+                  double* leverage);
+    // E <- (I + strictly lower A)^-1 E, rows of length n.
+    void (*substitute)(const T* A, T* E, std::size_t rows, std::size_t n);
+    void (*measure)(Model<T>&);                             // trace(P) from S
+};
+
+}  // namespace onlad
+
+#ifdef ONLAD_LEVEL
+
+namespace onlad::ONLAD_LEVEL {
+namespace {
+
+template <class T, std::size_t bytes>
+struct Pack {
+    typedef T type __attribute__((vector_size(bytes), may_alias));
+};
+template <class T>
+struct Lanes {
+    static constexpr std::size_t size = ONLAD_VECTOR_BYTES / sizeof(T);
+};
+template <class T>
+using Vec = typename Pack<T, ONLAD_VECTOR_BYTES>::type;
+
+template <class T>
+struct Lane;
+template <>
+struct Lane<float> {
+    using integer = std::int32_t;
+};
+template <>
+struct Lane<double> {
+    using integer = std::int64_t;
+};
+#ifdef __clang__
+#define ONLAD_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define ONLAD_SHUFFLE(T, a, b, ...) \
+    __builtin_shuffle(a, b, Pack<Lane<T>::integer, 16>::type{__VA_ARGS__})
+#endif
+
+#define ONLAD_INLINE inline __attribute__((always_inline))
+
+template <class T>
+ONLAD_INLINE Vec<T>& at(T* p) { return *reinterpret_cast<Vec<T>*>(p); }
+template <class T>
+ONLAD_INLINE const Vec<T>& at(const T* p) { return *reinterpret_cast<const Vec<T>*>(p); }
+
+// A vector's upper half added to its lower half, down to 16 bytes.
+template <class T, std::size_t bytes>
+ONLAD_INLINE auto fold(const typename Pack<T, bytes>::type& v) {
+    if constexpr (bytes == 16) {
+        return v;
+    } else {
+        using Half = typename Pack<T, bytes / 2>::type;
+        Half halves[2];
+        std::memcpy(halves, &v, bytes);
+        return fold<T, bytes / 2>(halves[0] + halves[1]);
+    }
+}
+
+// The sums of four vectors at once: a transposition instead of four chains of additions.
+ONLAD_INLINE void sums(const Vec<float>* v, float* out) {
+    auto v0 = fold<float, ONLAD_VECTOR_BYTES>(v[0]), v1 = fold<float, ONLAD_VECTOR_BYTES>(v[1]);
+    auto v2 = fold<float, ONLAD_VECTOR_BYTES>(v[2]), v3 = fold<float, ONLAD_VECTOR_BYTES>(v[3]);
+    auto s01 = ONLAD_SHUFFLE(float, v0, v1, 0, 4, 1, 5) + ONLAD_SHUFFLE(float, v0, v1, 2, 6, 3, 7);
+    auto s23 = ONLAD_SHUFFLE(float, v2, v3, 0, 4, 1, 5) + ONLAD_SHUFFLE(float, v2, v3, 2, 6, 3, 7);
+    auto all = ONLAD_SHUFFLE(float, s01, s23, 0, 1, 4, 5) + ONLAD_SHUFFLE(float, s01, s23, 2, 3, 6, 7);
+    std::memcpy(out, &all, sizeof all);
+}
+ONLAD_INLINE void sums(const Vec<double>* v, double* out) {
+    for (std::size_t k = 0; k < 4; k += 2) {
+        auto v0 = fold<double, ONLAD_VECTOR_BYTES>(v[k]);
+        auto v1 = fold<double, ONLAD_VECTOR_BYTES>(v[k + 1]);
+        auto both = ONLAD_SHUFFLE(double, v0, v1, 0, 2) + ONLAD_SHUFFLE(double, v0, v1, 1, 3);
+        std::memcpy(out + k, &both, sizeof both);
+    }
+}
+
+template <class T>
+ONLAD_INLINE T sum(const Vec<T>& v) {
+    auto folded = fold<T, ONLAD_VECTOR_BYTES>(v);
+    T total = folded[0];
+    for (std::size_t i = 1; i < 16 / sizeof(T); ++i) total += folded[i];
+    return total;
+}
+
+template <class T>
+ONLAD_INLINE double dot(const T* p, const T* q, std::size_t stride) {
+    Vec<T> s0{}, s1{};
+    constexpr std::size_t L = Lanes<T>::size;
+    std::size_t i = 0;
+    for (; i + 2 * L <= stride; i += 2 * L) {
+        s0 += at(p + i) * at(q + i);
+        s1 += at(p + i + L) * at(q + i + L);
+    }
+    for (; i < stride; i += L) s0 += at(p + i) * at(q + i);
+    return double(sum<T>(s0 + s1));
+}
+
+// out <- start + weights' rows: the matrix-vector product that walks row-major memory forwards.
+// Eight vectors of the result stay in registers while the rows go by.
+template <class T>
+ONLAD_INLINE void combine_rows(const T* rows, const T* weights, std::size_t count,
+                               std::size_t stride, const T* start, T* out) {
+    constexpr std::size_t L = Lanes<T>::size, K = 8;
+    std::size_t c = 0;
+    for (; c + K * L <= stride; c += K * L) {
+        Vec<T> acc[K];
+        for (std::size_t k = 0; k < K; ++k) acc[k] = start ? at(start + c + k * L) : Vec<T>{};
+        const T* row = rows + c;
+        for (std::size_t j = 0; j < count; ++j, row += stride)
+            for (std::size_t k = 0; k < K; ++k) acc[k] += weights[j] * at(row + k * L);
+        for (std::size_t k = 0; k < K; ++k) at(out + c + k * L) = acc[k];
+    }
+    for (; c < stride; c += L) {
+        Vec<T> acc = start ? at(start + c) : Vec<T>{};
+        const T* row = rows + c;
+        for (std::size_t j = 0; j < count; ++j, row += stride) acc += weights[j] * at(row);
+        at(out + c) = acc;
+    }
+}
+
+// exp by range reduction and Taylor series: within 2 units in the last place, and unlike the C
+// library's it can be vectorised. Arguments are clamped where the result stays a normal number.
+ONLAD_INLINE double exp_lane(double v) {
+    v = v < -708.0 ? -708.0 : v > 708.0 ? 708.0 : v;
+    const double shift = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
+    double shifted = v * 1.4426950408889634 + shift, k = shifted - shift;
+    double r = v - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10;
+    double p = 1.0 / 6227020800.0;
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    std::int64_t bits, scale;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    std::memcpy(&scale, &p, sizeof scale);
+    scale += bits << 52;  // times 2^k; the bits of the shift itself fall off the top
+    std::memcpy(&p, &scale, sizeof p);
+    return p;
+}
+
+ONLAD_INLINE float exp_lane(float v) {
+    v = v < -87.0f ? -87.0f : v > 87.0f ? 87.0f : v;
+    const float shift = 12582912.0f;  // 1.5 * 2^23
+    float shifted = v * 1.44269504f + shift, k = shifted - shift;
+    float r = v - k * 6.93359375e-01f + k * 2.12194440e-4f;
+    float p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    std::int32_t bits, scale;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    std::memcpy(&scale, &p, sizeof scale);
+    scale = std::int32_t(std::uint32_t(scale) + (std::uint32_t(bits) << 23));
+    std::memcpy(&p, &scale, sizeof p);
+    return p;
+}
+
+template <class T>
+ONLAD_INLINE void activate(Activation activation, T* h, std::size_t N) {
+    switch (activation) {
+    case Activation::sigmoid:
+        for (std::size_t i = 0; i < N; ++i) h[i] = T(1) / (T(1) + exp_lane(-h[i]));
+        break;
+    case Activation::tanh:
+        for (std::size_t i = 0; i < N; ++i) h[i] = T(1) - T(2) / (T(1) + exp_lane(T(2) * h[i]));
+        break;
+    case Activation::relu:
+        for (std::size_t i = 0; i < N; ++i) h[i] = h[i] > T(0) ? h[i] : T(0);
+        break;
+    case Activation::identity: break;
+    }
+}
+
+template <class T>
+void hidden(Model<T>& m) {
+    combine_rows(m.alpha, m.x, m.n, m.stride, m.b, m.h);
+    activate(m.activation, m.h, m.stride);
+    for (std::size_t i = m.N; i < m.stride; ++i) m.h[i] = T(0);  // the padding stays zero
+}
+
+template <class T>
+double combine(const Model<T>& m) {
+    switch (m.score) {
+    case Score::reconstruction: return m.last_loss;
+    case Score::leverage: return m.last_leverage;
+    default: return m.last_loss * (1.0 + m.last_leverage);
+    }
+}
+
+// f and d' of h; the forgetting factor is 1 while the guard holds.
+template <class T>
+ONLAD_INLINE double project(Model<T>& m, double& a) {
+    if (m.trace > m.trace_limit) a = 1.0;
+    combine_rows(m.S, m.h, m.N, m.stride, static_cast<const T*>(nullptr), m.f);
+    return dot(m.f, m.f, m.stride);
+}
+
+// One Potter step: S <- (S - g f' w/(d' + a sqrt(d'))) / a with g = S f, four rows at a time so
+// that the sums of one overlap with the products of another. trace(P) comes with it.
+template <class T>
+ONLAD_INLINE void root_step(Model<T>& m, double a, double weight, double squared) {
+    constexpr std::size_t L = Lanes<T>::size, R = 4;
+    const std::size_t stride = m.stride;
+    double scaled = a * a + weight * squared;
+    const T c = T(weight / (scaled + a * std::sqrt(scaled))), shrink = T(1.0 / a);
+    const std::size_t rows = m.padded_N;
+    T* __restrict S = m.S;  // restrict: or each store would make the compiler load f again
+    T* __restrict g = m.g;
+    const T* __restrict f = m.f;
+    Vec<T> length[R] = {};
+    for (std::size_t i = 0; i < rows; i += R) {  // rows beyond N are zero and stay so
+        T* __restrict row = S + i * stride;
+        Vec<T> acc[R] = {};
+        for (std::size_t j = 0; j < stride; j += L)
+            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + j) * at(f + j);
+        sums(acc, g + i);
+        Vec<T> factor[R];
+        for (std::size_t k = 0; k < R; ++k) factor[k] = Vec<T>{} + g[i + k] * c;
+        for (std::size_t j = 0; j < stride; j += L) {
+            const Vec<T> f_j = at(f + j);
+            for (std::size_t k = 0; k < R; ++k) {
+                Vec<T> next = (at(row + k * stride + j) - factor[k] * f_j) * shrink;
+                at(row + k * stride + j) = next;
+                length[k] += next * next;
+            }
+        }
+    }
+    m.trace = double(sum<T>(length[0])) + double(sum<T>(length[1])) + double(sum<T>(length[2])) +
+              double(sum<T>(length[3]));
+}
+
+// The wind-up guard. Forgetting divides what the stream does not excite by a^2 for ever. While
+// trace(P) is above the limit forgetting pauses, and the ridge that was forgotten is put back
+// for the hidden unit where P is largest: a sample that says nothing new of beta,
+// h = e_k sqrt(N / trace at the start).
+template <class T>
+ONLAD_INLINE void restore(Model<T>& m) {
+    double largest = -1.0;
+    const T* worst = m.S;
+    for (std::size_t i = 0; i < m.N; ++i) {
+        const T* row = m.S + i * m.stride;
+        double unit = dot(row, row, m.stride);
+        if (unit > largest) largest = unit, worst = row;
+    }
+    const T c = T(std::sqrt(double(m.N) / m.trace_start));
+    for (std::size_t i = 0; i < m.stride; ++i) m.f[i] = c * worst[i];
+    root_step(m, 1.0, 1.0, dot(m.f, m.f, m.stride));
+}
+
+// S learns h; f is known. Leaves the gain in g. False: the step was not finite and is skipped.
+template <class T>
+ONLAD_INLINE bool learn_hidden(Model<T>& m, double a, double squared) {
+    if (!(squared < 1e30)) {  // also catches NaN; the paper's epsilon guard cannot act on a root
+        ++m.skipped;
+        return false;
+    }
+    root_step(m, a, 1.0, squared);
+    T scale = T(1.0 / (a * a + squared));
+    for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
+    m.shrink *= a * a;
+    ++m.seen;
+    return true;
+}
+
+template <class T>
+ONLAD_INLINE void guard(Model<T>& m, bool held) {
+    if (held) ++m.paused;
+    if (m.trace > m.trace_limit) restore(m);
+}
+
+// One pass over beta: e = x - h beta and, when learning, beta <- beta + g e' while the rows are
+// at hand. Returns the loss. Rows beyond n are zero, and so are their x and e.
+template <bool learning, class T>
+ONLAD_INLINE double reconstruct(Model<T>& m) {
+    constexpr std::size_t L = Lanes<T>::size, R = 4;
+    const std::size_t stride = m.stride;
+    const std::size_t rows = m.padded_n;
+    T* __restrict beta = m.beta;
+    T* __restrict e = m.e;
+    const T *__restrict h = m.h, *__restrict g = m.g, *__restrict x = m.x;
+    for (std::size_t j = 0; j < rows; j += R) {
+        T* __restrict row = beta + j * stride;
+        Vec<T> acc[R] = {};
+        for (std::size_t c = 0; c < stride; c += L)
+            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + c) * at(h + c);
+        T predicted[R];
+        sums(acc, predicted);
+        Vec<T> error[R];
+        for (std::size_t k = 0; k < R; ++k) {
+            e[j + k] = x[j + k] - predicted[k];
+            error[k] = Vec<T>{} + e[j + k];
+        }
+        if constexpr (learning)
+            for (std::size_t c = 0; c < stride; c += L) {
+                const Vec<T> g_c = at(g + c);
+                for (std::size_t k = 0; k < R; ++k) at(row + k * stride + c) += error[k] * g_c;
+            }
+    }
+    double total = 0.0;
+    if (m.loss == Loss::squared)
+        for (std::size_t j = 0; j < m.n; ++j) total += double(m.e[j]) * double(m.e[j]);
+    else
+        for (std::size_t j = 0; j < m.n; ++j) total += std::fabs(double(m.e[j]));
+    return total / double(m.n);
+}
+
+template <class T>
+double score(Model<T>& m, double a) {
+    hidden(m);
+    double squared = project(m, a);
+    m.last_leverage = squared / (a * a);
+    m.last_loss = reconstruct<false>(m);
+    return combine(m);
+}
+
+template <class T>
+double update(Model<T>& m, double a) {
+    bool held = m.trace > m.trace_limit;
+    hidden(m);
+    double squared = project(m, a);
+    m.last_leverage = squared / (a * a);
+    if (learn_hidden(m, a, squared)) {
+        m.last_loss = reconstruct<true>(m);
+        guard(m, held);
+    } else {
+        m.last_loss = reconstruct<false>(m);
+    }
+    return combine(m);
+}
+
+// Learn the sample whose score was just taken: h, f and e are still at hand.
+template <class T>
+bool learn_scored(Model<T>& m, double a) {
+    bool held = m.trace > m.trace_limit;
+    if (held) a = 1.0;
+    if (!learn_hidden(m, a, dot(m.f, m.f, m.stride))) return false;
+    for (std::size_t j = 0; j < m.n; ++j) {
+        T* row = m.beta + j * m.stride;
+        for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size)
+            at(row + c) += m.e[j] * at(m.g + c);
+    }
+    guard(m, held);
+    return true;
+}
+
+template <class T>
+bool take_back(Model<T>& m) {
+    double a = 1.0;
+    hidden(m);
+    combine_rows(m.S, m.h, m.N, m.stride, static_cast<const T*>(nullptr), m.f);
+    double squared = dot(m.f, m.f, m.stride), left = 1.0 - squared;
+    // 1 - h P h' is what the rest of the stream knows in this direction: 0 is nothing at all.
+    if (!(left > 64 * (sizeof(T) == 4 ? 1.2e-7 : 2.3e-16)) || m.seen == 0) return false;
+    reconstruct<false>(m);
+    root_step(m, a, -1.0, squared);
+    T scale = T(-1.0 / left);
+    for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
+    for (std::size_t j = 0; j < m.n; ++j) {
+        T* row = m.beta + j * m.stride;
+        for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size)
+            at(row + c) += m.e[j] * at(m.g + c);
+    }
+    --m.seen;
+    return true;
+}
+
+template <class T>
+void gains(Model<T>& m, const T* H, std::size_t rows, const double* a, T* gain,
+           double* leverage) {
+    for (std::size_t t = 0; t < rows; ++t) {
+        double a_t = a[t];
+        bool held = m.trace > m.trace_limit;
+        std::memcpy(m.h, H + t * m.N, m.N * sizeof(T));
+        double squared = project(m, a_t);
+        leverage[t] = squared / (a_t * a_t);
+        if (learn_hidden(m, a_t, squared)) {
+            std::memcpy(gain + t * m.N, m.g, m.N * sizeof(T));
+            guard(m, held);
+        } else {
+            std::memset(gain + t * m.N, 0, m.N * sizeof(T));
+        }
+    }
+}
+
+template <class T>
+void substitute(const T* A, T* E, std::size_t rows, std::size_t n) {
+    // A strip of columns at a time, so that what is solved stays in the first cache.
+    constexpr std::size_t strip = 128;
+    for (std::size_t j0 = 0; j0 < n; j0 += strip) {
+        std::size_t width = n - j0 < strip ? n - j0 : strip;
+        for (std::size_t t = 1; t < rows; ++t) {
+            T* e = E + t * n + j0;
+            std::size_t s = 0;
+            for (; s + 4 <= t; s += 4) {
+                const T *e0 = E + s * n + j0, *e1 = e0 + n, *e2 = e1 + n, *e3 = e2 + n;
+                const T* c = A + t * rows + s;
+                for (std::size_t j = 0; j < width; ++j)
+                    e[j] -= c[0] * e0[j] + c[1] * e1[j] + c[2] * e2[j] + c[3] * e3[j];
+            }
+            for (; s < t; ++s) {
+                const T* e0 = E + s * n + j0;
+                T c = A[t * rows + s];
+                for (std::size_t j = 0; j < width; ++j) e[j] -= c * e0[j];
+            }
+        }
+    }
+}
+
+template <class T>
+void measure(Model<T>& m) {
+    m.trace = 0.0;
+    for (std::size_t i = 0; i < m.N; ++i)
+        m.trace += dot(m.S + i * m.stride, m.S + i * m.stride, m.stride);
+}
+
+template <class T>
+constexpr Operations<T> operations = {score<T>, update<T>,     learn_scored<T>, take_back<T>,
+                                      gains<T>, substitute<T>, measure<T>};
+
+}  // namespace
+}  // namespace onlad::ONLAD_LEVEL
+
+#endif

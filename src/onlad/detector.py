@@ -1,0 +1,365 @@
+"""`Detector`: the algorithm on arrays. No scaling, no threshold: `onlad.monitor` has those."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from onlad import block, kernel, reference, samples
+from onlad.errors import NotInModelError, OnladError
+from onlad.forgetting import Constant, Forgetting
+from onlad.reference import Activation, Array, Loss, Score, State, Weights
+
+if TYPE_CHECKING:
+    from onlad.kernel import Kernel
+
+
+def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+
+
+class Detector:
+    """An OS-ELM autoencoder that scores each sample, then learns it, and forgets the past.
+
+    It works from the first sample; `fit` gives it a start from many. The number of features is
+    that of the first data it learns.
+
+    Parameters
+    ----------
+    n_hidden
+        Hidden units.
+    activation
+        ``sigmoid``, ``identity``, ``relu`` or ``tanh``.
+    weights
+        How the random layer is drawn: ``uniform`` is Uniform[-1, 1], ``uniform01`` is
+        Uniform[0, 1] as the paper prints it, ``normal`` is Normal(0, 1/n).
+    forgetting
+        The factor a of the paper, 0 < a <= 1: squared errors k samples ago weigh a^(2k). Or a
+        policy of `onlad.forgetting`, by which it follows the scores.
+    score
+        ``reconstruction`` (the paper's), ``leverage``, or ``combined``, their product.
+    loss
+        ``squared`` or ``absolute``: the mean that makes one number of the errors.
+    ridge
+        Strength of the start at beta = 0. With 0, as in the paper, `fit` must come first, with
+        more samples than hidden units.
+    dtype
+        ``float64`` or ``float32``.
+    seed
+        Of the random layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> detector = Detector(n_hidden=16, seed=1)
+    >>> for _ in range(300):                        # two sensors that move together
+    ...     level = rng.uniform()
+    ...     _ = detector.update_one(np.array([level, 1 - level]))
+    >>> detector.score_one([0.5, 0.5]) < detector.score_one([0.9, 0.9])
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_hidden: int = 64,
+        activation: Activation = "sigmoid",
+        weights: Weights = "uniform",
+        forgetting: float | Forgetting = 0.99,
+        score: Score = "combined",
+        loss: Loss = "squared",
+        ridge: float = 1e-2,
+        dtype: Literal["float64", "float32"] = "float64",
+        seed: int = 0,
+    ) -> None:
+        if not (isinstance(n_hidden, (int, np.integer)) and n_hidden >= 1):
+            raise ValueError(f"n_hidden must be a whole number of at least 1, got {n_hidden!r}")
+        _choice("activation", activation, reference.ACTIVATIONS)
+        _choice("weights", weights, reference.WEIGHTS)
+        _choice("score", score, reference.SCORES)
+        _choice("loss", loss, reference.LOSSES)
+        _choice("dtype", dtype, ("float64", "float32"))
+        if not 0 <= ridge < np.inf:
+            raise ValueError(f"ridge must be finite and not negative, got {ridge!r}")
+        self.n_hidden = int(n_hidden)
+        self.activation: Activation = activation
+        self.weights: Weights = weights
+        self.forgetting: Forgetting = (
+            Constant(forgetting) if isinstance(forgetting, (int, float)) else forgetting
+        )
+        self.score: Score = score
+        self.loss: Loss = loss
+        self.ridge = float(ridge)
+        self.dtype: Literal["float64", "float32"] = dtype
+        self.seed = seed
+        self._largest = kernel.LARGEST[dtype]
+        self._kernel: Kernel | None = None
+        self._memory = self.forgetting.start
+        self._a = self._memory[0]
+        self._follows = not isinstance(self.forgetting, Constant)
+
+    # -- learning ---------------------------------------------------------------------------
+
+    def fit(self, X: Any) -> Detector:
+        """Forget everything and start from the rows of `X` (the paper's initial training)."""
+        X = samples.matrix(X, None, "float64", self._largest)
+        alpha, b = reference.draw(X.shape[1], self.n_hidden, self.weights, self.seed)
+        if self.ridge == 0 and len(X) <= self.n_hidden:
+            raise ValueError(
+                f"fit got {len(X)} samples for {self.n_hidden} hidden units; without ridge it "
+                "needs more samples than hidden units. Give more, or ridge > 0"
+            )
+        gram, moment = self.ridge * np.eye(self.n_hidden), np.zeros((self.n_hidden, X.shape[1]))
+        for rows in np.array_split(X, len(X) // 4096 + 1):  # H of all rows may not fit in memory
+            H = reference.activate(rows @ alpha + b, self.activation)
+            gram += H.T @ H
+            moment += H.T @ rows
+        self._begin(alpha, b, gram, moment, shrink=1.0, seen=len(X))
+        return self
+
+    def update_one(self, x: Any) -> float:
+        """Return the score of `x`, then learn it."""
+        try:
+            score = self._kernel.update(x, self._a)  # type: ignore[union-attr]
+        except (TypeError, AttributeError):
+            score = self._started(x).update(self._vector(x), self._a)
+        if self._follows:
+            self._follow(score)
+        return score
+
+    def learn_one(self, x: Any) -> None:
+        """Learn `x`."""
+        self.update_one(x)
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        try:
+            return self._kernel.score(x, self._a)  # type: ignore[union-attr]
+        except (TypeError, AttributeError):
+            x = self._vector(x)
+            return (self._kernel or self._fresh(len(x))).score(x, self._a)
+
+    def update_many(self, X: Any) -> Array:
+        """Return the scores of the rows of `X`, each learned after its score.
+
+        The same as a loop of `update_one`, within rounding: large models take the exact block
+        form (`onlad.block`), small ones a compiled loop.
+        """
+        X = self._matrix(X)
+        if len(X) == 0:
+            return np.empty(0)
+        model = self._kernel = self._kernel or self._fresh(X.shape[1])
+        if self._follows:
+            return np.array([self.update_one(x) for x in X])
+        a = np.full(len(X), self._a)
+        if block.pays(X.shape[1], self.n_hidden):
+            loss, leverage = block.update_many(model, X, a, self.activation, self.loss)
+        else:
+            loss, leverage = np.empty(len(X)), np.empty(len(X))
+            model.update_many(X, a, loss, leverage)
+        return reference.combine(loss, leverage, self.score)
+
+    def learn_many(self, X: Any) -> None:
+        """Learn the rows of `X` in order."""
+        self.update_many(X)
+
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        X = self._matrix(X)
+        loss, leverage = np.empty(len(X)), np.empty(len(X))
+        (self._kernel or self._fresh(X.shape[1])).score_many(X, self._a, loss, leverage)
+        return reference.combine(loss, leverage, self.score)
+
+    def unlearn(self, x: Any) -> None:
+        """Take `x` back, as if it had never been learned. Exact while nothing is forgotten.
+
+        Raises
+        ------
+        NotInModelError
+            `x` cannot have been learned: the model knows too little without it.
+        """
+        x = self._vector(x)
+        if self._kernel is None or not self._kernel.take_back(x):
+            raise NotInModelError("x was not learned by this model, so it cannot be unlearned")
+
+    # -- looking ----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """alpha, b, beta and P: read-only views, and P computed from its root."""
+        if self._kernel is None:
+            raise OnladError("there is no state before the first sample")
+        S = self._kernel.S.astype("float64")
+        arrays = (
+            self._kernel.alpha,
+            self._kernel.b[0],
+            self._kernel.beta_t.T,
+            reference.symmetric(S @ S.T),
+        )
+        for array in arrays:
+            array.flags.writeable = False
+        return State(*arrays)
+
+    @property
+    def n_features(self) -> int | None:
+        """Features a sample, or None before the first."""
+        return None if self._kernel is None else len(self._kernel.alpha)
+
+    @property
+    def n_seen(self) -> int:
+        """Samples learned."""
+        return 0 if self._kernel is None else self._kernel.seen
+
+    @property
+    def n_skipped(self) -> int:
+        """Samples that were scored but could not be learned."""
+        return 0 if self._kernel is None else self._kernel.skipped
+
+    @property
+    def n_paused(self) -> int:
+        """Steps that forgot nothing because P was wound up."""
+        return 0 if self._kernel is None else self._kernel.paused
+
+    # -- values in and out: files, copies, pickles ------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments that make an equal detector."""
+        names = ["n_hidden", "activation", "weights", "forgetting", "score", "loss", "ridge", "dtype", "seed"]
+        return {name: getattr(self, name) for name in names}
+
+    def learned(self) -> dict[str, Any]:
+        """Return all that the detector has beyond its settings, as numbers and arrays."""
+        if self._kernel is None:
+            return {}
+        k = self._kernel
+        return {
+            "alpha": np.array(k.alpha),
+            "b": np.array(k.b[0]),
+            "beta": np.array(k.beta_t.T, order="C"),
+            "S": np.array(k.S),
+            "memory": np.array(self._memory),
+            "trace": k.trace,
+            "trace_start": k.trace_start,
+            "shrink": k.shrink,
+            "seen": k.seen,
+            "skipped": k.skipped,
+            "paused": k.paused,
+        }
+
+    def resume(self, learned: dict[str, Any]) -> Detector:
+        """Take over what `learned` returned, and go on from there to the last bit."""
+        if learned:
+            parts = dict(learned)
+            self._remember(tuple(float(value) for value in parts.pop("memory")))
+            self._kernel = self._make(
+                parts.pop("alpha"), parts.pop("b"), parts.pop("beta"), parts.pop("S"), **parts
+            )
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": self.settings(), "learned": self.learned()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["settings"])  # type: ignore[misc]
+        self.resume(state["learned"])
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        return f"Detector({shown})"
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _vector(self, x: Any) -> Array:
+        return samples.vector(x, self.n_features, self.dtype, self._largest)
+
+    def _matrix(self, X: Any) -> Array:
+        return samples.matrix(X, self.n_features, self.dtype, self._largest)
+
+    def _started(self, x: Any) -> Kernel:
+        if self._kernel is None:
+            self._kernel = self._fresh(len(self._vector(x)))
+        return self._kernel
+
+    def _fresh(self, n_features: int) -> Kernel:
+        if self.ridge == 0:
+            raise OnladError("without ridge there is no start: call fit first, or give ridge > 0")
+        alpha, b = reference.draw(n_features, self.n_hidden, self.weights, self.seed)
+        S = np.eye(self.n_hidden) / np.sqrt(self.ridge)
+        return self._make(alpha, b, np.zeros((self.n_hidden, n_features)), S)
+
+    def _begin(
+        self, alpha: Array, b: Array, gram: Array, moment: Array, *, shrink: float, seen: int
+    ) -> None:
+        """Start from sufficient statistics: K = `gram`, V = `moment`."""
+        try:
+            L = np.linalg.cholesky(gram)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "the hidden activations of these samples do not span all hidden units, so P does "
+                "not exist. Give ridge > 0, fewer hidden units, or other samples"
+            ) from None
+        S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
+        trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
+        self._kernel = self._make(
+            alpha, b, S @ (S.T @ moment), S, trace_start=trace, shrink=shrink, seen=seen
+        )
+        self._remember(self.forgetting.start)
+
+    def _make(self, alpha: Array, b: Array, beta: Array, S: Array, **counts: Any) -> Kernel:
+        start = counts.pop("trace_start", None) or self.n_hidden / self.ridge
+        return kernel.make(
+            alpha,
+            b,
+            beta,
+            S,
+            activation=self.activation,
+            score=self.score,
+            loss=self.loss,
+            dtype=self.dtype,
+            trace_start=start,
+            trace_limit=reference.WIND_UP * start,
+            **counts,
+        )
+
+    def _follow(self, score: float) -> None:
+        self._remember(self.forgetting.step(self._memory, score))
+
+    def _remember(self, memory: tuple[float, ...]) -> None:
+        self._memory = memory
+        self._a = memory[0]
+
+
+def merge(a: Detector, b: Detector) -> Detector:
+    """Return the detector that has seen what both have; its settings are those of `a`.
+
+    Both need the same random layer (equal n_hidden, weights, seed, features) and activation.
+    Exact for forgetting 1; else each sample keeps the weight that it has in its own detector.
+    """
+    if a.n_features is None or b.n_features is None:
+        raise ValueError("a detector that has seen nothing cannot be merged")
+    one, other = a.learned(), b.learned()
+    if a.activation != b.activation or not (
+        np.array_equal(one["alpha"], other["alpha"]) and np.array_equal(one["b"], other["b"])
+    ):
+        raise ValueError(
+            "only detectors with one random layer can be merged: equal features, n_hidden, "
+            f"activation, weights and seed. Got {a!r} on {a.n_features} features and {b!r} on "
+            f"{b.n_features}"
+        )
+    roots = [np.linalg.inv(part["S"].astype("float64")) for part in (one, other)]  # K = R'R
+    # Both hold the ridge they started from, as far as it is not forgotten: keep it once.
+    twice = min(a.ridge * one["shrink"], b.ridge * other["shrink"])
+    grams = [R.T @ R for R in roots]
+    merged = Detector(**a.settings())
+    merged._begin(
+        one["alpha"].astype("float64"),
+        one["b"].astype("float64"),
+        reference.symmetric(grams[0] + grams[1]) - twice * np.eye(a.n_hidden),
+        grams[0] @ one["beta"].astype("float64") + grams[1] @ other["beta"].astype("float64"),
+        shrink=max(one["shrink"], other["shrink"]),
+        seen=one["seen"] + other["seen"],
+    )
+    return merged

@@ -1,0 +1,63 @@
+"""The compiled step. It carries a root S of P (P = S S'), and else reads like `reference`.
+
+`BACKEND` says which instruction level runs: the highest that the processor has.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from onlad import _kernel
+from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
+
+if TYPE_CHECKING:
+    Kernel: TypeAlias = "_kernel.Kernel32 | _kernel.Kernel64"
+
+BACKEND: str = _kernel.LEVEL
+# Beyond these a square would leave the range of the type; the compiled door refuses them too.
+LARGEST = {"float32": 1e12, "float64": 1e100}
+
+read_dict = _kernel.read_dict
+substitute = _kernel.substitute
+
+
+def make(
+    alpha: Array,
+    b: Array,
+    beta: Array,
+    S: Array,
+    *,
+    activation: Activation,
+    score: Score,
+    loss: Loss,
+    dtype: str,
+    trace_start: float,
+    trace_limit: float,
+    trace: float = math.nan,
+    shrink: float = 1.0,
+    seen: int = 0,
+    skipped: int = 0,
+    paused: int = 0,
+) -> Kernel:
+    """Return a compiled model with copies of the given arrays.
+
+    Without ``trace`` it is measured; a model that is to go on to the last bit needs its own.
+    """
+    kind = _kernel.Kernel32 if dtype == "float32" else _kernel.Kernel64
+    arrays = [np.ascontiguousarray(array, dtype) for array in (alpha, b, beta, S)]
+    return kind(
+        *arrays,
+        ACTIVATIONS.index(activation),
+        SCORES.index(score),
+        LOSSES.index(loss),
+        trace,
+        trace_start,
+        trace_limit,
+        shrink,
+        seen,
+        skipped,
+        paused,
+    )
