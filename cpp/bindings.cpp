@@ -80,6 +80,17 @@ void require(bool holds, const char* what) {
 
 template <class T>
 class Kernel {
+    struct Free {
+        void operator()(T* p) const { ::operator delete(p, std::align_val_t(alignment)); }
+    };
+    using Memory = std::unique_ptr<T, Free>;
+    static Memory zeros(std::size_t count) {
+        std::size_t bytes = count * sizeof(T);
+        Memory result(static_cast<T*>(::operator new(bytes, std::align_val_t(alignment))));
+        std::memset(result.get(), 0, bytes);
+        return result;
+    }
+
 public:
     Kernel(Matrix<T> alpha, Vector<T> b, Matrix<T> beta, Matrix<T> S, int activation, int score,
            int loss, double trace, double trace_start, double trace_limit, double shrink, std::uint64_t seen,
@@ -93,13 +104,11 @@ public:
         constexpr std::size_t line = alignment / sizeof(T);
         auto padded = [](std::size_t count) { return (count + line - 1) / line * line; };
         m.stride = padded(m.N);
-        m.padded_n = (m.n + 3) / 4 * 4;
-        m.padded_N = (m.N + 3) / 4 * 4;
+        m.padded_n = (m.n + group - 1) / group * group;
+        m.padded_N = (m.N + group - 1) / group * group;
         std::size_t total =
             (m.n + m.padded_n + m.padded_N + 4) * m.stride + 2 * padded(m.padded_n);
-        memory.reset(static_cast<T*>(
-            ::operator new(total * sizeof(T), std::align_val_t(alignment))));
-        std::memset(memory.get(), 0, total * sizeof(T));
+        memory = zeros(total);
         T* next = memory.get();
         auto take = [&](std::size_t count) { T* at = next; next += count; return at; };
         m.alpha = take(m.n * m.stride);
@@ -147,13 +156,31 @@ public:
         run(X, loss, leverage, [&](std::size_t t) { ops.update(m, a.data()[t]); });
     }
 
-    void gains(Matrix<T> H, Vector<double> a, MatrixOut<T> gain, VectorOut<double> leverage) {
-        std::size_t rows = H.shape(0);
-        require(H.shape(1) == m.N && gain.shape(0) == rows && gain.shape(1) == m.N &&
-                    a.shape(0) == rows && leverage.shape(0) == rows,
-                "H, gain, a and leverage do not fit the model");
+    // XA is X alpha; beta, (N, n), is the caller's copy of the model's.
+    void update_blocks(Matrix<T> X, Matrix<T> XA, Vector<double> a, MatrixOut<T> beta,
+                       std::size_t block_rows, VectorOut<double> loss,
+                       VectorOut<double> leverage) {
+        std::size_t rows = X.shape(0);
+        require(X.shape(1) == m.n && XA.shape(0) == rows && XA.shape(1) == m.N &&
+                    beta.shape(0) == m.N && beta.shape(1) == m.n && a.shape(0) == rows &&
+                    loss.shape(0) == rows && leverage.shape(0) == rows,
+                "X, XA, a, beta, loss and leverage do not fit the model");
+        require(block_rows >= 1 && block_rows <= max_block_rows, "too many rows a block");
+        std::size_t padded = (block_rows + 3) / 4 * 4;
+        std::size_t strip = strip_vectors * alignment / sizeof(T);
+        std::size_t sizes[] = {padded * m.stride, padded * m.stride, padded * padded,
+                               padded * strip, m.padded_N * strip};
+        Memory room[5];
+        for (int i = 0; i < 5; ++i) room[i] = zeros(sizes[i]);
+        BlockMemory<T> memory{room[0].get(), room[1].get(), room[2].get(), room[3].get(),
+                              room[4].get()};
         nb::gil_scoped_release unlocked;
-        ops.gains(m, H.data(), rows, a.data(), gain.data(), leverage.data());
+        for (std::size_t first = 0; first < rows; first += block_rows) {
+            std::size_t count = rows - first < block_rows ? rows - first : block_rows;
+            ops.update_block(m, X.data() + first * m.n, XA.data() + first * m.N, count,
+                             a.data() + first, beta.data(), memory, loss.data() + first,
+                             leverage.data() + first);
+        }
     }
 
     // Rows of memory that Python may look at; `columns` of `stride` are real.
@@ -212,10 +239,7 @@ private:
         }
     }
 
-    struct Free {
-        void operator()(T* p) const { ::operator delete(p, std::align_val_t(alignment)); }
-    };
-    std::unique_ptr<T, Free> memory;
+    Memory memory;
 };
 
 // out <- the numbers of a dict whose keys are `names`, in that order or another. False: the keys
@@ -248,13 +272,6 @@ bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out) {
 }
 
 template <class T>
-void substitute(Matrix<T> A, MatrixOut<T> E) {
-    require(A.shape(0) == E.shape(0) && A.shape(1) == E.shape(0), "A and E do not fit");
-    nb::gil_scoped_release unlocked;
-    operations<T>().substitute(A.data(), E.data(), E.shape(0), E.shape(1));
-}
-
-template <class T>
 void bind(nb::module_& module, const char* name) {
     using K = Kernel<T>;
     auto view = [](auto pick) { return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); }; };
@@ -271,8 +288,9 @@ void bind(nb::module_& module, const char* name) {
              nb::arg().noconvert(), nb::arg().noconvert())
         .def("update_many", &K::update_many, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert())
-        .def("gains", &K::gains, nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg().noconvert(), nb::arg().noconvert())
+        .def("update_blocks", &K::update_blocks, nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),
+             nb::arg().noconvert())
         .def_prop_ro("alpha", view([](K& k, nb::handle self) {
             return k.view(k.m.alpha, k.m.n, k.m.N, k.m.stride, self); }))
         .def_prop_ro("b", view([](K& k, nb::handle self) {
@@ -291,7 +309,6 @@ void bind(nb::module_& module, const char* name) {
         .def_prop_ro("seen", [](K& k) { return k.m.seen; })
         .def_prop_ro("skipped", [](K& k) { return k.m.skipped; })
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });
-    module.def("substitute", &substitute<T>, nb::arg().noconvert(), nb::arg().noconvert());
 }
 
 }  // namespace onlad

@@ -26,13 +26,17 @@ enum class Activation { sigmoid, identity, relu, tanh };
 enum class Score { reconstruction, leverage, combined };
 enum class Loss { squared, absolute };
 
-constexpr std::size_t alignment = 64;  // bytes; a cache line, and the widest vector
+constexpr std::size_t alignment = 64;      // bytes; a cache line, and the widest vector
+constexpr std::size_t group = 8;           // rows that are worked on together
+constexpr std::size_t strip_vectors = 8;   // columns of a block that are worked on together
+constexpr std::size_t max_block_rows = 64;
+constexpr std::uint64_t trace_interval = 64;  // samples between two measurements of trace(P)
 
 template <class T>
 struct Model {
     std::size_t n, N;
     std::size_t stride;           // N rounded up to whole cache lines
-    std::size_t padded_n, padded_N;  // n and N rounded up to whole groups of four rows
+    std::size_t padded_n, padded_N;  // n and N rounded up to whole groups of rows
     Activation activation;
     Score score;
     Loss loss;
@@ -45,6 +49,14 @@ struct Model {
     std::uint64_t seen, skipped, paused;
 };
 
+// Room for a block of at most max_block_rows samples.
+template <class T>
+struct BlockMemory {
+    T *H, *gain;  // (rows, stride)
+    T *A;         // (rows, rows)
+    T *E, *B;     // a strip of columns of the errors and of beta
+};
+
 // What the arithmetic offers at one instruction level.
 template <class T>
 struct Operations {
@@ -52,12 +64,9 @@ struct Operations {
     double (*update)(Model<T>&, double a);                  // the same score, then learn x
     bool (*learn_scored)(Model<T>&, double a);              // learn x right after its score
     bool (*take_back)(Model<T>&);                           // unlearn x; false: it was never in
-    // The part of a block that must go one by one: S, and each sample's gain and leverage.
-    void (*gains)(Model<T>&, const T* H, std::size_t rows, const double* a, T* gain,
-                  double* leverage);
-    // E <- (I + strictly lower A)^-1 E, rows of length n.
-    void (*substitute)(const T* A, T* E, std::size_t rows, std::size_t n);
     void (*measure)(Model<T>&);                             // trace(P) from S
+    void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t rows, const double* a, T* beta,
+                         const BlockMemory<T>&, double* losses, double* leverages);
 };
 
 }  // namespace onlad
@@ -244,10 +253,15 @@ ONLAD_INLINE void activate(Activation activation, T* h, std::size_t N) {
 }
 
 template <class T>
-void hidden(Model<T>& m) {
+ONLAD_INLINE void finish_hidden(const Model<T>& m, T* h) {
+    activate(m.activation, h, m.stride);
+    for (std::size_t i = m.N; i < m.stride; ++i) h[i] = T(0);  // the padding stays zero
+}
+
+template <class T>
+ONLAD_INLINE void hidden(Model<T>& m) {
     combine_rows(m.alpha, m.x, m.n, m.stride, m.b, m.h);
-    activate(m.activation, m.h, m.stride);
-    for (std::size_t i = m.N; i < m.stride; ++i) m.h[i] = T(0);  // the padding stays zero
+    finish_hidden(m, m.h);
 }
 
 template <class T>
@@ -267,38 +281,41 @@ ONLAD_INLINE double project(Model<T>& m, double& a) {
     return dot(m.f, m.f, m.stride);
 }
 
-// One Potter step: S <- (S - g f' w/(d' + a sqrt(d'))) / a with g = S f, four rows at a time so
-// that the sums of one overlap with the products of another. trace(P) comes with it.
+// One Potter step: S <- (S - g f' w/(d' + a sqrt(d'))) / a with g = S f, a group of rows at a time
+// so that the sums of one overlap with the products of another.
 template <class T>
 ONLAD_INLINE void root_step(Model<T>& m, double a, double weight, double squared) {
-    constexpr std::size_t L = Lanes<T>::size, R = 4;
-    const std::size_t stride = m.stride;
-    double scaled = a * a + weight * squared;
-    const T c = T(weight / (scaled + a * std::sqrt(scaled))), shrink = T(1.0 / a);
-    const std::size_t rows = m.padded_N;
+    constexpr std::size_t L = Lanes<T>::size, R = group;
+    const std::size_t stride = m.stride, rows = m.padded_N;
+    const double scaled = a * a + weight * squared;
+    const T c = T(weight / ((scaled + a * std::sqrt(scaled)) * a));
+    const Vec<T> shrink = Vec<T>{} + T(1.0 / a);
     T* __restrict S = m.S;  // restrict: or each store would make the compiler load f again
     T* __restrict g = m.g;
     const T* __restrict f = m.f;
-    Vec<T> length[R] = {};
     for (std::size_t i = 0; i < rows; i += R) {  // rows beyond N are zero and stay so
         T* __restrict row = S + i * stride;
         Vec<T> acc[R] = {};
-        for (std::size_t j = 0; j < stride; j += L)
-            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + j) * at(f + j);
-        sums(acc, g + i);
+        for (std::size_t j = 0; j < stride; j += L) {
+            const Vec<T> f_j = at(f + j);
+            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + j) * f_j;
+        }
+        for (std::size_t k = 0; k < R; k += 4) sums(acc + k, g + i + k);
         Vec<T> factor[R];
         for (std::size_t k = 0; k < R; ++k) factor[k] = Vec<T>{} + g[i + k] * c;
         for (std::size_t j = 0; j < stride; j += L) {
             const Vec<T> f_j = at(f + j);
-            for (std::size_t k = 0; k < R; ++k) {
-                Vec<T> next = (at(row + k * stride + j) - factor[k] * f_j) * shrink;
-                at(row + k * stride + j) = next;
-                length[k] += next * next;
-            }
+            for (std::size_t k = 0; k < R; ++k)
+                at(row + k * stride + j) = at(row + k * stride + j) * shrink - factor[k] * f_j;
         }
     }
-    m.trace = double(sum<T>(length[0])) + double(sum<T>(length[1])) + double(sum<T>(length[2])) +
-              double(sum<T>(length[3]));
+}
+
+template <class T>
+void measure(Model<T>& m) {
+    m.trace = 0.0;
+    for (std::size_t i = 0; i < m.N; ++i)
+        m.trace += dot(m.S + i * m.stride, m.S + i * m.stride, m.stride);
 }
 
 // The wind-up guard. Forgetting divides what the stream does not excite by a^2 for ever. While
@@ -317,6 +334,7 @@ ONLAD_INLINE void restore(Model<T>& m) {
     const T c = T(std::sqrt(double(m.N) / m.trace_start));
     for (std::size_t i = 0; i < m.stride; ++i) m.f[i] = c * worst[i];
     root_step(m, 1.0, 1.0, dot(m.f, m.f, m.stride));
+    measure(m);
 }
 
 // S learns h; f is known. Leaves the gain in g. False: the step was not finite and is skipped.
@@ -327,10 +345,14 @@ ONLAD_INLINE bool learn_hidden(Model<T>& m, double a, double squared) {
         return false;
     }
     root_step(m, a, 1.0, squared);
-    T scale = T(1.0 / (a * a + squared));
+    const double scaled = a * a + squared;
+    // P <- (P - g g'/d') / a^2 says what becomes of the trace. Its rounding grows as 1/a^2 with
+    // each step, so now and then it is measured.
+    m.trace = (m.trace - dot(m.g, m.g, m.stride) / scaled) / (a * a);
+    if (++m.seen % trace_interval == 0) measure(m);
+    const T scale = T(1.0 / scaled);
     for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
     m.shrink *= a * a;
-    ++m.seen;
     return true;
 }
 
@@ -340,23 +362,37 @@ ONLAD_INLINE void guard(Model<T>& m, bool held) {
     if (m.trace > m.trace_limit) restore(m);
 }
 
+template <class T>
+ONLAD_INLINE double loss_sum(Loss loss, const T* e, std::size_t n) {
+    constexpr std::size_t L = 8;  // partial sums, so that additions do not wait for each other
+    double part[L] = {};
+    auto term = [loss](double v) { return loss == Loss::squared ? v * v : std::fabs(v); };
+    std::size_t j = 0;
+    for (; j + L <= n; j += L)
+        for (std::size_t k = 0; k < L; ++k) part[k] += term(double(e[j + k]));
+    for (; j < n; ++j) part[0] += term(double(e[j]));
+    return (((part[0] + part[1]) + (part[2] + part[3])) +
+            ((part[4] + part[5]) + (part[6] + part[7])));
+}
+
 // One pass over beta: e = x - h beta and, when learning, beta <- beta + g e' while the rows are
 // at hand. Returns the loss. Rows beyond n are zero, and so are their x and e.
 template <bool learning, class T>
 ONLAD_INLINE double reconstruct(Model<T>& m) {
-    constexpr std::size_t L = Lanes<T>::size, R = 4;
-    const std::size_t stride = m.stride;
-    const std::size_t rows = m.padded_n;
+    constexpr std::size_t L = Lanes<T>::size, R = group;
+    const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
     T* __restrict e = m.e;
     const T *__restrict h = m.h, *__restrict g = m.g, *__restrict x = m.x;
     for (std::size_t j = 0; j < rows; j += R) {
         T* __restrict row = beta + j * stride;
         Vec<T> acc[R] = {};
-        for (std::size_t c = 0; c < stride; c += L)
-            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + c) * at(h + c);
+        for (std::size_t c = 0; c < stride; c += L) {
+            const Vec<T> h_c = at(h + c);
+            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + c) * h_c;
+        }
         T predicted[R];
-        sums(acc, predicted);
+        for (std::size_t k = 0; k < R; k += 4) sums(acc + k, predicted + k);
         Vec<T> error[R];
         for (std::size_t k = 0; k < R; ++k) {
             e[j + k] = x[j + k] - predicted[k];
@@ -368,12 +404,7 @@ ONLAD_INLINE double reconstruct(Model<T>& m) {
                 for (std::size_t k = 0; k < R; ++k) at(row + k * stride + c) += error[k] * g_c;
             }
     }
-    double total = 0.0;
-    if (m.loss == Loss::squared)
-        for (std::size_t j = 0; j < m.n; ++j) total += double(m.e[j]) * double(m.e[j]);
-    else
-        for (std::size_t j = 0; j < m.n; ++j) total += std::fabs(double(m.e[j]));
-    return total / double(m.n);
+    return loss_sum(m.loss, e, m.n) / double(m.n);
 }
 
 template <class T>
@@ -436,58 +467,123 @@ bool take_back(Model<T>& m) {
     return true;
 }
 
+// Rows of a strip, to and from memory of any alignment.
 template <class T>
-void gains(Model<T>& m, const T* H, std::size_t rows, const double* a, T* gain,
-           double* leverage) {
+ONLAD_INLINE void copy_strip(T* to, std::size_t to_stride, const T* from, std::size_t from_stride,
+                             std::size_t rows, std::size_t width) {
+    typedef T Loose __attribute__((vector_size(ONLAD_VECTOR_BYTES), may_alias, aligned(sizeof(T))));
+    constexpr std::size_t L = Lanes<T>::size;
+    for (std::size_t i = 0; i < rows; ++i, to += to_stride, from += from_stride) {
+        std::size_t j = 0;
+        for (; j + L <= width; j += L)
+            *reinterpret_cast<Loose*>(to + j) = *reinterpret_cast<const Loose*>(from + j);
+        for (; j < width; ++j) to[j] = from[j];
+    }
+}
+
+// out (count x 8 vectors) plus or minus factors times rows (depth x 8 vectors): the inner kernel
+// of a matrix product, four rows and two vectors of the result in registers at a time.
+// factor(i, k) is the factor of row k in result row i.
+template <bool add, class T, class Factor>
+ONLAD_INLINE void multiply_strip(T* out, std::size_t count, const T* rows, std::size_t depth,
+                                 Factor factor) {
+    constexpr std::size_t L = Lanes<T>::size, W = strip_vectors * L;
+    for (std::size_t i = 0; i < count; i += 4)
+        for (std::size_t c = 0; c < W; c += 2 * L) {
+            Vec<T> acc[4][2];
+            for (std::size_t r = 0; r < 4; ++r)
+                for (std::size_t v = 0; v < 2; ++v) acc[r][v] = at(out + (i + r) * W + c + v * L);
+            for (std::size_t k = 0; k < depth; ++k) {
+                const Vec<T> low = at(rows + k * W + c), high = at(rows + k * W + c + L);
+                for (std::size_t r = 0; r < 4; ++r) {
+                    const T w = factor(i + r, k);
+                    acc[r][0] = add ? acc[r][0] + w * low : acc[r][0] - w * low;
+                    acc[r][1] = add ? acc[r][1] + w * high : acc[r][1] - w * high;
+                }
+            }
+            for (std::size_t r = 0; r < 4; ++r)
+                for (std::size_t v = 0; v < 2; ++v) at(out + (i + r) * W + c + v * L) = acc[r][v];
+        }
+}
+
+// A block of samples, exactly as one by one (block.py has the derivation). Only S must go sample
+// by sample. XA is X alpha, beta here is (N, n). The columns go in strips that stay in the first
+// caches for all three products.
+template <class T>
+void update_block(Model<T>& m, const T* X, const T* XA, std::size_t rows, const double* a, T* beta,
+                  const BlockMemory<T>& memory, double* losses, double* leverages) {
+    constexpr std::size_t L = Lanes<T>::size, W = strip_vectors * L;
+    const std::size_t stride = m.stride, n = m.n, N = m.N;
+    const std::size_t padded_rows = (rows + 3) / 4 * 4;
+    T *H = memory.H, *gain = memory.gain, *A = memory.A, *E = memory.E, *B = memory.B;
+
     for (std::size_t t = 0; t < rows; ++t) {
         double a_t = a[t];
-        bool held = m.trace > m.trace_limit;
-        std::memcpy(m.h, H + t * m.N, m.N * sizeof(T));
-        double squared = project(m, a_t);
-        leverage[t] = squared / (a_t * a_t);
+        const bool held = m.trace > m.trace_limit;
+        T* h = H + t * stride;
+        for (std::size_t i = 0; i < N; ++i) h[i] = XA[t * N + i] + m.b[i];
+        finish_hidden(m, h);
+        copy_strip(m.h, stride, h, stride, 1, stride);
+        const double squared = project(m, a_t);
+        leverages[t] = squared / (a_t * a_t);
+        T* g = gain + t * stride;
         if (learn_hidden(m, a_t, squared)) {
-            std::memcpy(gain + t * m.N, m.g, m.N * sizeof(T));
+            copy_strip(g, stride, m.g, stride, 1, stride);
             guard(m, held);
         } else {
-            std::memset(gain + t * m.N, 0, m.N * sizeof(T));
+            std::memset(g, 0, stride * sizeof(T));
         }
     }
-}
+    std::memset(H + rows * stride, 0, (padded_rows - rows) * stride * sizeof(T));
+    std::memset(gain + rows * stride, 0, (padded_rows - rows) * stride * sizeof(T));
 
-template <class T>
-void substitute(const T* A, T* E, std::size_t rows, std::size_t n) {
-    // A strip of columns at a time, so that what is solved stays in the first cache.
-    constexpr std::size_t strip = 128;
-    for (std::size_t j0 = 0; j0 < n; j0 += strip) {
-        std::size_t width = n - j0 < strip ? n - j0 : strip;
+    // A = H gain', the part below the diagonal: what sample t meets of what sample s taught.
+    for (std::size_t t = 1; t < rows; ++t)
+        for (std::size_t s = 0; s < t; s += 4) {
+            Vec<T> acc[4] = {};
+            for (std::size_t c = 0; c < stride; c += L)
+                for (std::size_t k = 0; k < 4; ++k)
+                    acc[k] += at(H + t * stride + c) * at(gain + (s + k) * stride + c);
+            sums(acc, A + t * padded_rows + s);
+        }
+
+    double total[max_block_rows] = {};
+    for (std::size_t j = 0; j < n; j += W) {
+        const std::size_t width = n - j < W ? n - j : W;
+        if (width < W) {  // what lies beyond the last column must be zero
+            std::memset(E, 0, padded_rows * W * sizeof(T));
+            std::memset(B, 0, m.padded_N * W * sizeof(T));
+        }
+        copy_strip(E, W, X + j, n, rows, width);
+        std::memset(E + rows * W, 0, (padded_rows - rows) * W * sizeof(T));
+        copy_strip(B, W, beta + j, n, N, width);
+
+        // E = X - H beta
+        multiply_strip<false>(E, padded_rows, B, N,
+                              [=](std::size_t t, std::size_t k) { return H[t * stride + k]; });
+        // E = (I + A)^-1 E
         for (std::size_t t = 1; t < rows; ++t) {
-            T* e = E + t * n + j0;
-            std::size_t s = 0;
-            for (; s + 4 <= t; s += 4) {
-                const T *e0 = E + s * n + j0, *e1 = e0 + n, *e2 = e1 + n, *e3 = e2 + n;
-                const T* c = A + t * rows + s;
-                for (std::size_t j = 0; j < width; ++j)
-                    e[j] -= c[0] * e0[j] + c[1] * e1[j] + c[2] * e2[j] + c[3] * e3[j];
+            Vec<T> acc[strip_vectors];
+            for (std::size_t v = 0; v < strip_vectors; ++v) acc[v] = at(E + t * W + v * L);
+            for (std::size_t s = 0; s < t; ++s) {
+                const T w = A[t * padded_rows + s];
+                for (std::size_t v = 0; v < strip_vectors; ++v)
+                    acc[v] -= w * at(E + s * W + v * L);
             }
-            for (; s < t; ++s) {
-                const T* e0 = E + s * n + j0;
-                T c = A[t * rows + s];
-                for (std::size_t j = 0; j < width; ++j) e[j] -= c * e0[j];
-            }
+            for (std::size_t v = 0; v < strip_vectors; ++v) at(E + t * W + v * L) = acc[v];
         }
+        for (std::size_t t = 0; t < rows; ++t) total[t] += loss_sum(m.loss, E + t * W, width);
+        // beta = beta + gain' E
+        multiply_strip<true>(B, m.padded_N, E, rows,
+                             [=](std::size_t i, std::size_t t) { return gain[t * stride + i]; });
+        copy_strip(beta + j, n, B, W, N, width);
     }
+    for (std::size_t t = 0; t < rows; ++t) losses[t] = total[t] / double(n);
 }
 
 template <class T>
-void measure(Model<T>& m) {
-    m.trace = 0.0;
-    for (std::size_t i = 0; i < m.N; ++i)
-        m.trace += dot(m.S + i * m.stride, m.S + i * m.stride, m.stride);
-}
-
-template <class T>
-constexpr Operations<T> operations = {score<T>, update<T>,     learn_scored<T>, take_back<T>,
-                                      gains<T>, substitute<T>, measure<T>};
+constexpr Operations<T> operations = {score<T>,        update<T>,  learn_scored<T>,
+                                      take_back<T>,    measure<T>, update_block<T>};
 
 }  // namespace
 }  // namespace onlad::ONLAD_LEVEL

@@ -7,6 +7,7 @@ that its steps leave, sample t meets beta_0 + sum_{s<t} g_s' e_s, so its error i
 
 with A the strictly lower part of H G', and beta_T = beta_0 + G'E. Nothing is approximated: the
 wind-up guard and a forgetting factor that varies act inside the block as they do in the loop.
+The product X alpha of many rows is NumPy's; the rest of a block is in oselm.hpp.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlad import kernel
-from onlad.reference import Activation, Array, Loss, activate, reduce_error
+from onlad.reference import Array
 
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
 
 ROWS = 32  # rows a block: enough for the products, few enough for the triangular solve
-CHUNK = 512  # rows whose hidden activations are computed at once
+CHUNK = 512  # rows whose product with alpha is computed at once
 
 
 def pays(n_features: int, n_hidden: int) -> bool:
@@ -30,25 +30,19 @@ def pays(n_features: int, n_hidden: int) -> bool:
     return n_features * n_hidden >= 128 * 64
 
 
-def update_many(
-    model: Kernel, X: Array, forgetting: Array, activation: Activation, loss: Loss
-) -> tuple[Array, Array]:
+def update_many(model: Kernel, X: Array, forgetting: Array) -> tuple[Array, Array]:
     """Score and learn the rows of `X` in order; return their losses and leverages.
 
     The model is modified. ``forgetting`` has one factor a row.
     """
     losses, leverages = np.empty(len(X)), np.empty(len(X))
-    alpha, b = np.ascontiguousarray(model.alpha), model.b[0]
-    beta_t = model.beta_t
+    alpha = np.ascontiguousarray(model.alpha)
+    beta = np.ascontiguousarray(model.beta_t.T)
     for start in range(0, len(X), CHUNK):
-        H = activate(X[start : start + CHUNK] @ alpha + b, activation)
-        for first in range(start, min(start + CHUNK, len(X)), ROWS):
-            rows = slice(first, min(first + ROWS, start + len(H)))
-            h = H[first - start : rows.stop - start]
-            E = X[rows] - h @ beta_t.T
-            gain = np.empty_like(h)
-            model.gains(h, forgetting[rows], gain, leverages[rows])
-            kernel.substitute(h @ gain.T, E)
-            beta_t += E.T @ gain
-            losses[rows] = reduce_error(E, loss)
+        part = slice(start, start + CHUNK)
+        XA = X[part] @ alpha
+        model.update_blocks(
+            X[part], XA, forgetting[part], beta, ROWS, losses[part], leverages[part]
+        )
+    model.beta_t[:] = beta.T
     return losses, leverages

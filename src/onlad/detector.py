@@ -20,6 +20,19 @@ def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
 
 
+_SETTINGS = (
+    "n_hidden",
+    "activation",
+    "weights",
+    "forgetting",
+    "score",
+    "loss",
+    "ridge",
+    "dtype",
+    "seed",
+)
+
+
 class Detector:
     """An OS-ELM autoencoder that scores each sample, then learns it, and forgets the past.
 
@@ -156,7 +169,7 @@ class Detector:
             return np.array([self.update_one(x) for x in X])
         a = np.full(len(X), self._a)
         if block.pays(X.shape[1], self.n_hidden):
-            loss, leverage = block.update_many(model, X, a, self.activation, self.loss)
+            loss, leverage = block.update_many(model, X, a)
         else:
             loss, leverage = np.empty(len(X)), np.empty(len(X))
             model.update_many(X, a, loss, leverage)
@@ -227,8 +240,7 @@ class Detector:
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments that make an equal detector."""
-        names = ["n_hidden", "activation", "weights", "forgetting", "score", "loss", "ridge", "dtype", "seed"]
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     def learned(self) -> dict[str, Any]:
         """Return all that the detector has beyond its settings, as numbers and arrays."""

@@ -21,7 +21,6 @@ BACKEND: str = _kernel.LEVEL
 LARGEST = {"float32": 1e12, "float64": 1e100}
 
 read_dict = _kernel.read_dict
-substitute = _kernel.substitute
 
 
 def make(
@@ -47,9 +46,11 @@ def make(
     Without ``trace`` it is measured; a model that is to go on to the last bit needs its own.
     """
     kind = _kernel.Kernel32 if dtype == "float32" else _kernel.Kernel64
-    arrays = [np.ascontiguousarray(array, dtype) for array in (alpha, b, beta, S)]
     return kind(
-        *arrays,
+        np.ascontiguousarray(alpha, dtype),
+        np.ascontiguousarray(b, dtype),
+        np.ascontiguousarray(beta, dtype),
+        np.ascontiguousarray(S, dtype),
         ACTIVATIONS.index(activation),
         SCORES.index(score),
         LOSSES.index(loss),

@@ -124,7 +124,8 @@ def combine(loss: Array, leverage: Array, score: Score) -> Array:
         return loss
     if score == "leverage":
         return leverage
-    return loss * (1 + leverage)
+    combined: Array = loss * (1 + leverage)
+    return combined
 
 
 def score(
@@ -233,6 +234,7 @@ def fp_elm_update(
     K: Array,
     X: Array,
     forgetting: float = 1.0,
+    *,
     ridge: float = 0.02,
     activation: Activation = "sigmoid",
 ) -> tuple[Array, Array]:

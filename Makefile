@@ -1,0 +1,62 @@
+# Needs Python 3.10+, a C++ compiler and make. Every target sets up what it needs in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+EXTRAS := sklearn,river,pyod,pysad,plot
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench docs lint format clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: $(VENV)/.run  ## see the detector at work, in under a minute
+	$(BIN)/onlad demo
+
+test: lint  ## lint, tests with coverage, examples in the text, docs, packages
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov=onlad --cov-report=term-missing:skip-covered \
+	  tests src/onlad README.md $(wildcard docs/*.md)
+	$(MAKE) --no-print-directory docs
+	.ci/check_dist.sh $(BIN)/python
+
+test-slow: $(VENV)/.dev  ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/.dev  ## time the detector beside its peers
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.dev  ## build the pages into docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+lint: $(VENV)/.dev  ## style, types, import layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:  ## remove all that the other targets made, .venv included
+	rm -rf $(VENV) build dist docs/_build docs/generated .coverage* demo.png
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+# What a user has. The build requirements come first, so that the compiled kernel is built in
+# .venv itself, without a second, isolated environment. --no-compile: Python compiles what the demo
+# imports when it imports it, and that is a small part of what is installed.
+$(VENV)/.run: $(SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --no-compile --upgrade "pip>=25.1"  # the first with --group
+	$(PIP) install --no-compile --group build
+	$(PIP) install --no-compile --no-build-isolation -e ".[plot]"
+	touch $@
+
+# What a contributor has, on top of it. The kernel is not compiled again: build/ is kept.
+$(VENV)/.dev: $(VENV)/.run $(SOURCES)
+	$(PIP) install --group dev
+	$(PIP) install --no-build-isolation -e ".[$(EXTRAS)]"
+	touch $@
