@@ -93,7 +93,7 @@ class Kernel {
 
 public:
     Kernel(Matrix<T> alpha, Vector<T> b, Matrix<T> beta, Matrix<T> S, int activation, int score,
-           int loss, double trace, double trace_start, double trace_limit, double shrink, std::uint64_t seen,
+           int loss, double trace, double trace_start, double trace_limit, double shrink, double weight, std::uint64_t seen,
            std::uint64_t skipped, std::uint64_t paused) {
         m.n = alpha.shape(0);
         m.N = alpha.shape(1);
@@ -107,7 +107,7 @@ public:
         m.padded_n = (m.n + group - 1) / group * group;
         m.padded_N = (m.N + group - 1) / group * group;
         std::size_t total =
-            (m.n + m.padded_n + m.padded_N + 4) * m.stride + 2 * padded(m.padded_n);
+            (m.n + m.padded_n + m.padded_N + 4) * m.stride + 3 * padded(m.padded_n);
         memory = zeros(total);
         T* next = memory.get();
         auto take = [&](std::size_t count) { T* at = next; next += count; return at; };
@@ -120,6 +120,7 @@ public:
         m.g = take(m.stride);
         m.x = take(padded(m.padded_n));
         m.e = take(padded(m.padded_n));
+        m.r = take(padded(m.padded_n));
         for (std::size_t j = 0; j < m.n; ++j)
             for (std::size_t i = 0; i < m.N; ++i) {
                 m.alpha[j * m.stride + i] = alpha.data()[j * m.N + i];
@@ -135,6 +136,7 @@ public:
         m.trace_start = trace_start;
         m.trace_limit = trace_limit;
         m.shrink = shrink;
+        m.weight = weight;
         m.seen = seen;
         m.skipped = skipped;
         m.paused = paused;
@@ -165,8 +167,8 @@ public:
                     beta.shape(0) == m.N && beta.shape(1) == m.n && a.shape(0) == rows &&
                     loss.shape(0) == rows && leverage.shape(0) == rows,
                 "X, XA, a, beta, loss and leverage do not fit the model");
-        require(block_rows >= 1 && block_rows <= max_block_rows, "too many rows a block");
-        std::size_t padded = (block_rows + 3) / 4 * 4;
+        require(block_rows >= 1 && block_rows <= max_block_samples, "too many rows a block");
+        std::size_t padded = (2 * block_rows + 3) / 4 * 4;
         std::size_t strip = strip_vectors * alignment / sizeof(T);
         std::size_t sizes[] = {padded * m.stride, padded * m.stride, padded * padded,
                                padded * strip, m.padded_N * strip};
@@ -180,6 +182,35 @@ public:
             ops.update_block(m, X.data() + first * m.n, XA.data() + first * m.N, count,
                              a.data() + first, beta.data(), memory, loss.data() + first,
                              leverage.data() + first);
+        }
+    }
+
+    // Watch rows in which NaN is a missing value; the arrays are those of evidence.py.
+    void watch(Matrix<T> X, double a, double limit, Vector<double> constants,
+               Matrix<double> scales, Matrix<double> levels, MatrixOut<double> means,
+               VectorOut<double> trend, MatrixOut<double> sums, VectorOut<double> score,
+               MatrixOut<double> evidence, MatrixOut<double> share, VectorOut<bool> learned) {
+        std::size_t rows = X.shape(0), n = m.n;
+        auto is = [](const auto& array, std::size_t first, std::size_t second) {
+            return array.shape(0) == first && array.shape(1) == second;
+        };
+        require(is(X, rows, n) && constants.shape(0) == 5 && is(scales, 2, 2 * n) &&
+                    is(levels, 2, evidences) && is(means, 2, 2 * n) && trend.shape(0) == 1 &&
+                    is(sums, 3, 2 * n) && score.shape(0) == rows &&
+                    is(evidence, rows, evidences) && is(share, rows, n) &&
+                    learned.shape(0) == rows,
+                "the arrays do not fit the model");
+        const double* c = constants.data();
+        Watch w{scales.data(), scales.data() + 2 * n, levels.data(), levels.data() + evidences,
+                limit,         c[0],                  c[1],          c[2],
+                c[3],          c[4],                  means.data(),  means.data() + 2 * n,
+                trend.data(),  sums.data(),           sums.data() + 2 * n,
+                sums.data() + 4 * n};
+        nb::gil_scoped_release unlocked;
+        for (std::size_t t = 0; t < rows; ++t) {
+            std::memcpy(m.x, X.data() + t * n, n * sizeof(T));
+            score.data()[t] = ops.watch(m, w, a, evidence.data() + evidences * t,
+                                        share.data() + n * t, learned.data() + t);
         }
     }
 
@@ -249,7 +280,7 @@ bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out) {
     if (std::size_t(PyDict_Size(row.ptr())) != count || out.shape(0) != count) return false;
     auto number = [](PyObject* value, double& result) {
         if (PyFloat_Check(value)) result = PyFloat_AS_DOUBLE(value);
-        else if (PyLong_CheckExact(value)) result = PyLong_AsDouble(value);
+        else if (PyLong_Check(value)) result = PyLong_AsDouble(value);
         else return false;
         if (result == -1.0 && PyErr_Occurred()) { PyErr_Clear(); return false; }
         return true;
@@ -277,9 +308,9 @@ void bind(nb::module_& module, const char* name) {
     auto view = [](auto pick) { return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); }; };
     nb::class_<K>(module, name)
         .def(nb::init<Matrix<T>, Vector<T>, Matrix<T>, Matrix<T>, int, int, int, double, double,
-                      double, double, std::uint64_t, std::uint64_t, std::uint64_t>(),
+                      double, double, double, std::uint64_t, std::uint64_t, std::uint64_t>(),
              "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a,
-             "trace"_a, "trace_start"_a, "trace_limit"_a, "shrink"_a, "seen"_a, "skipped"_a, "paused"_a)
+             "trace"_a, "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a, "paused"_a)
         .def("score", &K::score)
         .def("update", &K::update)
         .def("take_back", &K::take_back)
@@ -288,6 +319,11 @@ void bind(nb::module_& module, const char* name) {
              nb::arg().noconvert(), nb::arg().noconvert())
         .def("update_many", &K::update_many, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert())
+        .def("watch", &K::watch, nb::arg().noconvert(), nb::arg(), nb::arg(),
+             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert())
         .def("update_blocks", &K::update_blocks, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),
              nb::arg().noconvert())
@@ -306,6 +342,7 @@ void bind(nb::module_& module, const char* name) {
         .def_prop_ro("trace_start", [](K& k) { return k.m.trace_start; })
         .def_prop_ro("trace_limit", [](K& k) { return k.m.trace_limit; })
         .def_prop_ro("shrink", [](K& k) { return k.m.shrink; })
+        .def_prop_ro("weight", [](K& k) { return k.m.weight; })
         .def_prop_ro("seen", [](K& k) { return k.m.seen; })
         .def_prop_ro("skipped", [](K& k) { return k.m.skipped; })
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });

@@ -29,7 +29,8 @@ enum class Loss { squared, absolute };
 constexpr std::size_t alignment = 64;      // bytes; a cache line, and the widest vector
 constexpr std::size_t group = 8;           // rows that are worked on together
 constexpr std::size_t strip_vectors = 8;   // columns of a block that are worked on together
-constexpr std::size_t max_block_rows = 64;
+constexpr std::size_t max_block_samples = 64;
+constexpr double least_leverage = 1e-3;     // as in reference.py
 constexpr std::uint64_t trace_interval = 64;  // samples between two measurements of trace(P)
 
 template <class T>
@@ -41,20 +42,40 @@ struct Model {
     Score score;
     Loss loss;
     T *alpha, *b, *beta, *S;      // beta transposed: (n, stride); S: (N, stride)
-    T *x, *h, *f, *g, *e;         // the last sample and what came of it,
+    T *x, *h, *f, *g, *e, *r;     // the last sample and what came of it,
     double last_loss, last_leverage;  // its loss, and d - 1
     double trace, trace_start;    // of P: now, and at the start
     double trace_limit;           // forgetting pauses while the trace is above it
     double shrink;                // product of a^2 since the start: what is left of the ridge
+    double weight;                // of all samples learned, the newest counting 1
     std::uint64_t seen, skipped, paused;
 };
 
-// Room for a block of at most max_block_rows samples.
+// Room for a block of at most max_block_samples samples, and a restored ridge after each.
 template <class T>
 struct BlockMemory {
     T *H, *gain;  // (rows, stride)
     T *A;         // (rows, rows)
     T *E, *B;     // a strip of columns of the errors and of beta
+};
+
+// What a monitor knows between two of its ticks: the yardsticks are fixed, the rest moves on.
+// evidence.py has the definition. Arrays of 2n hold n for the errors e, then n for the gaps r.
+constexpr std::size_t evidences = 5;
+
+struct Watch {
+    // yardsticks
+    const double *now_scale, *lately_scale;  // (2n) 1 / usual square of a value, of its mean
+    const double *centre, *spread;           // (evidences)
+    double limit;                            // learn up to this score
+    double smoothing;                        // of the running means
+    double cap;                              // the most that one feature counts
+    double trend_low, trend_high;            // what one sample may add to the trend
+    double distance_power;
+    // what moves on
+    double *mean, *next_mean;                // (2n) running mean of each value, and room
+    double *trend;                           // (1)
+    double *now_sum, *lately_sum, *count;    // (2n) capped squares of what was learned
 };
 
 // What the arithmetic offers at one instruction level.
@@ -65,7 +86,11 @@ struct Operations {
     bool (*learn_scored)(Model<T>&, double a);              // learn x right after its score
     bool (*take_back)(Model<T>&);                           // unlearn x; false: it was never in
     void (*measure)(Model<T>&);                             // trace(P) from S
-    void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t rows, const double* a, T* beta,
+    // Watch x, where NaN is a missing value: its evidences, the share of each feature (n), and
+    // whether it was learned; returns the score.
+    double (*watch)(Model<T>&, const Watch&, double a, double* evidence, double* share,
+                    bool* learned);
+    void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t samples, const double* a, T* beta,
                          const BlockMemory<T>&, double* losses, double* leverages);
 };
 
@@ -269,7 +294,7 @@ double combine(const Model<T>& m) {
     switch (m.score) {
     case Score::reconstruction: return m.last_loss;
     case Score::leverage: return m.last_leverage;
-    default: return m.last_loss * (1.0 + m.last_leverage);
+    default: return m.last_loss * std::sqrt(m.last_leverage + least_leverage);
     }
 }
 
@@ -319,22 +344,39 @@ void measure(Model<T>& m) {
 }
 
 // The wind-up guard. Forgetting divides what the stream does not excite by a^2 for ever. While
-// trace(P) is above the limit forgetting pauses, and the ridge that was forgotten is put back
-// for the hidden unit where P is largest: a sample that says nothing new of beta,
-// h = e_k sqrt(N / trace at the start).
+// trace(P) is above the limit forgetting pauses, and the ridge that was forgotten is put back for
+// the hidden unit where P is largest: as a sample of its own, h = e_k sqrt(N / trace at the start)
+// with x = 0. Returns the unit and leaves the gain in g; the caller teaches it to beta.
+template <class T>
+ONLAD_INLINE std::size_t restore_root(Model<T>& m, T& weight) {
+    double largest = -1.0;
+    std::size_t worst = 0;
+    for (std::size_t i = 0; i < m.N; ++i) {
+        const double unit = dot(m.S + i * m.stride, m.S + i * m.stride, m.stride);
+        if (unit > largest) largest = unit, worst = i;
+    }
+    weight = T(std::sqrt(double(m.N) / m.trace_start));
+    for (std::size_t i = 0; i < m.stride; ++i) m.f[i] = weight * m.S[worst * m.stride + i];
+    const double squared = dot(m.f, m.f, m.stride);
+    root_step(m, 1.0, 1.0, squared);
+    const T scale = T(1.0 / (1.0 + squared));
+    for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
+    measure(m);
+    return worst;
+}
+
+template <class T>
+ONLAD_INLINE void teach(Model<T>& m, std::size_t feature, T error) {
+    T* row = m.beta + feature * m.stride;
+    for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size)
+        at(row + c) += error * at(m.g + c);
+}
+
 template <class T>
 ONLAD_INLINE void restore(Model<T>& m) {
-    double largest = -1.0;
-    const T* worst = m.S;
-    for (std::size_t i = 0; i < m.N; ++i) {
-        const T* row = m.S + i * m.stride;
-        double unit = dot(row, row, m.stride);
-        if (unit > largest) largest = unit, worst = row;
-    }
-    const T c = T(std::sqrt(double(m.N) / m.trace_start));
-    for (std::size_t i = 0; i < m.stride; ++i) m.f[i] = c * worst[i];
-    root_step(m, 1.0, 1.0, dot(m.f, m.f, m.stride));
-    measure(m);
+    T weight;
+    const std::size_t k = restore_root(m, weight);
+    for (std::size_t j = 0; j < m.n; ++j) teach(m, j, -weight * m.beta[j * m.stride + k]);
 }
 
 // S learns h; f is known. Leaves the gain in g. False: the step was not finite and is skipped.
@@ -353,6 +395,7 @@ ONLAD_INLINE bool learn_hidden(Model<T>& m, double a, double squared) {
     const T scale = T(1.0 / scaled);
     for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
     m.shrink *= a * a;
+    m.weight = m.weight * a * a + 1.0;
     return true;
 }
 
@@ -437,11 +480,7 @@ bool learn_scored(Model<T>& m, double a) {
     bool held = m.trace > m.trace_limit;
     if (held) a = 1.0;
     if (!learn_hidden(m, a, dot(m.f, m.f, m.stride))) return false;
-    for (std::size_t j = 0; j < m.n; ++j) {
-        T* row = m.beta + j * m.stride;
-        for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size)
-            at(row + c) += m.e[j] * at(m.g + c);
-    }
+    for (std::size_t j = 0; j < m.n; ++j) teach(m, j, m.e[j]);
     guard(m, held);
     return true;
 }
@@ -458,13 +497,111 @@ bool take_back(Model<T>& m) {
     root_step(m, a, -1.0, squared);
     T scale = T(-1.0 / left);
     for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
-    for (std::size_t j = 0; j < m.n; ++j) {
-        T* row = m.beta + j * m.stride;
-        for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size)
-            at(row + c) += m.e[j] * at(m.g + c);
-    }
+    for (std::size_t j = 0; j < m.n; ++j) teach(m, j, m.e[j]);
     --m.seen;
     return true;
+}
+
+// Fill what is missing in x with what the model expects there: first with 0, the middle of
+// scaled data, then with the reconstruction of that. Returns how many are present.
+template <class T>
+ONLAD_INLINE std::size_t fill_missing(Model<T>& m, double* present) {
+    std::size_t count = 0;
+    for (std::size_t j = 0; j < m.n; ++j) {
+        const bool known = m.x[j] == m.x[j];
+        present[j] = known;
+        count += known;
+        if (!known) m.x[j] = T(0);
+    }
+    if (count < m.n) {
+        hidden(m);
+        reconstruct<false>(m);
+        for (std::size_t j = 0; j < m.n; ++j)
+            if (present[j] == 0.0) m.x[j] -= m.e[j];  // x - e is the reconstruction
+    }
+    return count;
+}
+
+// The gaps r: half the gradient of h P h' with respect to x, times the weight of all samples. For
+// the identity it is K x with K the inverse covariance, whose entry j says how far feature j is
+// from what the others make of it.
+template <class T>
+ONLAD_INLINE void find_gaps(Model<T>& m) {
+    constexpr std::size_t L = Lanes<T>::size;
+    const std::size_t stride = m.stride;
+    for (std::size_t i = 0; i < m.padded_N; i += 4) {
+        Vec<T> acc[4] = {};
+        for (std::size_t c = 0; c < stride; c += L)
+            for (std::size_t k = 0; k < 4; ++k)
+                acc[k] += at(m.S + (i + k) * stride + c) * at(m.f + c);
+        sums(acc, m.g + i);
+    }
+    for (std::size_t i = 0; i < m.N; ++i) {
+        const T h = m.h[i];
+        T slope = T(1);
+        if (m.activation == Activation::sigmoid) slope = h * (T(1) - h);
+        if (m.activation == Activation::tanh) slope = T(1) - h * h;
+        if (m.activation == Activation::relu) slope = T(h > T(0));
+        m.g[i] *= slope * T(m.weight);
+    }
+    for (std::size_t j = 0; j < m.n; ++j) m.r[j] = T(dot(m.alpha + j * stride, m.g, stride));
+}
+
+template <class T>
+double watch(Model<T>& m, const Watch& w, double a, double* evidence, double* share,
+             bool* learned) {
+    const std::size_t n = m.n;
+    double* const present = share;  // 1 or 0 until the shares are known
+    const std::size_t count = fill_missing(m, present);
+    score(m, a);
+    find_gaps(m);
+    const T* const values[2] = {m.e, m.r};
+    auto capped = [&](double square) { return square < w.cap ? square : w.cap; };
+    const double share_of_one = 1.0 / double(count ? count : 1);
+    for (int k = 0; k < 2; ++k) {
+        double now = 0.0, lately = 0.0;
+        for (std::size_t j = 0; j < n; ++j) {
+            const std::size_t i = k * n + j;
+            const double v = double(values[k][j]);
+            const double mean = w.mean[i] + present[j] * w.smoothing * (v - w.mean[i]);
+            w.next_mean[i] = mean;
+            now += present[j] * capped(v * v * w.now_scale[i]);
+            lately += present[j] * capped(mean * mean * w.lately_scale[i]);
+        }
+        evidence[2 * k] = std::log(now * share_of_one + 1e-30);
+        evidence[2 * k + 1] = std::log(lately * share_of_one + 1e-30);
+    }
+    const double distance = m.last_leverage * m.weight / double(m.N);
+    evidence[0] += w.distance_power * std::log(distance + 1e-30);
+    double z[evidences];
+    for (std::size_t k = 0; k < 4; ++k)  // where nothing was seen, nothing is unusual
+        z[k] = count ? (evidence[k] - w.centre[k]) / w.spread[k] : 0.0;
+    const double step = std::fmin(std::fmax(z[0], w.trend_low), w.trend_high);
+    evidence[4] = *w.trend + w.smoothing * (step - *w.trend);
+    z[4] = (evidence[4] - w.centre[4]) / w.spread[4];
+    double highest = z[0];
+    for (std::size_t k = 1; k < evidences; ++k) highest = std::fmax(highest, z[k]);
+
+    *learned = highest <= w.limit && 2 * count > n && learn_scored(m, a);
+    *w.trend = evidence[4];
+    const bool lately = z[3] > z[2];
+    for (std::size_t j = 0; j < n; ++j) {
+        const double known = present[j];
+        for (int k = 0; k < 2; ++k) {
+            const std::size_t i = k * n + j;
+            const double v = double(values[k][j]), mean = w.next_mean[i];
+            const double q = known * capped(v * v * w.now_scale[i]);
+            const double p = known * capped(mean * mean * w.lately_scale[i]);
+            w.mean[i] = mean;
+            share[j] = lately ? p : q;  // of the gaps, which come last: they name the feature best
+            if (*learned) {
+                w.now_sum[i] += q / w.now_scale[i];
+                w.lately_sum[i] += p / w.lately_scale[i];
+                w.count[i] += known;
+            }
+        }
+    }
+    return highest;
 }
 
 // Rows of a strip, to and from memory of any alignment.
@@ -507,37 +644,45 @@ ONLAD_INLINE void multiply_strip(T* out, std::size_t count, const T* rows, std::
 }
 
 // A block of samples, exactly as one by one (block.py has the derivation). Only S must go sample
-// by sample. XA is X alpha, beta here is (N, n). The columns go in strips that stay in the first
-// caches for all three products.
+// by sample. A restored ridge is a sample too: the block then has a row more. XA is X alpha, beta
+// here is (N, n). The columns go in strips that stay in the first caches for all three products.
 template <class T>
-void update_block(Model<T>& m, const T* X, const T* XA, std::size_t rows, const double* a, T* beta,
-                  const BlockMemory<T>& memory, double* losses, double* leverages) {
+void update_block(Model<T>& m, const T* X, const T* XA, std::size_t samples, const double* a,
+                  T* beta, const BlockMemory<T>& memory, double* losses, double* leverages) {
     constexpr std::size_t L = Lanes<T>::size, W = strip_vectors * L;
     const std::size_t stride = m.stride, n = m.n, N = m.N;
-    const std::size_t padded_rows = (rows + 3) / 4 * 4;
     T *H = memory.H, *gain = memory.gain, *A = memory.A, *E = memory.E, *B = memory.B;
+    std::size_t sample_of[2 * max_block_samples];  // of each row; `samples` for a restored ridge
+    std::size_t rows = 0;
+    auto zero = [](T* p, std::size_t count) { std::memset(p, 0, count * sizeof(T)); };
 
-    for (std::size_t t = 0; t < rows; ++t) {
+    for (std::size_t t = 0; t < samples; ++t) {
         double a_t = a[t];
         const bool held = m.trace > m.trace_limit;
-        T* h = H + t * stride;
+        T *h = H + rows * stride, *g = gain + rows * stride;
         for (std::size_t i = 0; i < N; ++i) h[i] = XA[t * N + i] + m.b[i];
         finish_hidden(m, h);
         copy_strip(m.h, stride, h, stride, 1, stride);
         const double squared = project(m, a_t);
         leverages[t] = squared / (a_t * a_t);
-        T* g = gain + t * stride;
-        if (learn_hidden(m, a_t, squared)) {
-            copy_strip(g, stride, m.g, stride, 1, stride);
-            guard(m, held);
-        } else {
-            std::memset(g, 0, stride * sizeof(T));
+        if (learn_hidden(m, a_t, squared)) copy_strip(g, stride, m.g, stride, 1, stride);
+        else zero(g, stride);
+        sample_of[rows++] = t;
+        m.paused += held;
+        if (m.trace > m.trace_limit) {
+            T weight;
+            const std::size_t k = restore_root(m, weight);
+            zero(H + rows * stride, stride);
+            H[rows * stride + k] = weight;
+            copy_strip(gain + rows * stride, stride, m.g, stride, 1, stride);
+            sample_of[rows++] = samples;
         }
     }
-    std::memset(H + rows * stride, 0, (padded_rows - rows) * stride * sizeof(T));
-    std::memset(gain + rows * stride, 0, (padded_rows - rows) * stride * sizeof(T));
+    const std::size_t padded_rows = (rows + 3) / 4 * 4;
+    zero(H + rows * stride, (padded_rows - rows) * stride);
+    zero(gain + rows * stride, (padded_rows - rows) * stride);
 
-    // A = H gain', the part below the diagonal: what sample t meets of what sample s taught.
+    // A = H gain', the part below the diagonal: what row t meets of what row s taught.
     for (std::size_t t = 1; t < rows; ++t)
         for (std::size_t s = 0; s < t; s += 4) {
             Vec<T> acc[4] = {};
@@ -547,15 +692,15 @@ void update_block(Model<T>& m, const T* X, const T* XA, std::size_t rows, const 
             sums(acc, A + t * padded_rows + s);
         }
 
-    double total[max_block_rows] = {};
+    for (std::size_t t = 0; t < samples; ++t) losses[t] = 0.0;
     for (std::size_t j = 0; j < n; j += W) {
         const std::size_t width = n - j < W ? n - j : W;
-        if (width < W) {  // what lies beyond the last column must be zero
-            std::memset(E, 0, padded_rows * W * sizeof(T));
-            std::memset(B, 0, m.padded_N * W * sizeof(T));
-        }
-        copy_strip(E, W, X + j, n, rows, width);
-        std::memset(E + rows * W, 0, (padded_rows - rows) * W * sizeof(T));
+        // What lies beyond the last column, and the x of a restored ridge, must be zero.
+        if (width < W) zero(B, m.padded_N * W);
+        if (width < W || rows > samples || padded_rows > rows) zero(E, padded_rows * W);
+        for (std::size_t t = 0; t < rows; ++t)
+            if (sample_of[t] < samples)
+                copy_strip(E + t * W, W, X + sample_of[t] * n + j, n, 1, width);
         copy_strip(B, W, beta + j, n, N, width);
 
         // E = X - H beta
@@ -572,18 +717,21 @@ void update_block(Model<T>& m, const T* X, const T* XA, std::size_t rows, const 
             }
             for (std::size_t v = 0; v < strip_vectors; ++v) at(E + t * W + v * L) = acc[v];
         }
-        for (std::size_t t = 0; t < rows; ++t) total[t] += loss_sum(m.loss, E + t * W, width);
+        for (std::size_t t = 0; t < rows; ++t)
+            if (sample_of[t] < samples)
+                losses[sample_of[t]] += loss_sum(m.loss, E + t * W, width);
         // beta = beta + gain' E
         multiply_strip<true>(B, m.padded_N, E, rows,
                              [=](std::size_t i, std::size_t t) { return gain[t * stride + i]; });
         copy_strip(beta + j, n, B, W, N, width);
     }
-    for (std::size_t t = 0; t < rows; ++t) losses[t] = total[t] / double(n);
+    for (std::size_t t = 0; t < samples; ++t) losses[t] /= double(n);
 }
 
 template <class T>
 constexpr Operations<T> operations = {score<T>,        update<T>,  learn_scored<T>,
-                                      take_back<T>,    measure<T>, update_block<T>};
+                                      take_back<T>,    measure<T>, watch<T>,
+                                      update_block<T>};
 
 }  // namespace
 }  // namespace onlad::ONLAD_LEVEL

@@ -2,5 +2,20 @@
 
 from onlad.detector import Detector, merge
 from onlad.errors import ModelFileError, NotInModelError, OnladError
+from onlad.monitor import Gate, Monitor
+from onlad.persist import load, save
+from onlad.verdict import Verdict, Verdicts
 
-__all__ = ["Detector", "ModelFileError", "NotInModelError", "OnladError", "merge"]
+__all__ = [
+    "Detector",
+    "Gate",
+    "ModelFileError",
+    "Monitor",
+    "NotInModelError",
+    "OnladError",
+    "Verdict",
+    "Verdicts",
+    "load",
+    "merge",
+    "save",
+]

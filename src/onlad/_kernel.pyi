@@ -18,6 +18,7 @@ class Kernel32:
         trace_start: float,
         trace_limit: float,
         shrink: float,
+        weight: float,
         seen: int,
         skipped: int,
         paused: int,
@@ -36,6 +37,23 @@ class Kernel32:
         block_rows: int,
         loss: Array,
         leverage: Array,
+        /,
+    ) -> None: ...
+    def watch(
+        self,
+        X: Array,
+        a: float,
+        limit: float,
+        constants: Array,
+        scales: Array,
+        levels: Array,
+        means: Array,
+        trend: Array,
+        sums: Array,
+        score: Array,
+        evidence: Array,
+        share: Array,
+        learned: Array,
         /,
     ) -> None: ...
     @property
@@ -58,6 +76,8 @@ class Kernel32:
     def trace_limit(self) -> float: ...
     @property
     def shrink(self) -> float: ...
+    @property
+    def weight(self) -> float: ...
     @property
     def seen(self) -> int: ...
     @property

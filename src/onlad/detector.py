@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -52,7 +53,7 @@ class Detector:
         The factor a of the paper, 0 < a <= 1: squared errors k samples ago weigh a^(2k). Or a
         policy of `onlad.forgetting`, by which it follows the scores.
     score
-        ``reconstruction`` (the paper's), ``leverage``, or ``combined``, their product.
+        ``reconstruction`` (the paper's), ``leverage``, or ``combined`` of both.
     loss
         ``squared`` or ``absolute``: the mean that makes one number of the errors.
     ridge
@@ -84,30 +85,32 @@ class Detector:
         forgetting: float | Forgetting = 0.99,
         score: Score = "combined",
         loss: Loss = "squared",
-        ridge: float = 1e-2,
+        ridge: float = 1e-3,
         dtype: Literal["float64", "float32"] = "float64",
         seed: int = 0,
     ) -> None:
-        if not (isinstance(n_hidden, (int, np.integer)) and n_hidden >= 1):
-            raise ValueError(f"n_hidden must be a whole number of at least 1, got {n_hidden!r}")
         _choice("activation", activation, reference.ACTIVATIONS)
         _choice("weights", weights, reference.WEIGHTS)
         _choice("score", score, reference.SCORES)
         _choice("loss", loss, reference.LOSSES)
         _choice("dtype", dtype, ("float64", "float32"))
-        if not 0 <= ridge < np.inf:
+        if not (isinstance(ridge, Real) and 0 <= ridge < np.inf):
             raise ValueError(f"ridge must be finite and not negative, got {ridge!r}")
-        self.n_hidden = int(n_hidden)
+        if isinstance(forgetting, Real):
+            forgetting = Constant(float(forgetting))
+        if not hasattr(forgetting, "start"):
+            raise TypeError(
+                f"forgetting must be a number or a policy of onlad.forgetting, got {forgetting!r}"
+            )
+        self.n_hidden = samples.whole("n_hidden", n_hidden, 1)
         self.activation: Activation = activation
         self.weights: Weights = weights
-        self.forgetting: Forgetting = (
-            Constant(forgetting) if isinstance(forgetting, (int, float)) else forgetting
-        )
+        self.forgetting: Forgetting = forgetting
         self.score: Score = score
         self.loss: Loss = loss
         self.ridge = float(ridge)
         self.dtype: Literal["float64", "float32"] = dtype
-        self.seed = seed
+        self.seed = samples.whole("seed", seed, 0)
         self._largest = kernel.LARGEST[dtype]
         self._kernel: Kernel | None = None
         self._memory = self.forgetting.start
@@ -130,7 +133,7 @@ class Detector:
             H = reference.activate(rows @ alpha + b, self.activation)
             gram += H.T @ H
             moment += H.T @ rows
-        self._begin(alpha, b, gram, moment, shrink=1.0, seen=len(X))
+        self._begin(alpha, b, gram, moment, shrink=1.0, weight=len(X), seen=len(X))
         return self
 
     def update_one(self, x: Any) -> float:
@@ -236,6 +239,36 @@ class Detector:
         """Steps that forgot nothing because P was wound up."""
         return 0 if self._kernel is None else self._kernel.paused
 
+    # -- for the monitor ---------------------------------------------------------------------
+
+    @property
+    def factor(self) -> float:
+        """The forgetting factor of the next sample."""
+        return self._a
+
+    def start(self, n_features: int) -> Detector:
+        """Start from nothing, for samples of `n_features`."""
+        self._kernel = self._fresh(n_features)
+        return self
+
+    def compiled(self) -> Kernel:
+        """Return the compiled model."""
+        if self._kernel is None:
+            raise OnladError("there is no model before the first sample")
+        return self._kernel
+
+    def follow(self, scores: Array) -> None:
+        """Let the forgetting factor follow scores that were not this detector's own."""
+        if self._follows:
+            for score in scores:
+                self._follow(float(score))
+
+    def loosen(self) -> None:
+        """Make room for something new: P grows by a tenth of what it was at the start."""
+        P = self.state.P + 0.1 / self.ridge * np.eye(self.n_hidden)
+        parts = self.learned() | {"S": np.linalg.cholesky(P), "trace": float(np.trace(P))}
+        self.resume(parts)
+
     # -- values in and out: files, copies, pickles ------------------------------------------
 
     def settings(self) -> dict[str, Any]:
@@ -256,6 +289,7 @@ class Detector:
             "trace": k.trace,
             "trace_start": k.trace_start,
             "shrink": k.shrink,
+            "weight": k.weight,
             "seen": k.seen,
             "skipped": k.skipped,
             "paused": k.paused,
@@ -303,7 +337,15 @@ class Detector:
         return self._make(alpha, b, np.zeros((self.n_hidden, n_features)), S)
 
     def _begin(
-        self, alpha: Array, b: Array, gram: Array, moment: Array, *, shrink: float, seen: int
+        self,
+        alpha: Array,
+        b: Array,
+        gram: Array,
+        moment: Array,
+        *,
+        shrink: float,
+        weight: float,
+        seen: int,
     ) -> None:
         """Start from sufficient statistics: K = `gram`, V = `moment`."""
         try:
@@ -316,7 +358,14 @@ class Detector:
         S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
         trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
         self._kernel = self._make(
-            alpha, b, S @ (S.T @ moment), S, trace_start=trace, shrink=shrink, seen=seen
+            alpha,
+            b,
+            S @ (S.T @ moment),
+            S,
+            trace_start=trace,
+            shrink=shrink,
+            weight=weight,
+            seen=seen,
         )
         self._remember(self.forgetting.start)
 
@@ -372,6 +421,7 @@ def merge(a: Detector, b: Detector) -> Detector:
         reference.symmetric(grams[0] + grams[1]) - twice * np.eye(a.n_hidden),
         grams[0] @ one["beta"].astype("float64") + grams[1] @ other["beta"].astype("float64"),
         shrink=max(one["shrink"], other["shrink"]),
+        weight=one["weight"] + other["weight"],
         seen=one["seen"] + other["seen"],
     )
     return merged

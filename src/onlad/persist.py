@@ -15,7 +15,6 @@ import math
 import os
 import reprlib
 import secrets
-import stat
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
@@ -111,8 +110,8 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Any:
     """Return the model in the file `path`; it goes on to the last bit as the saved one would.
 
-    No file makes `load` run code from it, look at another file, or take more memory than a
-    small multiple of the file's size.
+    No file makes `load` run code from it, look at another file, or take memory out of
+    proportion to the file's size.
 
     Raises
     ------
@@ -123,14 +122,14 @@ def load(path: str | os.PathLike[str]) -> Any:
         The file cannot be read, for example because there is none.
     """
     with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or file.read(len(MAGIC)) != MAGIC:
+        if file.read(len(MAGIC)) != MAGIC:
             raise _refusal(path, "is not an onlad model. Give a file that onlad.save wrote")
-        if status.st_size > LARGEST_FILE:
-            what = f"has {status.st_size} bytes; a model has at most {LARGEST_FILE}"
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_FILE:
+            what = f"has {size} bytes; a model has at most {LARGEST_FILE}"
             raise _refusal(path, f"{what}. Give a file that onlad.save wrote")
         file.seek(0)
-        data = file.read(status.st_size)
+        data = file.read(size)
     if hashlib.sha256(data[:-32]).digest() != data[-32:]:
         what = "is damaged: its checksum is not that of its bytes"
         raise _refusal(path, f"{what}. Restore it from a copy, or save the model again")
@@ -146,13 +145,13 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def check_detector(settings: Values, learned: Values) -> None:
     """Refuse, with `ValueError`, what no `Detector` could have returned."""
-    _need_types("the settings", settings, SETTINGS)
+    _need_types("settings", settings, SETTINGS)
     N, seed = settings["n_hidden"], settings["seed"]
     _need(1 <= N <= LARGEST_HIDDEN, f"n_hidden must be in [1, {LARGEST_HIDDEN}], got {N}")
     _need(seed >= 0, f"seed must not be negative, got {seed}")
     if not learned:
         return
-    _need_types("what was learned", learned, LEARNED)
+    _need_types("learned", learned, LEARNED)
     n = learned["alpha"].size // N  # if it is not, the shape below says so
     _need(n >= 1, "alpha has no features")
     memory = (len(settings["forgetting"].start),)
@@ -165,7 +164,8 @@ def check_detector(settings: Values, learned: Values) -> None:
     for name in ("seen", "skipped", "paused"):
         _need(0 <= learned[name] < 2**63, f"{name} must be in [0, 2^63), got {learned[name]}")
     trace, start, shrink = learned["trace"], learned["trace_start"], learned["shrink"]
-    _need(0 <= trace < math.inf, f"trace must be finite and not negative, got {trace}")
+    # The kernel follows the trace by differences, whose rounding may leave it just below zero.
+    _need(math.isfinite(trace), f"trace must be finite, got {trace}")
     _need(0 < start < math.inf, f"trace_start must be finite and positive, got {start}")
     _need(0 <= shrink <= 1, f"shrink must be in [0, 1], got {shrink}")
     a = float(learned["memory"][0])
@@ -185,23 +185,27 @@ CLASSES: dict[str, type[Any]] = {
 CHECKS: dict[str, Callable[[Values, Values], None]] = {"Detector": check_detector}
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 1  # what a message shows of a value has its place in one line
+
+
 def _need(holds: bool, rule: str) -> None:
     if not holds:
         raise ValueError(rule)
 
 
 def _need_types(what: str, values: Values, types: dict[str, tuple[type, ...]]) -> None:
-    names = reprlib.repr(sorted(values.keys() ^ types.keys()))
-    _need(values.keys() == types.keys(), f"{what} lack or should not have {names}")
+    names = _SHORT.repr(sorted(values.keys() ^ types.keys()))
+    _need(values.keys() == types.keys(), f"missing in {what} or not known: {names}")
     for name, allowed in types.items():
-        wanted, got = " or ".join(kind.__name__ for kind in allowed), reprlib.repr(values[name])
+        wanted, got = " or ".join(kind.__name__ for kind in allowed), _SHORT.repr(values[name])
         _need(type(values[name]) in allowed, f"{name} must be {wanted}, got {got}")
 
 
 def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     name = name if name.isprintable() else repr(name)
-    return ModelFileError(" ".join(f"{name} {what}".split()))
+    return ModelFileError(f"{name} {' '.join(what.split())}")
 
 
 # -- to bytes ---------------------------------------------------------------------------------
@@ -209,7 +213,7 @@ def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
 
 def _encode(model: Model) -> bytes:
     if type(model).__name__ not in CHECKS:
-        raise TypeError(f"save takes a {' or a '.join(CHECKS)}, got {reprlib.repr(model)}")
+        raise TypeError(f"save takes a {' or a '.join(CHECKS)}, got {_SHORT.repr(model)}")
     arrays: list[Array] = []
     tree, table, body = _pack(model, arrays), [], b""
     for array in arrays:
@@ -248,13 +252,13 @@ def _pack(value: Any, arrays: list[Array]) -> Any:
     elif kind is float and not math.isfinite(value):
         node = {"float": repr(value)}
     elif kind not in (type(None), bool, int, float, str):
-        raise TypeError(f"a model with {reprlib.repr(value)} in it cannot be saved")
+        raise TypeError(f"a model with {_SHORT.repr(value)} in it cannot be saved")
     return node
 
 
 def _pack_all(values: Values, arrays: list[Array]) -> Values:
     if not all(type(name) is str for name in values):
-        raise TypeError(f"names in a model must be strings, got {reprlib.repr(list(values))}")
+        raise TypeError(f"names in a model must be strings, got {_SHORT.repr(list(values))}")
     return {name: _pack(values[name], arrays) for name in sorted(values)}
 
 
@@ -287,7 +291,7 @@ def _decode(data: bytes) -> Any:
     _need(known and isinstance(tree["arrays"], list), "the header is not that of a model")
     arrays = enumerate(_arrays(tree["arrays"], view, start))
     model = _unpack(tree["model"], arrays)
-    _need(type(model).__name__ in CHECKS, f"it is {reprlib.repr(model)}, which is no model")
+    _need(type(model).__name__ in CHECKS, f"it is {_SHORT.repr(model)}, which is no model")
     _need(next(arrays, None) is None, "there are arrays that belong to nothing")
     return model
 
@@ -305,13 +309,13 @@ def _arrays(table: list[Any], view: memoryview, end: int) -> list[Array]:
         known = isinstance(entry, dict) and entry.keys() == {"dtype", "offset", "shape"}
         _need(known, f"array {k} is not described by dtype, offset and shape")
         dtype, offset, shape = entry["dtype"], entry["offset"], entry["shape"]
-        _need(type(dtype) is str and dtype in DTYPES, f"array {k} has dtype {reprlib.repr(dtype)}")
+        _need(type(dtype) is str and dtype in DTYPES, f"array {k} has dtype {_SHORT.repr(dtype)}")
         whole = type(shape) is list and all(type(d) is int and 0 <= d < 2**32 for d in shape)
-        _need(whole and len(shape) <= 8, f"array {k} has shape {reprlib.repr(shape)}")
+        _need(whole and len(shape) <= 8, f"array {k} has shape {_SHORT.repr(shape)}")
         # Each array begins where the last one ended: no number here can ask for more memory
         # than the file has bytes.
         in_place = type(offset) is int and offset == end - start
-        _need(in_place, f"array {k} has offset {reprlib.repr(offset)}, not {end - start}")
+        _need(in_place, f"array {k} has offset {_SHORT.repr(offset)}, not {end - start}")
         size, count = np.dtype(DTYPES[dtype]).itemsize, math.prod(shape)
         _need(end + size * count <= len(view), f"array {k} is larger than the file")
         raw = np.frombuffer(view, DTYPES[dtype], count, end).reshape(shape)
@@ -355,12 +359,12 @@ def _unpack(node: Any, arrays: Iterator[tuple[int, Array]]) -> Any:
             CHECKS[name](settings, learned)
             value = CLASSES[name](**settings).resume(learned)
         case _:
-            raise ValueError(f"{reprlib.repr(node)} is not a known kind of value")
+            raise ValueError(f"{_SHORT.repr(node)} is not a known kind of value")
     return value
 
 
 def _unpack_all(node: Any, arrays: Iterator[tuple[int, Array]]) -> Values:
-    _need(isinstance(node, dict), f"{reprlib.repr(node)} is not an object")
+    _need(isinstance(node, dict), f"{_SHORT.repr(node)} is not an object")
     return {name: _unpack(value, arrays) for name, value in node.items()}
 
 

@@ -39,6 +39,7 @@ LOSSES: tuple[Loss, ...] = ("squared", "absolute")
 SCORES: tuple[Score, ...] = ("reconstruction", "leverage", "combined")
 
 EPSILON = 1e-4  # alg:detector: no learning when d is below it
+LEAST_LEVERAGE = 1e-3  # so that h = 0 (all relu units off) cannot hide an error
 WIND_UP = 1e4  # trace(P) may grow to this many times its start; measured in docs/decisions.md
 
 
@@ -61,8 +62,8 @@ def draw(n_features: int, n_hidden: int, weights: Weights, seed: int) -> tuple[A
     """Draw the random layer: alpha and b.
 
     ``uniform`` is Uniform[-1, 1], as the authors' code draws. ``uniform01`` is Uniform[0, 1], as
-    the paper prints; a wide sigmoid layer saturates on it. ``normal`` is Normal(0, 1/n) with
-    biases Normal(0, 1): unit inputs of any number give unit activations.
+    the paper prints; a wide sigmoid layer saturates on it. ``normal`` is Normal(0, 1/n): unit
+    inputs of any number give unit activations. Its biases are Uniform[-1, 1].
 
     Examples
     --------
@@ -71,11 +72,12 @@ def draw(n_features: int, n_hidden: int, weights: Weights, seed: int) -> tuple[A
     ((3, 5), (5,))
     """
     rng = np.random.default_rng(seed)
+    low = 0.0 if weights == "uniform01" else -1.0
     if weights == "normal":
         alpha = rng.normal(0, 1 / np.sqrt(n_features), (n_features, n_hidden))
-        return alpha, rng.normal(0, 1, n_hidden)
-    low = {"uniform": -1.0, "uniform01": 0.0}[weights]
-    return rng.uniform(low, 1, (n_features, n_hidden)), rng.uniform(low, 1, n_hidden)
+    else:
+        alpha = rng.uniform(low, 1, (n_features, n_hidden))
+    return alpha, rng.uniform(low, 1, n_hidden)
 
 
 def activate(z: Array, activation: Activation) -> Array:
@@ -117,14 +119,14 @@ def reduce_error(e: Array, loss: Loss = "squared") -> Array:
 def combine(loss: Array, leverage: Array, score: Score) -> Array:
     """Return the anomaly score from a sample's loss and leverage.
 
-    ``reconstruction`` is the paper's score. ``combined`` multiplies it by d: docs/decisions.md
-    shows the measurement that chose it.
+    ``reconstruction`` is the paper's score. ``combined`` multiplies it by the root of the
+    leverage: docs/decisions.md shows the measurement that chose it.
     """
     if score == "reconstruction":
         return loss
     if score == "leverage":
         return leverage
-    combined: Array = loss * (1 + leverage)
+    combined: Array = loss * np.sqrt(leverage + LEAST_LEVERAGE)
     return combined
 
 
@@ -157,7 +159,7 @@ def init(
     n_hidden: int,
     *,
     weights: Weights = "uniform",
-    ridge: float = 1e-2,
+    ridge: float = 1e-3,
     seed: int = 0,
 ) -> State:
     """Return a state that has seen nothing: beta = 0, P = I / r."""
@@ -259,8 +261,8 @@ def guarded(state: State, forgetting: float, start: float) -> float:
 def restore(state: State, start: float) -> State:
     """Put the forgotten ridge back for the hidden unit where P is largest, if P is wound up.
 
-    Forgetting divides what the stream does not excite by a^2 for ever. This is a step on
-    h = e_k sqrt(N / start) with no error: P shrinks along unit k, and beta stays.
+    Forgetting divides what the stream does not excite by a^2 for ever. This is a step of
+    OS-ELM on h = e_k sqrt(N / start) with x = 0, as the ridge is N of them.
     """
     # Departs from the paper, which has no guard: a stuck sensor ends its learning for good.
     if np.trace(state.P) <= WIND_UP * start:
@@ -268,7 +270,11 @@ def restore(state: State, start: float) -> State:
     k = int(np.argmax(np.diag(state.P)))
     weight = len(state.P) / start
     u = state.P[k]
-    return state._replace(P=state.P - np.outer(u, u) * (weight / (1 + weight * u[k])))
+    scale = weight / (1 + weight * u[k])
+    return state._replace(
+        beta=state.beta - np.outer(u * scale, state.beta[k]),
+        P=state.P - np.outer(u, u) * scale,
+    )
 
 
 def unlearn(state: State, x: Array, activation: Activation = "sigmoid") -> State:

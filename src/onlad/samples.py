@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from onlad.reference import Array
+
+
+def whole(name: str, value: object, least: int) -> int:
+    """Return an argument as an int of at least `least`, or say what it is instead."""
+    if not (isinstance(value, Integral) and int(value) >= least):
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
 
 
 def numbers(values: Any, name: str) -> Array:
@@ -21,9 +29,13 @@ def numbers(values: Any, name: str) -> Array:
 
 
 def _refuse_bad(array: Array, name: str, largest: float) -> None:
-    # The sum is finite unless an entry is not, or is enormous: one pass for the usual case.
-    if array.size and not abs(float(array.min())) <= largest >= abs(float(array.max())):
-        at = tuple(int(i) for i in np.argwhere(~(np.abs(array) <= largest))[0])
+    # Extremes first: one pass that makes no array, for the usual case. float() before abs(): a
+    # half-precision infinity, or the lowest integer, has no absolute value of its own type.
+    if array.size and not (
+        abs(float(array.min())) <= largest and abs(float(array.max())) <= largest
+    ):
+        wide = array.astype("longdouble")
+        at = tuple(int(i) for i in np.argwhere(~(np.abs(wide) <= largest))[0])
         index = ", ".join(map(str, at))
         value = array[at]
         rule = f"beyond {largest:g}" if np.isfinite(value) else "not a finite number"

@@ -1,0 +1,256 @@
+"""Which defaults of `Monitor`: measured on real streams with labelled anomalies.
+
+Each variant changes one thing of the default. Beside it run River's detectors, scaled as their
+documentation asks. A stream is watched from its first row; scores are taken before learning.
+
+    ONLAD_STREAMS=... python -m experiments.defaults run      # resumable: skips stored runs
+    python -m experiments.defaults table                      # from the records alone
+
+Streams: `skab_valve1.npz`, `smd_machine_1_6.npz`, `nab.npz` in the folder ONLAD_STREAMS. AUC
+counts rows from 400 (SKAB), after 5,000 rows of normal operation (SMD), after the first 15 %
+(NAB). Quiet streams, in which every alarm is false: SKAB's anomaly_free at 1 Hz, and the last
+12,000 minutes of SMD's training part. Alarms less than ten rows apart are one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+import onlad
+from onlad import Detector, Monitor, scaler, threshold
+from onlad.reference import Array
+
+RESULTS = Path(__file__).parent / "results" / "defaults.jsonl"
+SEEDS = (0, 1, 2)
+SKAB_START, SMD_START, NAB_SHARE = 400, 5_000, 0.15
+QUIET = {"skab quiet": 86_400, "smd quiet": 1_440}  # rows a day
+
+
+@dataclass(frozen=True)
+class Stream:
+    name: str
+    X: Array
+    y: Array
+    start: int  # first row that counts
+
+
+@lru_cache
+def streams() -> tuple[Stream, ...]:
+    folder = os.environ.get("ONLAD_STREAMS")
+    if not folder:
+        raise SystemExit("set ONLAD_STREAMS to the folder with the streams' npz files")
+
+    def load(name: str) -> Any:
+        return np.load(Path(folder) / name)
+
+    def stream(name: str, X: Array, y: Array | None, start: int) -> Stream:
+        X = X.astype("float64").reshape(len(X), -1)
+        return Stream(name, X, np.zeros(len(X), int) if y is None else y.astype(int), start)
+
+    skab, smd, nab = load("skab_valve1.npz"), load("smd_machine_1_6.npz"), load("nab.npz")
+    found = [
+        stream(f"skab {k[2:]}", skab[k], skab[f"y_{k[2:]}"], SKAB_START)
+        for k in skab.files
+        if k.startswith("X_valve1")
+    ]
+    X = np.vstack([smd["Xtrain"][-SMD_START:], smd["X"]])
+    found.append(stream("smd 1-6", X, np.r_[np.zeros(SMD_START), smd["y"]], SMD_START))
+    for k in nab.files:
+        if k.startswith("X_"):
+            y = nab[f"y_{k[2:]}"]
+            found.append(stream(f"nab {k[2:]}", nab[k], y, int(NAB_SHARE * len(y))))
+    found.append(stream("skab quiet", skab["X_anomaly_free"], None, 0))
+    found.append(stream("smd quiet", smd["Xtrain"][-12_000:], None, 0))
+    return tuple(found)
+
+
+def detector(seed: int, **changes: Any) -> Detector:
+    return Detector(**(Monitor(seed=seed).detector.settings() | changes))
+
+
+def gate(**changes: Any) -> onlad.monitor.Gate:
+    return onlad.monitor.Gate(**changes)
+
+
+VARIANTS: dict[str, Callable[[int], Monitor]] = {
+    "default": lambda s: Monitor(seed=s),
+    "16 hidden": lambda s: Monitor(detector=detector(s, n_hidden=16)),
+    "32 hidden": lambda s: Monitor(detector=detector(s, n_hidden=32)),
+    "128 hidden": lambda s: Monitor(detector=detector(s, n_hidden=128)),
+    "sigmoid": lambda s: Monitor(detector=detector(s, activation="sigmoid")),
+    "identity": lambda s: Monitor(detector=detector(s, activation="identity")),
+    "uniform weights": lambda s: Monitor(detector=detector(s, weights="uniform")),
+    "forgetting 0.99": lambda s: Monitor(detector=detector(s, forgetting=0.99)),
+    "forgetting 0.999": lambda s: Monitor(detector=detector(s, forgetting=0.999)),
+    "forgetting 1": lambda s: Monitor(detector=detector(s, forgetting=1.0)),
+    "ridge 0.001": lambda s: Monitor(detector=detector(s, ridge=1e-3)),
+    "ridge 10": lambda s: Monitor(detector=detector(s, ridge=10.0)),
+    "no leverage": lambda s: Monitor(detector=detector(s, score="reconstruction")),
+    "float32": lambda s: Monitor(detector=detector(s, dtype="float32")),
+    "window 1": lambda s: Monitor(window=1, seed=s),
+    "window 4": lambda s: Monitor(window=4, seed=s),
+    "window 32": lambda s: Monitor(window=32, seed=s),
+    "min-max scaler": lambda s: Monitor(scaler=scaler.MinMax(), seed=s),
+    "no gate": lambda s: Monitor(gate=None, seed=s),
+    "gate 3": lambda s: Monitor(gate=gate(deviations=3.0), seed=s),
+    "gate 6": lambda s: Monitor(gate=gate(deviations=6.0), seed=s),
+    "patience 256": lambda s: Monitor(gate=gate(patience=0, shortest=256), seed=s),
+    "threshold Quantile": lambda s: Monitor(threshold=threshold.Quantile(), seed=s),
+    "threshold Tail": lambda s: Monitor(threshold=threshold.Tail(), seed=s),
+    "warm-up 512": lambda s: Monitor(warmup=512, seed=s),
+}
+
+
+def watch(make: Callable[[int], Monitor], seed: int, X: Array) -> tuple[Array, Array]:
+    verdicts = make(seed).observe_many(X)
+    return verdicts.score, verdicts.is_anomaly
+
+
+def river_run(name: str, seed: int, X: Array) -> tuple[Array, Array]:
+    """Scores of a River detector; its alarms are scores above the 0.999 quantile so far."""
+    from river import anomaly, preprocessing  # noqa: PLC0415  (only this study needs it)
+
+    model = {
+        "River HalfSpaceTrees": lambda: (
+            preprocessing.MinMaxScaler() | anomaly.HalfSpaceTrees(seed=seed)
+        ),
+        "River OneClassSVM": lambda: preprocessing.StandardScaler() | anomaly.OneClassSVM(),
+    }[name]()
+    scores = np.empty(len(X))
+    for i, row in enumerate(X.tolist()):
+        x = dict(enumerate(row))
+        scores[i] = model.score_one(x)
+        model.learn_one(x)
+    alarms = np.zeros(len(X), bool)
+    for i in range(256, len(X), 32):  # the same rhythm and the same window as the monitor's
+        limit = np.quantile(scores[max(0, i - 2048) : i], 0.999)
+        alarms[i : i + 32] = scores[i : i + 32] > limit
+    return scores, alarms
+
+
+METHODS: dict[str, Callable[[int, Array], tuple[Array, Array]]] = {
+    **{name: (lambda seed, X, make=make: watch(make, seed, X)) for name, make in VARIANTS.items()},
+    **{
+        name: (lambda seed, X, name=name: river_run(name, seed, X))
+        for name in ("River HalfSpaceTrees", "River OneClassSVM")
+    },
+}
+
+
+def auc(y: Array, score: Array) -> float:
+    positive = int(y.sum())
+    ranks = rankdata(score)
+    below = ranks[y == 1].sum() - positive * (positive + 1) / 2
+    return float(below / (positive * (len(y) - positive)))
+
+
+def intervals(flags: Array, gap: int = 0) -> list[tuple[int, int]]:
+    """Return [start, stop) of the runs of True; runs less than `gap` apart are one."""
+    edges = np.flatnonzero(np.diff(np.r_[0, flags.astype(int), 0]))
+    runs: list[tuple[int, int]] = []
+    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if runs and start - runs[-1][1] < gap:
+            runs[-1] = (runs[-1][0], stop)
+        else:
+            runs.append((start, stop))
+    return runs
+
+
+def measure(stream: Stream, score: Array, alarms: Array) -> dict[str, Any]:
+    y, score, alarms = (part[stream.start :] for part in (stream.y, score, alarms))
+    false = len(intervals(alarms & (y == 0), gap=10))
+    if stream.name in QUIET:
+        return {"alarms_a_day": false / len(y) * QUIET[stream.name]}
+    delays = []
+    faults = intervals(y == 1)
+    for start, stop in faults:
+        hit = np.flatnonzero(alarms[start:stop])
+        if len(hit):
+            delays.append(int(hit[0]))
+    return {
+        "auc": round(auc(y, score), 4),
+        "faults": len(faults),
+        "found": len(delays),
+        "delays": delays,
+        "false": false,
+        "rows": len(y),
+    }
+
+
+def records() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RESULTS.open()] if RESULTS.exists() else []
+
+
+def run(only: str | None) -> None:
+    done = {(r["method"], r["stream"], r["seed"]) for r in records()}
+    for name, method in METHODS.items():
+        if only and only != name:
+            continue
+        seeds = SEEDS if name in VARIANTS else SEEDS[:1]
+        for seed in seeds:
+            for stream in streams():
+                if (name, stream.name, seed) in done:
+                    continue
+                start = time.perf_counter()
+                result = measure(stream, *method(seed, stream.X))
+                us = (time.perf_counter() - start) / len(stream.X) * 1e6
+                record = {"method": name, "stream": stream.name, "seed": seed, **result}
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(record | {"us": round(us, 1)}) + "\n")
+            print(f"{name}, seed {seed}", file=sys.stderr)
+
+
+def rows() -> Iterator[str]:
+    yield (
+        "| variant | SKAB AUC | SMD AUC | NAB AUC | faults found | median delay: SKAB | false "
+        "alarms a day: SKAB quiet | SMD quiet | us a sample |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
+    stored = records()
+    for name in METHODS:
+        mine = [r for r in stored if r["method"] == name]
+        if not mine:
+            continue
+
+        def mean(key: str, prefix: str, mine: list[dict[str, Any]] = mine) -> float:
+            return float(
+                np.mean([r[key] for r in mine if r["stream"].startswith(prefix) and key in r])
+            )
+
+        found = sum(r.get("found", 0) for r in mine) / max(1, sum(r.get("faults", 0) for r in mine))
+        skab = [d for r in mine if r["stream"].startswith("skab") for d in r.get("delays", [])]
+        delay = f"{np.median(skab):.0f}" if skab else "-"
+        yield (
+            f"| {name} | {mean('auc', 'skab'):.3f} | {mean('auc', 'smd'):.3f} "
+            f"| {mean('auc', 'nab'):.3f} | {found:.0%} | {delay} "
+            f"| {mean('alarms_a_day', 'skab quiet'):.0f} | {mean('alarms_a_day', 'smd quiet'):.1f} "
+            f"| {np.median([r['us'] for r in mine]):.0f} |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=["run", "table"])
+    parser.add_argument("--only", help="one variant")
+    args = parser.parse_args()
+    if args.command == "run":
+        RESULTS.parent.mkdir(exist_ok=True)
+        run(args.only)
+    else:
+        print("\n".join(rows()))
+
+
+if __name__ == "__main__":
+    main()

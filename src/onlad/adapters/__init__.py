@@ -1,0 +1,1 @@
+"""`onlad` as a detector of other libraries, one module a host. Importing this imports no host."""

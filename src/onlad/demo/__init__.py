@@ -1,0 +1,1 @@
+"""`onlad demo`: a pump with known faults, watched live."""

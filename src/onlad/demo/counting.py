@@ -1,0 +1,122 @@
+"""From alarms to precision, recall and delay, counted by episode.
+
+Alarms less than `JOIN` samples apart are one episode. An episode is true if one of its alarms lies
+in a fault or in the `GRACE` samples after it, where a good detector may still be upset; else it is
+a false alarm. A fault is found if a true episode belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from onlad.demo.machine import Fault
+
+if TYPE_CHECKING:
+    from onlad.verdict import Verdict
+
+JOIN = 25
+GRACE = 20
+
+
+class Episode(NamedTuple):
+    """Alarms close together: their times, and score, threshold and causes of the strongest.
+
+    Causes stand in the order of a verdict, the largest first.
+    """
+
+    times: tuple[int, ...]
+    score: float
+    threshold: float
+    causes: dict[Hashable, float]
+
+    @property
+    def top_cause(self) -> Hashable:
+        """The sensor with the largest share, if the verdict named any."""
+        return next(iter(self.causes), None)
+
+
+class Episodes:
+    """Joins the alarms of a running stream."""
+
+    def __init__(self) -> None:
+        self._open: Episode | None = None
+
+    def add(self, t: int, verdict: Verdict) -> Episode | None:
+        """Take the verdict on sample `t`, and return the episode that is over by now, if any."""
+        over = None
+        if self._open and t - self._open.times[-1] >= JOIN:
+            over, self._open = self._open, None
+        if verdict.is_anomaly:
+            alarm = Episode((t,), verdict.score, verdict.threshold, verdict.causes)
+            known = self._open or alarm._replace(times=())
+            strongest = max(alarm, known, key=lambda each: each.score - each.threshold)
+            self._open = strongest._replace(times=(*known.times, t))
+        return over
+
+    def close(self) -> Episode | None:
+        """Return the episode that is under way, if any: the stream has ended."""
+        over, self._open = self._open, None
+        return over
+
+
+class Tally(NamedTuple):
+    """What became of some faults, and how many episodes were about none.
+
+    A number that nothing was there to count for is NaN.
+    """
+
+    faults: int
+    found: int
+    episodes: int
+    true_episodes: int
+    named: int
+    delays: tuple[int, ...]
+
+    @property
+    def precision(self) -> float:
+        """The part of the episodes that are true."""
+        return self.true_episodes / self.episodes if self.episodes else float("nan")
+
+    @property
+    def recall(self) -> float:
+        """The part of the faults that are found."""
+        return self.found / self.faults if self.faults else float("nan")
+
+    @property
+    def naming(self) -> float:
+        """The part of the found faults whose sensor is the top cause."""
+        return self.named / self.found if self.found else float("nan")
+
+    @property
+    def median_delay(self) -> float:
+        """Samples from the start of a fault to its first alarm."""
+        return float(np.median(self.delays)) if self.delays else float("nan")
+
+
+def first_alarm(episode: Episode, fault: Fault) -> int | None:
+    """Return the first alarm in the fault or in the `GRACE` samples after it, or None."""
+    return next((t for t in episode.times if fault.start <= t < fault.stop + GRACE), None)
+
+
+def fault_of(episode: Episode, faults: Sequence[Fault]) -> Fault | None:
+    """Return the first fault that the episode is about, or None for a false alarm."""
+    for fault in faults:
+        if first_alarm(episode, fault) is not None:
+            return fault
+    return None
+
+
+def tally(episodes: Sequence[Episode], faults: Sequence[Fault]) -> Tally:
+    """Count."""
+    found, named, delays = 0, 0, []
+    for fault in faults:
+        about = [e for e in episodes if first_alarm(e, fault) is not None]
+        if about:
+            found += 1
+            named += about[0].top_cause == fault.sensor
+            delays.append((first_alarm(about[0], fault) or 0) - fault.start)
+    true = sum(fault_of(episode, faults) is not None for episode in episodes)
+    return Tally(len(faults), found, len(episodes), true, named, tuple(delays))

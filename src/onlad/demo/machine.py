@@ -1,0 +1,199 @@
+"""A pump with eight sensors, recorded for a while, with faults whose place is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from onlad.reference import Array
+
+SENSORS = {
+    "speed": "rpm",
+    "flow": "m³/h",
+    "pressure_in": "bar",
+    "pressure_out": "bar",
+    "motor_current": "A",
+    "bearing_temp": "°C",
+    "oil_temp": "°C",
+    "vibration": "mm/s",
+}
+# What the gauges add to the truth: the standard deviation of their noise, in their units.
+NOISE = (4.0, 0.6, 0.012, 0.03, 0.2, 0.15, 0.12, 0.05)
+# Speed in rpm and opening of the valve.
+MODES = {"idle": (800, 0.45), "low": (1150, 0.60), "normal": (1480, 0.80), "peak": (1700, 0.95)}
+DAY = 8640  # samples: one every ten seconds
+QUIET = 1500  # samples without a fault, to learn from
+SLOT = 350  # samples, with one fault in each
+
+
+class Fault(NamedTuple):
+    """What goes wrong in one sensor, from `start` up to but not including `stop`."""
+
+    start: int
+    stop: int
+    kind: str
+    sensor: str
+
+
+class Recording(NamedTuple):
+    """What the sensors should have said (`truth`), what they said, and where they lied.
+
+    `drift` is what they would say of the same pump under a steady load. Arrays are (n, 8).
+    """
+
+    truth: Array
+    values: Array
+    drift: Array
+    faults: list[Fault]
+
+    def samples(self) -> Iterator[dict[str, float]]:
+        """Yield each sample as a monitor takes it: numbers by name."""
+        for row in self.values.tolist():
+            yield dict(zip(SENSORS, row, strict=True))
+
+
+def record(n_samples: int = DAY, seed: int = 0) -> Recording:
+    """Run the pump. The same arguments give the same recording.
+
+    There is no fault in the first `QUIET` samples (or the first half, if that is less); then one
+    in every `SLOT` samples, of each kind in turn.
+    """
+    rng = np.random.default_rng(seed)
+    steps, targets = _schedule(n_samples, rng)
+    demand = 1 + _lag(rng.normal(0, 0.25, n_samples), 30, start=0)
+    level = _lag(rng.normal(0, 0.3, n_samples), 60, start=0)
+    truth = _pump(targets, demand, level) + rng.normal(0, NOISE, (n_samples, len(SENSORS)))
+    values = truth.copy()
+    steady = np.full_like(targets, MODES["normal"])
+    drift = _pump(steady, np.ones(n_samples), np.zeros(n_samples))
+    faults = []
+    spread = truth.std(axis=0)
+    kinds: list[str] = []
+    for slot in range(min(QUIET, n_samples // 2), n_samples - SLOT + 1, SLOT):
+        kinds = kinds or [str(name) for name in rng.permutation(list(KINDS))]
+        kind = KINDS[name := kinds.pop()]
+        start = slot + int(rng.integers(100, 200))  # leaves room for the longest
+        if kind.at_a_step:
+            start = int(steps[np.searchsorted(steps, start)]) - 2
+        stop = start + int(rng.integers(kind.shortest, kind.longest + 1))
+        sensor = str(rng.choice(kind.sensors))
+        column = list(SENSORS).index(sensor)
+        values[start:stop, column] = kind.reading(
+            truth[:, column], start, stop, float(spread[column]), rng
+        )
+        faults.append(Fault(start, stop, name, sensor))
+    return Recording(truth, values, drift, faults)
+
+
+# -- the pump -------------------------------------------------------------------------------
+
+
+def _schedule(n_samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return where the mode changes, and speed and valve as they are asked for, shape (n, 2)."""
+    steps, targets = [0], np.empty((n_samples, 2))
+    modes: list[str] = []
+    last = ""
+    while steps[-1] < n_samples:
+        if not modes:  # each mode once, then each again
+            modes = [str(name) for name in rng.permutation(list(MODES))]
+            if modes[-1] == last:  # that would be no step
+                modes.reverse()
+        last = modes.pop()
+        end = steps[-1] + int(rng.integers(25, 70))
+        targets[steps[-1] : end] = MODES[last]
+        steps.append(end)
+    return np.array(steps), targets
+
+
+def _pump(targets: Array, demand: Array, level: Array) -> Array:
+    """Return what perfect sensors would say: `demand` and `level` of the tank wander."""
+    n = len(targets)
+    # Drift: the day warms the hall, and wear costs efficiency and shakes the bearing.
+    ambient = 17 - 6 * np.cos(2 * np.pi * np.arange(n) / DAY)
+    wear = np.arange(n) / DAY
+
+    speed = _lag(targets[:, 0], 3) * demand
+    s = speed / 1480
+    q = s * _lag(targets[:, 1], 5)
+    rise = 6.0 * s**2 - 1.6 * q**2  # the affinity laws, and a head that falls with the flow
+    power = rise * q / (0.80 - 0.08 * wear) + 0.8 * s**3
+    pressure_in = 1.8 + level - 0.35 * q**2
+    heat = 0.5 * s**2 + 0.12 * power
+    return np.column_stack(
+        [
+            speed,
+            110 * q,
+            pressure_in,
+            pressure_in + rise,
+            6 + 5 * power,
+            _lag(ambient + 26 * heat + 4 * wear, 15),
+            _lag(ambient + 16 * heat, 40),
+            0.8 + 1.4 * s**2 + 0.8 * wear + 0.25 * q**2,
+        ]
+    )
+
+
+def _lag(target: Array, time_constant: float, start: float | None = None) -> Array:
+    """Follow `target` with inertia, from `start` or else from its first value."""
+    followed = np.empty(len(target))
+    y = float(target[0]) if start is None else start
+    for t, wanted in enumerate(target.tolist()):
+        y += (wanted - y) / time_constant
+        followed[t] = y
+    return followed
+
+
+# -- the faults -----------------------------------------------------------------------------
+
+# (true values of the sensor, start, stop, its spread in normal work) -> what it says instead
+Reading = Callable[[Array, int, int, float, np.random.Generator], Array]
+
+
+def _spike(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
+    size: float = rng.choice([-1, 1]) * rng.uniform(2, 3) * spread
+    return truth[start:stop] + size
+
+
+def _stuck(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
+    return np.full(stop - start, truth[start])
+
+
+def _bias(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
+    size: float = rng.choice([-1, 1]) * rng.uniform(0.8, 1.2) * spread
+    return truth[start:stop] + size
+
+
+def _noise(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
+    return truth[start:stop] + rng.normal(0, 0.6 * spread, stop - start)
+
+
+def _decoupled(
+    truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator
+) -> Array:
+    # An old stretch of the sensor itself: nothing in it is unusual but its company.
+    old = [truth[start - lag : stop - lag] for lag in rng.integers(stop - start, start, 8)]
+    return max(old, key=lambda reading: float(np.abs(reading - truth[start:stop]).sum()))
+
+
+class Kind(NamedTuple):
+    """How a sensor fails: what it says, for how many samples, and in which sensors it shows."""
+
+    reading: Reading
+    shortest: int
+    longest: int
+    sensors: tuple[str, ...] = tuple(SENSORS)
+    at_a_step: bool = False
+
+
+# A sensor that does not move with the load shows neither that it is stuck nor that it is alone.
+_MOVING = ("speed", "flow", "pressure_out", "motor_current", "vibration")
+
+KINDS = {
+    "spike": Kind(_spike, 1, 3),
+    "stuck": Kind(_stuck, 60, 75, _MOVING, at_a_step=True),
+    "bias": Kind(_bias, 40, 80),
+    "noise": Kind(_noise, 40, 80),
+    "lost correlation": Kind(_decoupled, 40, 80, _MOVING),
+}

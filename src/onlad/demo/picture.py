@@ -1,0 +1,145 @@
+"""The picture of a demo: scores and sensors over the day, and each kind of fault up close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from onlad.demo.counting import Episode, fault_of, first_alarm
+from onlad.demo.machine import KINDS, SENSORS, Fault, Recording
+from onlad.reference import Array
+
+# Okabe and Ito's colours: colour-blind readers tell them apart.
+COLOURS = dict(zip(KINDS, ("#D55E00", "#0072B2", "#AA4499", "#009E73", "#B8860B"), strict=True))
+INK, FAINT, LINE, ALARM = "#222222", "#9a9a9a", "#5b6b7b", "#D00000"
+TRACES = ("flow", "bearing_temp", "vibration")
+MARGIN = 60  # samples around a fault up close
+NARROWEST = 14  # samples: a shade of less would not be seen
+
+
+def draw(
+    path: Path,
+    recording: Recording,
+    scores: Array,
+    thresholds: Array,
+    episodes: Sequence[Episode],
+) -> None:
+    """Write the picture as a PNG of 1600 by 1200 dots."""
+    figure = Figure(figsize=(16, 12), dpi=100, facecolor="white")
+    figure.suptitle(
+        "A pump for a day, watched by onlad: no labels, no training before",
+        fontsize=16, color=INK, y=0.985,
+    )  # fmt: skip
+    # Margins by hand: a layout engine would take as long as all the rest.
+    heights = [2.8, *[1.0] * len(TRACES)]
+    day = figure.add_gridspec(
+        len(heights), height_ratios=heights, left=0.055, right=0.98, top=0.84, bottom=0.25
+    )
+    close_ups = figure.add_gridspec(
+        1, len(KINDS), left=0.055, right=0.98, top=0.185, bottom=0.045, wspace=0.28
+    )
+    top = figure.add_subplot(day[0])
+    _scores(top, recording, scores, thresholds, episodes)
+    for row, name in enumerate(TRACES, start=1):
+        ax = figure.add_subplot(day[row], sharex=top)
+        _trace(ax, name, recording)
+        ax.tick_params(labelbottom=name == TRACES[-1])
+    for column, kind in enumerate(KINDS):
+        faults = [fault for fault in recording.faults if fault.kind == kind]
+        if faults:
+            _close_up(figure.add_subplot(close_ups[column]), faults[0], recording, episodes)
+    figure.savefig(path, format="png")
+
+
+def _scores(
+    ax: Any,
+    recording: Recording,
+    scores: Array,
+    thresholds: Array,
+    episodes: Sequence[Episode],
+) -> None:
+    _prepare(ax, "score, in usual deviations")
+    ax.plot(scores, color=LINE, linewidth=0.6, label="score")
+    ax.plot(thresholds, color=ALARM, linewidth=1.6, label="threshold")
+    strongest = [
+        max(episode.times, key=lambda t: scores[t] - thresholds[t]) for episode in episodes
+    ]
+    right = np.array(
+        [fault_of(episode, recording.faults) is not None for episode in episodes], bool
+    )
+    at = np.array(strongest, int)
+    ax.plot(at[right], scores[at[right]], "v", color=ALARM, markersize=7, label="alarm")
+    ax.plot(at[~right], scores[at[~right]], "X", color="black", markersize=8, label="false alarm")
+    ax.plot([], [], "x", color=FAINT, label="missed")
+    ax.plot([], [], "--", color=INK, linewidth=1.6, label="drift")
+    for fault in recording.faults:
+        colour = COLOURS[fault.kind]
+        _shade(ax, fault, colour)
+        found = any(first_alarm(episode, fault) is not None for episode in episodes)
+        ax.text(
+            (fault.start + fault.stop) / 2,
+            1.02,
+            fault.kind if found else f"× {fault.kind}",
+            transform=ax.get_xaxis_transform(),
+            rotation=50,
+            fontsize=9,
+            color=colour,
+            alpha=1 if found else 0.6,
+        )
+    if not np.isfinite(scores).all():
+        ready = int(np.argmax(np.isfinite(scores)))
+        ax.axvspan(0, ready, color="#eeeeee", linewidth=0)
+        ax.text(ready / 2, 0.5, "warming up", transform=ax.get_xaxis_transform(), rotation=90,
+                ha="center", va="center", color=FAINT, fontsize=10)  # fmt: skip
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1.01), ncols=2, frameon=False, fontsize=10)
+    ax.tick_params(labelbottom=False)
+
+
+def _trace(ax: Any, name: str, recording: Recording) -> None:
+    _prepare(ax, f"{name}\n{SENSORS[name]}")
+    column = list(SENSORS).index(name)
+    values = recording.values[:, column]
+    ax.plot(values, color=LINE, linewidth=0.5, alpha=0.8)
+    ax.plot(recording.drift[:, column], "--", color=INK, linewidth=1.6)
+    for fault in recording.faults:
+        if fault.sensor == name:
+            _shade(ax, fault, COLOURS[fault.kind])
+            inside = np.arange(fault.start, fault.stop)
+            ax.plot(inside, values[inside], color=COLOURS[fault.kind], linewidth=1.2)
+
+
+def _close_up(ax: Any, fault: Fault, recording: Recording, episodes: Sequence[Episode]) -> None:
+    _prepare(ax, SENSORS[fault.sensor])
+    colour = COLOURS[fault.kind]
+    column = list(SENSORS).index(fault.sensor)
+    shown = np.arange(fault.start - MARGIN, min(fault.stop + MARGIN, len(recording.values)))
+    inside = np.arange(fault.start, fault.stop)
+    ax.plot(shown, recording.truth[shown, column], color=FAINT, linewidth=1.2, label="truth")
+    ax.plot(inside, recording.values[inside, column], ".-", color=colour, markersize=3,
+            linewidth=1.2, label="reading")  # fmt: skip
+    alarms = [t for episode in episodes for t in episode.times if shown[0] <= t <= shown[-1]]
+    ax.plot(alarms, [0.02] * len(alarms), "|", color=ALARM, markersize=9,
+            transform=ax.get_xaxis_transform(), label="alarm")  # fmt: skip
+    ax.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+    ax.set_title(f"{fault.kind}: {fault.sensor}", fontsize=11, color=colour)
+    ax.set_xlabel("sample", color=INK, fontsize=9)
+    if fault.kind == next(iter(KINDS)):
+        ax.legend(fontsize=9, frameon=False)
+
+
+def _prepare(ax: Any, label: str) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(colors=INK, labelsize=9)
+    ax.margins(x=0.005, y=0.08)
+    ax.set_ylabel(label, color=INK, fontsize=10)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:,.0f}"))
+
+
+def _shade(ax: Any, fault: Fault, colour: str) -> None:
+    stop = max(fault.stop, fault.start + NARROWEST)
+    ax.axvspan(fault.start, stop, color=colour, alpha=0.22, linewidth=0)

@@ -1,0 +1,94 @@
+"""The live view in a terminal: how far the stream is, and its scores against the threshold."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from onlad.verdict import Verdict
+
+BARS = " ▁▂▃▄▅▆▇█"
+COLUMN = 10  # samples a column: it shows the largest score of them
+FRAMES = 12  # a second
+
+
+class Screen:
+    """Draws the last verdicts while it is entered; lines printed on `console` go above it."""
+
+    def __init__(self, console: Console, n_samples: int) -> None:
+        self._progress = Progress(
+            TextColumn("[cyan]{task.fields[state]:<8}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("samples"),
+            console=console,
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=n_samples, state="learning")
+        self._levels: deque[float] = deque([0.0], maxlen=max(10, console.width - 14))
+        self._live = Live(
+            console=console,
+            auto_refresh=True,
+            refresh_per_second=FRAMES,
+            get_renderable=self._draw,
+        )
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def add(self, t: int, verdict: Verdict) -> None:
+        """Take the verdict on sample `t`. Drawing is left to the clock, so this costs little."""
+        if t % COLUMN == 0:
+            self._levels.append(0.0)
+            state = "watching" if verdict.ready else "learning"
+            self._progress.update(self._task, completed=t + COLUMN, state=state)
+        if verdict.ready:
+            self._levels[-1] = max(self._levels[-1], level(verdict))
+
+    def _draw(self) -> Group:
+        above, below = sparkline(list(self._levels))
+        return Group(
+            self._progress,
+            Text.assemble("      score ", (above, "bold red")),
+            Text.assemble(("  threshold ", "yellow"), (below, "green on grey11")),
+        )
+
+
+def level(verdict: Verdict) -> float:
+    """Return the score in units of its threshold."""
+    return verdict.score / verdict.threshold if 0 < verdict.threshold < math.inf else 0.0
+
+
+def sparkline(levels: list[float]) -> tuple[str, str]:
+    """Return two rows of bars: what is above the threshold, and what is below it.
+
+    Examples
+    --------
+    >>> for row in sparkline([0.0, 0.5, 0.75, 1.0, 1.25, 3.0]):
+    ...     print(repr(row))
+    '    ▂█'
+    ' ▄▆███'
+    """
+
+    def bars(zero: float) -> str:
+        parts = (min(max(level - zero, 0.0), 1.0) for level in levels)
+        return "".join(BARS[math.ceil(part * (len(BARS) - 1))] for part in parts)
+
+    return bars(1.0), bars(0.0)

@@ -1,0 +1,149 @@
+"""From what the model makes of a sample to one number: how unusual it is for this stream.
+
+One error tells too little: some features are hard to predict, a small fault hides in a large
+error, and a fault that lasts may be small in each sample. So five evidences are weighed, each
+the logarithm of a mean square over the features, each square in units of the feature's usual one:
+
+0. the errors e = x - h beta, with the distance of h from what was seen (its leverage);
+1. the running means of the signed errors: a small error of one sign adds up;
+2. the gaps r, the gradient of the distance: how far each feature is from what the others make
+   of it. An error is large where the data vary, a gap where they never do;
+3. the running means of the signed gaps;
+4. the trend, a running mean of evidence 0 once it is standardised.
+
+Each is standardised by centre and spread of what recent normal samples gave, and the score is
+the highest: so many robust standard deviations. 0 and 2 answer at once, the others within about
+1 / SMOOTHING samples. `weigh` is the definition; the kernel's ``watch`` does the same, and
+learns. Each choice is measured in docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onlad.reference import Array
+from onlad.threshold import Threshold, centre_and_spread
+
+N_EVIDENCES = 5
+SMOOTHING = 0.1  # weight of the newest sample in a running mean
+CAP = 1000.0  # no feature counts for more than this many times its usual square
+FLOOR = 1e-9  # the least usual square: below it all is rounding
+TINY = 1e-30  # the logarithm of nothing at all
+TREND = (-3.0, 6.0)  # what one sample may add to the trend
+SPREAD = 0.05  # the least spread of an evidence, on its log scale
+RING = 2048  # recent normal samples
+USUAL = 2048  # samples that a usual square weighs
+FEW = 32  # samples that a median needs
+
+
+class Weighed(NamedTuple):
+    """What `weigh` makes of a sample."""
+
+    score: float
+    evidence: Array
+    share: Array
+    means: Array
+    trend: float
+
+
+def weigh(
+    values: Array,
+    distance: float,
+    present: Array,
+    *,
+    scales: Array,
+    levels: Array,
+    means: Array,
+    trend: float,
+    distance_power: float = 1.0,
+) -> Weighed:
+    """Return the score of one sample, its evidences, shares, and the means and trend after it.
+
+    ``values`` (2, n) are errors and gaps, ``means`` (2, n) their running means, ``scales``
+    (2, 2, n) the inverse usual squares of values and of means, ``levels`` (2, 5) centre and
+    spread of each evidence; ``present`` is False where a feature is missing.
+    """
+    means = np.where(present, means + SMOOTHING * (values - means), means)
+    squares = np.minimum(np.array([values, means]) ** 2 * scales, CAP) * present
+    logs = np.log(squares.sum(axis=-1) / max(present.sum(), 1) + TINY)
+    evidence = np.array([logs[0, 0], logs[1, 0], logs[0, 1], logs[1, 1], 0.0])
+    evidence[0] += distance_power * np.log(distance + TINY)
+    z = (evidence - levels[0]) / levels[1]
+    if not present.any():  # where nothing was seen, nothing is unusual
+        z[:] = 0.0
+    trend += SMOOTHING * (float(np.clip(z[0], *TREND)) - trend)
+    evidence[4] = trend
+    z[4] = (trend - levels[0, 4]) / levels[1, 4]
+    share = squares[1, 1] if z[3] > z[2] else squares[0, 1]  # gaps name the feature best
+    return Weighed(float(z.max()), evidence, share, means, trend)
+
+
+def constants(distance_power: float) -> Array:
+    """Return the constants as the kernel takes them."""
+    return np.array([SMOOTHING, CAP, *TREND, distance_power])
+
+
+class Yardstick:
+    """What is usual for this stream: squares of values, levels of evidences, recent scores."""
+
+    def __init__(self, n_inputs: int) -> None:
+        self.usual = np.ones((2, 2 * n_inputs))  # squares of values (errors, gaps), of their means
+        self.scales = np.ones((2, 2 * n_inputs))
+        self.weight = 0.0  # samples behind `usual`
+        self.sums = np.zeros((3, 2 * n_inputs))  # squares since the last tick, and how many
+        self.means = np.zeros((2, 2 * n_inputs))  # the second row is room for the kernel
+        self.trend = np.zeros(1)
+        self.levels = np.array([[0.0] * N_EVIDENCES, [1.0] * N_EVIDENCES])
+        self.ring = np.zeros((RING, N_EVIDENCES))
+        self.n_ring = 0  # samples put into the ring since it was cleared
+        self.n_fresh = 0  # of them, since the levels were taken
+        self.scores = np.zeros(1)  # of the ring when the levels were taken, sorted
+
+    def take(self, evidence: Array) -> None:
+        """Put the evidences of normal samples into the ring, and the sums into the scales."""
+        self.ring[(self.n_ring + np.arange(len(evidence))) % RING] = evidence
+        self.n_ring += len(evidence)
+        self.n_fresh += len(evidence)
+        count = self.sums[2]
+        new = float(count.max())
+        if new > 0:
+            self.weight = min(self.weight + new, float(USUAL))
+            mean = self.sums[:2] / np.maximum(count, 1)
+            self.usual += np.where(count > 0, new / self.weight, 0.0) * (mean - self.usual)
+            self.scales = 1 / np.maximum(self.usual, FLOOR)
+            self.sums = np.zeros_like(self.sums)
+
+    def stale(self) -> bool:
+        """Return whether there are enough new samples to take the levels again."""
+        filled = min(self.n_ring, RING)
+        return filled >= FEW and self.n_fresh >= max(FEW, filled // 16)
+
+    def refresh(self) -> None:
+        """Take the levels from the ring, and with them the recent scores."""
+        recent = self.ring[: min(self.n_ring, RING)]
+        centre, spread = centre_and_spread(recent)
+        self.levels = np.array([centre, np.maximum(spread, SPREAD)])
+        self.scores = np.sort(((recent - centre) / self.levels[1]).max(axis=1))
+        self.n_fresh = 0
+
+    def clear(self, weight: float) -> None:
+        """Forget the recent samples, and let the usual squares weigh like `weight` samples."""
+        self.n_ring = self.n_fresh = 0
+        self.weight = min(self.weight, weight)
+
+    def deviations(self, k: float) -> float:
+        """Return the score that is `k` robust deviations above the median of recent ones."""
+        centre, spread = centre_and_spread(self.scores)
+        return float(centre + k * np.maximum(spread, 1e-3))
+
+    def limit(self, threshold: Threshold) -> float:
+        """Return the threshold for the recent scores."""
+        return threshold.limit(self.scores)
+
+    def p_values(self, score: Array) -> Array:
+        """Return the share of recent normal samples that score as high, with the sample itself."""
+        above = len(self.scores) - np.searchsorted(self.scores, score, side="left")
+        p: Array = (1 + above) / (1 + len(self.scores))
+        return p

@@ -1,0 +1,319 @@
+"""`Monitor`: raw samples in, verdicts out. Scaling, window, threshold and gate around a detector.
+
+The way of a sample: names -> scaler -> window -> detector and evidence -> gate -> verdict. The
+yardsticks (scaler, levels, threshold, gate) change only at ticks, every TICK samples from the
+start, so that a block of any size gives what single samples give.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onlad import evidence, samples
+from onlad.detector import Detector
+from onlad.evidence import Yardstick
+from onlad.reference import Array
+from onlad.rows import Names, read_many, read_one
+from onlad.scaler import Scaler, Standard
+from onlad.threshold import Deviation, Threshold
+from onlad.verdict import Verdict, Verdicts
+
+TICK = 32
+FIRST = 32  # samples that are kept until the scaler can start
+
+_SETTINGS = ("detector", "window", "scaler", "threshold", "gate", "warmup", "seed")
+# What changes while watching, besides the detector and the yardstick.
+_STATE = ("scale", "past", "rows", "evidence", "learned", "limit", "gate_limit", "shut", "count")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """When a sample is learned, and when drift is let in.
+
+    A sample is learned when its score is at most ``deviations`` robust deviations above the
+    median of recent ones. The gate's patience is a share ``patience`` of the samples learned so
+    far, but at least ``shortest`` and at most ``longest`` samples: when it has been shut for that
+    long, with short breaks, the stream has drifted, and the gate opens to learn the new normal.
+    """
+
+    deviations: float = 3.5
+    patience: float = 0.5
+    shortest: int = 512
+    longest: int = 4096
+
+    def __post_init__(self) -> None:
+        if not 0 < self.deviations < np.inf:
+            raise ValueError(f"deviations must be finite and above 0, got {self.deviations!r}")
+        if not 0 <= self.patience < np.inf:
+            raise ValueError(f"patience must be finite and not negative, got {self.patience!r}")
+        if not 1 <= self.shortest <= self.longest:
+            raise ValueError(
+                f"need 1 <= shortest <= longest, got {self.shortest!r} and {self.longest!r}"
+            )
+
+
+def default_detector(seed: int) -> Detector:
+    """Return the detector of a monitor that was given none."""
+    return Detector(
+        n_hidden=64, activation="tanh", weights="normal", forgetting=0.9999, ridge=0.1, seed=seed
+    )
+
+
+def default_window(n_features: int) -> int:
+    """Return how many samples are watched together: few sensors need more of the past."""
+    return max(1, min(16, 32 // n_features))
+
+
+class Monitor:
+    """Watches a stream of samples in raw units and says what is unusual, and why.
+
+    It needs no arguments and no training data: it learns from the first sample on, and is ready
+    after ``warmup`` samples.
+
+    Parameters
+    ----------
+    detector
+        A fresh `Detector`; by default one with 64 hidden units and slow forgetting.
+    window
+        Samples watched together; by default more of them the fewer features there are.
+    scaler
+        `onlad.scaler.Standard` or ``MinMax``.
+    threshold
+        `onlad.threshold.Deviation`, ``Tail``, ``Quantile`` or ``Fixed``.
+    gate
+        When samples are learned; None learns all.
+    warmup
+        Samples before the first verdict that is ready.
+    seed
+        Of the default detector.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = Monitor()
+    >>> for t in range(1000):
+    ...     level = np.sin(t / 20)
+    ...     x = {"flow": 50 + 9 * level + rng.normal(), "power": 800 + 90 * level + rng.normal()}
+    ...     verdict = monitor.observe(x)
+    >>> verdict.is_anomaly
+    False
+    >>> verdict = monitor.observe({"flow": 50.0, "power": 990.0})
+    >>> verdict.is_anomaly, next(iter(verdict.causes))
+    (True, 'power')
+    """
+
+    def __init__(
+        self,
+        *,
+        detector: Detector | None = None,
+        window: int | None = None,
+        scaler: Scaler | None = None,
+        threshold: Threshold | None = None,
+        gate: Gate | None = Gate(),  # noqa: B008  (a frozen value)
+        warmup: int = 256,
+        seed: int = 0,
+    ) -> None:
+        if detector is None:
+            detector = default_detector(seed)
+        elif detector.n_features is not None or detector.ridge == 0:
+            raise ValueError("a monitor needs a detector that has seen nothing, with ridge > 0")
+        self.detector = detector
+        self.window = None if window is None else samples.whole("window", window, 1)
+        self.scaler: Scaler = Standard() if scaler is None else scaler
+        self.threshold: Threshold = Deviation() if threshold is None else threshold
+        self.gate = gate
+        self.warmup = samples.whole("warmup", warmup, 2 * FIRST)
+        self.seed = seed
+        self.names: Names = ()
+        self.n_seen = 0
+
+    def observe(self, x: Any) -> Verdict:
+        """Return the verdict on one sample, and learn it if it is normal.
+
+        A sample is a sequence or array of numbers, or a mapping name -> number. The names are
+        those of the first sample. NaN, None, or an absent name is a missing value.
+        """
+        row, self.names = read_one(x, self.names)
+        return self._watch(row[None, :])[0]
+
+    def observe_many(self, X: Any) -> Verdicts:
+        """Return the verdicts on many samples in order; the same as a loop of `observe`.
+
+        `X` is a matrix with one sample a row, a data frame, or an iterable of samples.
+        """
+        X, self.names = read_many(X, self.names)
+        return self._watch(X)
+
+    # -- the way of a sample ------------------------------------------------------------------
+
+    def _watch(self, X: Array) -> Verdicts:
+        verdicts = Verdicts(self.names, len(X))
+        first = 0
+        while first < len(X):
+            # Up to the next tick nothing changes but the model.
+            stop = min(len(X), first + TICK - self.n_seen % TICK)
+            part = slice(first, stop)
+            if self.n_seen < FIRST:
+                self._keep(X[part])
+            else:
+                self._weigh(X[part], verdicts, part)
+            self.n_seen += stop - first
+            if self.n_seen % TICK == 0:
+                verdicts.drift[stop - 1] = self._begin() if self.n_seen == FIRST else self._tick()
+            first = stop
+        return verdicts
+
+    def _keep(self, X: Array) -> None:
+        if self.n_seen == 0:
+            self._kept = np.empty((FIRST, X.shape[1]))
+        self._kept[self.n_seen : self.n_seen + len(X)] = X
+
+    def _begin(self) -> bool:
+        """Start with the samples that were kept."""
+        n = self._kept.shape[1]
+        width = self.window or default_window(n)
+        self._scale = self.scaler.start(self._kept)
+        Z = self.scaler.scale(self._scale, self._kept)
+        self._past = np.repeat(Z[:1], width - 1, axis=0)  # the newest row is the last
+        self.detector.start(n * width).learn_many(np.nan_to_num(self._embed(Z)))
+        self._yardstick = Yardstick(n * width)
+        self._rows = np.zeros((TICK, n))  # of the tick, with their evidence
+        self._evidence = np.zeros((TICK, evidence.N_EVIDENCES))
+        self._learned = np.zeros(TICK, bool)
+        self._limit = self._gate_limit = math.inf
+        self._shut = 0.0  # for how long the gate has been
+        self._count = FIRST  # samples learned
+        return False
+
+    def _embed(self, Z: Array) -> Array:
+        """Return each row with the window's earlier ones behind it, and remember the last."""
+        width = len(self._past) + 1
+        if width == 1:
+            return np.ascontiguousarray(Z, self.detector.dtype)
+        rows = np.concatenate([self._past, Z])
+        self._past = rows[len(Z) :]
+        parts = [rows[width - 1 - lag : len(rows) - lag] for lag in range(width)]
+        return np.concatenate(parts, axis=1).astype(self.detector.dtype, copy=False)
+
+    def _weigh(self, X: Array, verdicts: Verdicts, part: slice) -> None:
+        y = self._yardstick
+        inputs = self._embed(self.scaler.scale(self._scale, X))
+        at = slice(self.n_seen % TICK, self.n_seen % TICK + len(X))
+        score, share = verdicts.score[part], np.empty(inputs.shape)
+        self.detector.compiled().watch(
+            inputs,
+            self.detector.factor,
+            self._gate_limit,
+            evidence.constants(0.0 if self.detector.score == "reconstruction" else 1.0),
+            y.scales,
+            y.levels,
+            y.means,
+            y.trend,
+            y.sums,
+            score,
+            self._evidence[at],
+            share,
+            self._learned[at],
+        )
+        self._rows[at] = X
+        verdicts.learned[part] = self._learned[at]
+        share = share.reshape(len(X), -1, X.shape[1]).sum(axis=1)  # a sensor, at all its lags
+        total = share.sum(axis=1, keepdims=True)
+        np.divide(share, total, out=verdicts.shares[part], where=total > 0)
+        if self._ready:
+            verdicts.ready[part] = True
+            verdicts.threshold[part] = self._limit
+            verdicts.p_value[part] = y.p_values(score)
+            verdicts.is_anomaly[part] = score > self._limit
+
+    def _tick(self) -> bool:
+        """Move the yardsticks on; return whether the gate gave in."""
+        y, learned = self._yardstick, self._learned
+        rows, seen = self._rows[learned], self._evidence[learned]
+        if len(rows):
+            self._scale = self.scaler.update(self._scale, rows)
+            self.detector.follow(np.exp(seen[:, 0]))
+        y.take(seen)
+        self._count += len(rows)
+        if self._ready and self._gives_in():
+            y.clear(TICK)
+            self._scale = self.scaler.hurry(self._scale, TICK)
+            self.detector.loosen()
+            self._limit = self._gate_limit = math.inf
+            self._shut = 0.0
+            return True
+        if y.stale():
+            y.refresh()
+            if self._ready:
+                self._limit = y.limit(self.threshold)
+                if self.gate is not None:
+                    self._gate_limit = y.deviations(self.gate.deviations)
+        return False
+
+    def _gives_in(self) -> bool:
+        if self.gate is None:
+            return False
+        for learned in self._learned:
+            self._shut = max(0.0, self._shut - 2.0) if learned else self._shut + 1.0
+        patience = max(self.gate.patience * self._count, self.gate.shortest)
+        return self._shut >= min(patience, self.gate.longest)
+
+    @property
+    def _ready(self) -> bool:
+        return self._yardstick.n_ring >= self.warmup - FIRST
+
+    # -- values in and out: files, copies, pickles ------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments that make an equal monitor."""
+        mine = {name: getattr(self, name) for name in _SETTINGS}
+        return mine | {"detector": Detector(**self.detector.settings())}
+
+    def learned(self) -> dict[str, Any]:
+        """Return all that the monitor has beyond its settings, as numbers and arrays."""
+        if self.n_seen == 0:
+            return {}
+        common = {"names": list(self.names), "n_seen": self.n_seen}
+        if self.n_seen < FIRST:
+            return common | {"kept": self._kept[: self.n_seen].copy()}
+        copies = {name: _copy(getattr(self, f"_{name}")) for name in _STATE}
+        yardstick = {name: _copy(value) for name, value in vars(self._yardstick).items()}
+        parts = {"yardstick": yardstick, "detector": self.detector.learned()}
+        return common | copies | parts
+
+    def resume(self, learned: dict[str, Any]) -> Monitor:
+        """Take over what `learned` returned, and go on from there to the last bit."""
+        if not learned:
+            return self
+        self.names, self.n_seen = tuple(learned["names"]), learned["n_seen"]
+        if "kept" in learned:
+            self._kept = np.zeros((FIRST, len(self.names)))
+            self._kept[: self.n_seen] = learned["kept"]
+            return self
+        for name in _STATE:
+            setattr(self, f"_{name}", _copy(learned[name]))
+        self._yardstick = Yardstick(1)
+        for name, value in learned["yardstick"].items():
+            setattr(self._yardstick, name, _copy(value))
+        self.detector.resume(learned["detector"])
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": self.settings(), "learned": self.learned()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["settings"])  # type: ignore[misc]
+        self.resume(state["learned"])
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        return f"Monitor({shown})"
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,172 @@
+"""Policies: how raw units become numbers of about unit size, while the stream goes on.
+
+A policy is a frozen value; what it has learned is an array with one column a feature, its
+memory. NaN is a missing value: it is not learned, and scales to NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from onlad.reference import Array
+
+
+class Scaler(Protocol):
+    """How samples are scaled, and how that follows the stream."""
+
+    def start(self, X: Array) -> Array:
+        """Return the memory after the first rows."""
+        ...
+
+    def update(self, memory: Array, X: Array) -> Array:
+        """Return the memory after more rows."""
+        ...
+
+    def scale(self, memory: Array, X: Array) -> Array:
+        """Return the rows of `X` scaled, and clipped."""
+        ...
+
+    def hurry(self, memory: Array, count: int) -> Array:
+        """Return a memory that weighs its past like `count` rows, to follow a drift."""
+        ...
+
+
+def _check(memory: int, clip: float) -> None:
+    if not memory >= 1:
+        raise ValueError(f"memory must be at least 1 row, got {memory!r}")
+    if not 0 < clip < np.inf:
+        raise ValueError(f"clip must be finite and above 0, got {clip!r}")
+
+
+def _count(X: Array) -> Array:
+    count: Array = np.sum(~np.isnan(X), axis=0)
+    return count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standard:
+    """Subtract the mean and divide by the standard deviation.
+
+    Both weigh the past like at most ``memory`` rows, so they follow a slow drift. What is
+    scaled lies in [-clip, clip], and no row moves the memory by more than a value there would.
+
+    Examples
+    --------
+    >>> policy = Standard()
+    >>> memory = policy.start(np.array([[1.0, 500.0], [3.0, 700.0]]))
+    >>> policy.scale(memory, np.array([[3.0, 600.0], [1e9, np.nan]]))
+    array([[ 1.,  0.],
+           [ 8., nan]])
+    """
+
+    memory: int = 8192
+    clip: float = 8.0
+
+    def __post_init__(self) -> None:
+        _check(self.memory, self.clip)
+
+    def start(self, X: Array) -> Array:
+        """Return rows counted, mean and variance of each feature."""
+        count = _count(X)
+        some = np.maximum(count, 1)
+        mean = np.nansum(X / some, axis=0)  # divided first: the sum of large numbers may not exist
+        deviation = X - mean
+        return np.array([count, mean, np.nansum(deviation * deviation / some, axis=0)])
+
+    def update(self, memory: Array, X: Array) -> Array:
+        """Return the memory after more rows."""
+        count, mean, variance = memory
+        # A feature that has not moved yet may start to; else no row may move the memory far.
+        moved = np.sqrt(variance) > self._floor(memory)
+        reach = np.where(moved, 4 * self.clip * np.sqrt(variance), np.inf)
+        new = self.start(np.clip(X, mean - reach, mean + reach))
+        total = np.minimum(count + new[0], self.memory)
+        weight = new[0] / np.maximum(total, 1)
+        weight = np.minimum(weight, 1.0)
+        shift = new[1] - mean
+        return np.array(
+            [
+                total,
+                np.where(new[0] > 0, mean + weight * shift, mean),
+                (1 - weight) * variance + weight * (new[2] + (1 - weight) * shift * shift),
+            ]
+        )
+
+    def scale(self, memory: Array, X: Array) -> Array:
+        """Return the rows of `X` scaled, and clipped."""
+        with np.errstate(over="ignore"):  # infinity is clipped like any large number
+            Z: Array = np.clip((X - memory[1]) / self._deviation(memory), -self.clip, self.clip)
+        return Z
+
+    def hurry(self, memory: Array, count: int) -> Array:
+        """Return the memory with its past weighed like `count` rows."""
+        return np.array([np.minimum(memory[0], count), memory[1], memory[2]])
+
+    def _deviation(self, memory: Array) -> Array:
+        deviation: Array = np.maximum(np.sqrt(memory[2]), self._floor(memory))
+        return deviation
+
+    @staticmethod
+    def _floor(memory: Array) -> Array:
+        # A feature that never moved has no unit of its own: a hundred-millionth of its size is one.
+        floor: Array = 1e-8 * np.abs(memory[1]) + 1e-30
+        return floor
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMax:
+    """Map the range seen so far to [-1, 1].
+
+    What lies outside is clipped at ``clip``, and widens the range no further than that.
+
+    Examples
+    --------
+    >>> policy = MinMax()
+    >>> memory = policy.start(np.array([[0.0], [10.0]]))
+    >>> policy.scale(memory, np.array([[5.0], [7.5], [1e9]])).tolist()
+    [[0.0], [0.5], [3.0]]
+    """
+
+    clip: float = 3.0
+
+    def __post_init__(self) -> None:
+        _check(1, self.clip)
+
+    def start(self, X: Array) -> Array:
+        """Return lowest and highest value of each feature."""
+        known = ~np.isnan(X)
+        low = np.min(X, axis=0, where=known, initial=np.inf)
+        high = np.max(X, axis=0, where=known, initial=-np.inf)
+        seen = low <= high
+        return np.array([np.where(seen, low, 0.0), np.where(seen, high, 0.0)])
+
+    def update(self, memory: Array, X: Array) -> Array:
+        """Return the memory after more rows."""
+        middle, half = self._unit(memory)
+        new = middle + self.scale(memory, X) * half
+        return np.array(
+            [
+                np.fmin(memory[0], np.fmin.reduce(new, axis=0)),
+                np.fmax(memory[1], np.fmax.reduce(new, axis=0)),
+            ]
+        )
+
+    def scale(self, memory: Array, X: Array) -> Array:
+        """Return the rows of `X` scaled, and clipped."""
+        middle, half = self._unit(memory)
+        with np.errstate(over="ignore"):
+            Z: Array = np.clip((X - middle) / half, -self.clip, self.clip)
+        return Z
+
+    def hurry(self, memory: Array, count: int) -> Array:
+        """Return the memory as it is: a range has no weight."""
+        return memory
+
+    @staticmethod
+    def _unit(memory: Array) -> tuple[Array, Array]:
+        middle = memory[0] / 2 + memory[1] / 2
+        half = np.maximum(memory[1] / 2 - memory[0] / 2, 1e-6 * np.abs(middle) + 1e-30)
+        return middle, half

@@ -1,0 +1,90 @@
+"""What a monitor says: of one sample a `Verdict`, of many the same as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a monitor says of one sample.
+
+    Attributes
+    ----------
+    ready
+        False while the monitor warms up; then nothing is an anomaly.
+    score
+        How unusual the sample is, in robust standard deviations of recent normal ones.
+    threshold
+        Above it a sample is an anomaly.
+    p_value
+        Share of recent normal samples that score as high.
+    is_anomaly
+        Whether the score is above the threshold.
+    causes
+        Share of each feature in the score, the largest first; they sum to 1. Missing values are
+        never a cause. Empty while there is nothing to compare with.
+    learned
+        Whether the sample was learned.
+    drift
+        Whether the gate gave in here: what it had held out is the new normal.
+    """
+
+    ready: bool
+    score: float
+    threshold: float
+    p_value: float
+    is_anomaly: bool
+    causes: dict[Hashable, float]
+    learned: bool
+    drift: bool
+
+
+class Verdicts(Sequence[Verdict]):
+    """Verdicts of many samples as columns; ``verdicts[i]`` is a `Verdict`.
+
+    The columns are arrays with one entry a sample: ``ready``, ``score``, ``threshold``,
+    ``p_value``, ``is_anomaly``, ``learned``, ``drift``, and ``shares`` with one column a feature,
+    in the order of ``names``.
+    """
+
+    def __init__(self, names: tuple[Hashable, ...], rows: int) -> None:
+        self.names = names
+        self.ready = np.zeros(rows, bool)
+        self.score = np.zeros(rows)
+        self.threshold = np.full(rows, np.inf)
+        self.p_value = np.ones(rows)
+        self.is_anomaly = np.zeros(rows, bool)
+        self.learned = np.ones(rows, bool)
+        self.drift = np.zeros(rows, bool)
+        self.shares = np.zeros((rows, len(names)))
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    @overload
+    def __getitem__(self, index: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Verdict]: ...
+    def __getitem__(self, index: int | slice) -> Verdict | list[Verdict]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        shares = self.shares[index]
+        order = np.argsort(-shares, kind="stable")
+        return Verdict(
+            ready=bool(self.ready[index]),
+            score=float(self.score[index]),
+            threshold=float(self.threshold[index]),
+            p_value=float(self.p_value[index]),
+            is_anomaly=bool(self.is_anomaly[index]),
+            causes={self.names[j]: float(shares[j]) for j in order if shares[j] > 0},
+            learned=bool(self.learned[index]),
+            drift=bool(self.drift[index]),
+        )
+
+    def __iter__(self) -> Iterator[Verdict]:
+        return (self[i] for i in range(len(self)))
