@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -94,10 +93,10 @@ class Detector:
         _choice("score", score, reference.SCORES)
         _choice("loss", loss, reference.LOSSES)
         _choice("dtype", dtype, ("float64", "float32"))
-        if not (isinstance(ridge, Real) and 0 <= ridge < np.inf):
+        if not (samples.is_real(ridge) and 0 <= ridge < np.inf):
             raise ValueError(f"ridge must be finite and not negative, got {ridge!r}")
-        if isinstance(forgetting, Real):
-            forgetting = Constant(float(forgetting))
+        if samples.is_real(forgetting):
+            forgetting = Constant(float(cast("float", forgetting)))
         if not hasattr(forgetting, "start"):
             raise TypeError(
                 f"forgetting must be a number or a policy of onlad.forgetting, got {forgetting!r}"
@@ -105,7 +104,7 @@ class Detector:
         self.n_hidden = samples.whole("n_hidden", n_hidden, 1)
         self.activation: Activation = activation
         self.weights: Weights = weights
-        self.forgetting: Forgetting = forgetting
+        self.forgetting = cast("Forgetting", forgetting)
         self.score: Score = score
         self.loss: Loss = loss
         self.ridge = float(ridge)

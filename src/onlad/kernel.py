@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from onlad import _kernel
+from onlad._kernel import LEVEL as BACKEND
+from onlad._kernel import Kernel32, Kernel64, read_dict
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
 
 if TYPE_CHECKING:
-    Kernel: TypeAlias = "_kernel.Kernel32 | _kernel.Kernel64"
+    Kernel: TypeAlias = Kernel32 | Kernel64
 
-BACKEND: str = _kernel.LEVEL
+__all__ = ["BACKEND", "LARGEST", "make", "read_dict"]
+
 # Beyond these a square would leave the range of the type; the compiled door refuses them too.
 LARGEST = {"float32": 1e12, "float64": 1e100}
-
-read_dict = _kernel.read_dict
 
 
 def make(
@@ -46,7 +46,7 @@ def make(
 
     Without ``trace`` it is measured; a model that is to go on to the last bit needs its own.
     """
-    kind = _kernel.Kernel32 if dtype == "float32" else _kernel.Kernel64
+    kind = Kernel32 if dtype == "float32" else Kernel64
     return kind(
         np.ascontiguousarray(alpha, dtype),
         np.ascontiguousarray(b, dtype),

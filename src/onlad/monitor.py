@@ -18,16 +18,27 @@ from onlad.detector import Detector
 from onlad.evidence import Yardstick
 from onlad.reference import Array
 from onlad.rows import Names, read_many, read_one
-from onlad.scaler import Scaler, Standard
+from onlad.scaler import Scaler, Standard, scale
 from onlad.threshold import Deviation, Threshold
-from onlad.verdict import Verdict, Verdicts
+from onlad.verdict import Verdict, Verdicts, causes
 
 TICK = 32
 FIRST = 32  # samples that are kept until the scaler can start
 
 _SETTINGS = ("detector", "window", "scaler", "threshold", "gate", "warmup", "seed")
 # What changes while watching, besides the detector and the yardstick.
-_STATE = ("scale", "past", "rows", "evidence", "learned", "limit", "gate_limit", "shut", "count")
+_STATE = (
+    "scale",
+    "past",
+    "rows",
+    "evidence",
+    "learned",
+    "limit",
+    "gate_limit",
+    "shut",
+    "opening",
+    "count",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +46,12 @@ class Gate:
     """When a sample is learned, and when drift is let in.
 
     A sample is learned when its score is at most ``deviations`` robust deviations above the
-    median of recent ones. The gate's patience is a share ``patience`` of the samples learned so
-    far, but at least ``shortest`` and at most ``longest`` samples: when it has been shut for that
-    long, with short breaks, the stream has drifted, and the gate opens to learn the new normal.
+    median of recent ones. Each sample that is held out uses up patience, each that is learned
+    gives a quarter of it back. Patience lasts for a share ``patience`` of the samples learned so
+    far, but for at least ``shortest`` and at most ``longest`` of them. When it is used up the
+    stream has drifted, and the gate opens to learn the new normal: at first for the length of
+    the warm-up, then twice as long each time, up to ``longest``. So no mode is held out for
+    ever that takes a fifth of the time or more.
     """
 
     deviations: float = 3.5
@@ -131,6 +145,7 @@ class Monitor:
         self.seed = seed
         self.names: Names = ()
         self.n_seen = 0
+        self._constants = evidence.constants(0.0 if detector.score == "reconstruction" else 1.0)
 
     def observe(self, x: Any) -> Verdict:
         """Return the verdict on one sample, and learn it if it is normal.
@@ -139,7 +154,9 @@ class Monitor:
         those of the first sample. NaN, None, or an absent name is a missing value.
         """
         row, self.names = read_one(x, self.names)
-        return self._watch(row[None, :])[0]
+        if self.n_seen < FIRST:
+            return self._watch(row[None, :])[0]
+        return self._watch_one(row)
 
     def observe_many(self, X: Any) -> Verdicts:
         """Return the verdicts on many samples in order; the same as a loop of `observe`.
@@ -161,12 +178,36 @@ class Monitor:
             if self.n_seen < FIRST:
                 self._keep(X[part])
             else:
-                self._weigh(X[part], verdicts, part)
+                score, verdicts.shares[part], verdicts.learned[part] = self._weigh(X[part])
+                verdicts.score[part] = score
+                if self._ready:
+                    verdicts.ready[part] = True
+                    verdicts.threshold[part] = self._limit
+                    verdicts.p_value[part] = self._yardstick.p_values(score)
+                    verdicts.is_anomaly[part] = score > self._limit
             self.n_seen += stop - first
             if self.n_seen % TICK == 0:
                 verdicts.drift[stop - 1] = self._begin() if self.n_seen == FIRST else self._tick()
             first = stop
         return verdicts
+
+    def _watch_one(self, row: Array) -> Verdict:
+        """Do what `_watch` does, without columns: half of a sample's time would go into them."""
+        score, shares, learned = self._weigh(row[None, :])
+        ready, limit, p_value = self._ready, math.inf, 1.0
+        if ready:
+            limit, p_value = self._limit, float(self._yardstick.p_values(score)[0])
+        self.n_seen += 1
+        return Verdict(
+            ready=ready,
+            score=float(score[0]),
+            threshold=limit,
+            p_value=p_value,
+            is_anomaly=bool(score[0] > limit),
+            causes=causes(self.names, shares[0]),
+            learned=bool(learned[0]),
+            drift=self.n_seen % TICK == 0 and self._tick(),
+        )
 
     def _keep(self, X: Array) -> None:
         if self.n_seen == 0:
@@ -178,7 +219,8 @@ class Monitor:
         n = self._kept.shape[1]
         width = self.window or default_window(n)
         self._scale = self.scaler.start(self._kept)
-        Z = self.scaler.scale(self._scale, self._kept)
+        self._unit = self.scaler.unit(self._scale)
+        Z = scale(self._kept, self._unit, self.scaler.clip)
         self._past = np.repeat(Z[:1], width - 1, axis=0)  # the newest row is the last
         self.detector.start(n * width).learn_many(np.nan_to_num(self._embed(Z)))
         self._yardstick = Yardstick(n * width)
@@ -186,30 +228,30 @@ class Monitor:
         self._evidence = np.zeros((TICK, evidence.N_EVIDENCES))
         self._learned = np.zeros(TICK, bool)
         self._limit = self._gate_limit = math.inf
-        self._shut = 0.0  # for how long the gate has been
+        self._shut = 0.0  # patience used up
+        self._opening = self.warmup - FIRST  # samples for which the gate stays open
         self._count = FIRST  # samples learned
         return False
 
     def _embed(self, Z: Array) -> Array:
         """Return each row with the window's earlier ones behind it, and remember the last."""
         width = len(self._past) + 1
-        if width == 1:
-            return np.ascontiguousarray(Z, self.detector.dtype)
         rows = np.concatenate([self._past, Z])
         self._past = rows[len(Z) :]
         parts = [rows[width - 1 - lag : len(rows) - lag] for lag in range(width)]
-        return np.concatenate(parts, axis=1).astype(self.detector.dtype, copy=False)
+        return np.concatenate(parts, axis=1, dtype=self.detector.dtype)
 
-    def _weigh(self, X: Array, verdicts: Verdicts, part: slice) -> None:
-        y = self._yardstick
-        inputs = self._embed(self.scaler.scale(self._scale, X))
-        at = slice(self.n_seen % TICK, self.n_seen % TICK + len(X))
-        score, share = verdicts.score[part], np.empty(inputs.shape)
+    def _weigh(self, X: Array) -> tuple[Array, Array, Array]:
+        """Return scores, shares and whether learned of rows of one tick."""
+        y, rows = self._yardstick, len(X)
+        inputs = self._embed(scale(X, self._unit, self.scaler.clip))
+        at = slice(self.n_seen % TICK, self.n_seen % TICK + rows)
+        score, share = np.empty(rows), np.empty(inputs.shape)
         self.detector.compiled().watch(
             inputs,
             self.detector.factor,
             self._gate_limit,
-            evidence.constants(0.0 if self.detector.score == "reconstruction" else 1.0),
+            self._constants,
             y.scales,
             y.levels,
             y.means,
@@ -221,15 +263,9 @@ class Monitor:
             self._learned[at],
         )
         self._rows[at] = X
-        verdicts.learned[part] = self._learned[at]
-        share = share.reshape(len(X), -1, X.shape[1]).sum(axis=1)  # a sensor, at all its lags
-        total = share.sum(axis=1, keepdims=True)
-        np.divide(share, total, out=verdicts.shares[part], where=total > 0)
-        if self._ready:
-            verdicts.ready[part] = True
-            verdicts.threshold[part] = self._limit
-            verdicts.p_value[part] = y.p_values(score)
-            verdicts.is_anomaly[part] = score > self._limit
+        shares = np.add.reduce(share.reshape(rows, -1, X.shape[1]), axis=1)  # over the window
+        total = np.add.reduce(shares, axis=1, keepdims=True)
+        return score, shares / np.maximum(total, 1e-300), self._learned[at]
 
     def _tick(self) -> bool:
         """Move the yardsticks on; return whether the gate gave in."""
@@ -237,15 +273,17 @@ class Monitor:
         rows, seen = self._rows[learned], self._evidence[learned]
         if len(rows):
             self._scale = self.scaler.update(self._scale, rows)
+            self._unit = self.scaler.unit(self._scale)
             self.detector.follow(np.exp(seen[:, 0]))
         y.take(seen)
         self._count += len(rows)
-        if self._ready and self._gives_in():
+        if self.gate is not None and self._ready and self._gives_in(self.gate):
             y.clear(TICK)
             self._scale = self.scaler.hurry(self._scale, TICK)
             self.detector.loosen()
             self._limit = self._gate_limit = math.inf
             self._shut = 0.0
+            self._opening = max(self._opening, min(2 * self._opening, self.gate.longest))
             return True
         if y.stale():
             y.refresh()
@@ -255,17 +293,18 @@ class Monitor:
                     self._gate_limit = y.deviations(self.gate.deviations)
         return False
 
-    def _gives_in(self) -> bool:
-        if self.gate is None:
-            return False
-        for learned in self._learned:
-            self._shut = max(0.0, self._shut - 2.0) if learned else self._shut + 1.0
-        patience = max(self.gate.patience * self._count, self.gate.shortest)
-        return self._shut >= min(patience, self.gate.longest)
+    def _gives_in(self, gate: Gate) -> bool:
+        if self._learned.all():  # the same as the loop
+            self._shut = max(0.0, self._shut - 0.25 * TICK)
+        else:
+            for learned in self._learned:
+                self._shut = max(0.0, self._shut - 0.25) if learned else self._shut + 1.0
+        patience = max(gate.patience * self._count, gate.shortest)
+        return self._shut >= min(patience, gate.longest)
 
     @property
     def _ready(self) -> bool:
-        return self._yardstick.n_ring >= self.warmup - FIRST
+        return self._yardstick.n_ring >= self._opening
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 
@@ -297,6 +336,7 @@ class Monitor:
             return self
         for name in _STATE:
             setattr(self, f"_{name}", _copy(learned[name]))
+        self._unit = self.scaler.unit(self._scale)
         self._yardstick = Yardstick(1)
         for name, value in learned["yardstick"].items():
             setattr(self._yardstick, name, _copy(value))

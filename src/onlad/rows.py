@@ -102,8 +102,8 @@ def _number(value: Any, name: Hashable) -> float:
 
 
 def _refuse_infinite(X: Array, names: Names) -> None:
-    bad = np.abs(X) > LARGEST
-    if bad.any():
+    bad = np.abs(X) > LARGEST  # never true of NaN
+    if np.count_nonzero(bad):
         t, j = np.argwhere(bad)[0]
         where = f"feature {names[j]!r}" + (f" of row {t}" if len(X) > 1 else "")
         raise ValueError(f"{where} is {X[t, j]}: no measurement. The monitor is unchanged")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,11 @@ def whole(name: str, value: object, least: int) -> int:
     if not (isinstance(value, Integral) and int(value) >= least):
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return int(value)
+
+
+def is_real(value: object) -> bool:
+    """Return whether a value is one real number, of Python's or of NumPy's."""
+    return isinstance(value, Real)
 
 
 def numbers(values: Any, name: str) -> Array:

@@ -25,13 +25,33 @@ class Scaler(Protocol):
         """Return the memory after more rows."""
         ...
 
-    def scale(self, memory: Array, X: Array) -> Array:
-        """Return the rows of `X` scaled, and clipped."""
+    def unit(self, memory: Array) -> tuple[Array, Array]:
+        """Return what is 0 and what is 1 for each feature, the latter as a distance."""
+        ...
+
+    @property
+    def clip(self) -> float:
+        """The largest scaled value."""
         ...
 
     def hurry(self, memory: Array, count: int) -> Array:
         """Return a memory that weighs its past like `count` rows, to follow a drift."""
         ...
+
+
+def scale(X: Array, unit: tuple[Array, Array], clip: float) -> Array:
+    """Return the rows of `X` scaled by a scaler's unit, and clipped.
+
+    Examples
+    --------
+    >>> policy = Standard()
+    >>> memory = policy.start(np.array([[1.0, 500.0], [3.0, 700.0]]))
+    >>> scale(np.array([[3.0, 600.0], [1e9, np.nan]]), policy.unit(memory), policy.clip)
+    array([[ 1.,  0.],
+           [ 8., nan]])
+    """
+    Z: Array = (X - unit[0]) / unit[1]  # rows are at most 1e100 and units at least 1e-30
+    return np.minimum(np.maximum(Z, -clip), clip)
 
 
 def _check(memory: int, clip: float) -> None:
@@ -41,25 +61,12 @@ def _check(memory: int, clip: float) -> None:
         raise ValueError(f"clip must be finite and above 0, got {clip!r}")
 
 
-def _count(X: Array) -> Array:
-    count: Array = np.sum(~np.isnan(X), axis=0)
-    return count
-
-
 @dataclass(frozen=True, kw_only=True)
 class Standard:
     """Subtract the mean and divide by the standard deviation.
 
     Both weigh the past like at most ``memory`` rows, so they follow a slow drift. What is
-    scaled lies in [-clip, clip], and no row moves the memory by more than a value there would.
-
-    Examples
-    --------
-    >>> policy = Standard()
-    >>> memory = policy.start(np.array([[1.0, 500.0], [3.0, 700.0]]))
-    >>> policy.scale(memory, np.array([[3.0, 600.0], [1e9, np.nan]]))
-    array([[ 1.,  0.],
-           [ 8., nan]])
+    scaled lies in [-clip, clip], and no row moves the memory far.
     """
 
     memory: int = 8192
@@ -70,11 +77,13 @@ class Standard:
 
     def start(self, X: Array) -> Array:
         """Return rows counted, mean and variance of each feature."""
-        count = _count(X)
+        known = ~np.isnan(X)
+        count = known.sum(axis=0)
         some = np.maximum(count, 1)
-        mean = np.nansum(X / some, axis=0)  # divided first: the sum of large numbers may not exist
+        mean = np.add.reduce(X, axis=0, where=known) / some
         deviation = X - mean
-        return np.array([count, mean, np.nansum(deviation * deviation / some, axis=0)])
+        variance = np.add.reduce(deviation * deviation, axis=0, where=known) / some
+        return np.array([count, mean, variance])
 
     def update(self, memory: Array, X: Array) -> Array:
         """Return the memory after more rows."""
@@ -84,30 +93,18 @@ class Standard:
         reach = np.where(moved, 4 * self.clip * np.sqrt(variance), np.inf)
         new = self.start(np.clip(X, mean - reach, mean + reach))
         total = np.minimum(count + new[0], self.memory)
-        weight = new[0] / np.maximum(total, 1)
-        weight = np.minimum(weight, 1.0)
+        weight = np.minimum(new[0] / np.maximum(total, 1), 1.0)
         shift = new[1] - mean
-        return np.array(
-            [
-                total,
-                np.where(new[0] > 0, mean + weight * shift, mean),
-                (1 - weight) * variance + weight * (new[2] + (1 - weight) * shift * shift),
-            ]
-        )
+        spread = new[2] + (1 - weight) * shift * shift
+        return np.array([total, mean + weight * shift, variance + weight * (spread - variance)])
 
-    def scale(self, memory: Array, X: Array) -> Array:
-        """Return the rows of `X` scaled, and clipped."""
-        with np.errstate(over="ignore"):  # infinity is clipped like any large number
-            Z: Array = np.clip((X - memory[1]) / self._deviation(memory), -self.clip, self.clip)
-        return Z
+    def unit(self, memory: Array) -> tuple[Array, Array]:
+        """Return mean and standard deviation."""
+        return memory[1], np.maximum(np.sqrt(memory[2]), self._floor(memory))
 
     def hurry(self, memory: Array, count: int) -> Array:
         """Return the memory with its past weighed like `count` rows."""
         return np.array([np.minimum(memory[0], count), memory[1], memory[2]])
-
-    def _deviation(self, memory: Array) -> Array:
-        deviation: Array = np.maximum(np.sqrt(memory[2]), self._floor(memory))
-        return deviation
 
     @staticmethod
     def _floor(memory: Array) -> Array:
@@ -126,7 +123,7 @@ class MinMax:
     --------
     >>> policy = MinMax()
     >>> memory = policy.start(np.array([[0.0], [10.0]]))
-    >>> policy.scale(memory, np.array([[5.0], [7.5], [1e9]])).tolist()
+    >>> scale(np.array([[5.0], [7.5], [1e9]]), policy.unit(memory), policy.clip).tolist()
     [[0.0], [0.5], [3.0]]
     """
 
@@ -145,8 +142,8 @@ class MinMax:
 
     def update(self, memory: Array, X: Array) -> Array:
         """Return the memory after more rows."""
-        middle, half = self._unit(memory)
-        new = middle + self.scale(memory, X) * half
+        middle, half = self.unit(memory)
+        new = middle + scale(X, (middle, half), self.clip) * half
         return np.array(
             [
                 np.fmin(memory[0], np.fmin.reduce(new, axis=0)),
@@ -154,19 +151,11 @@ class MinMax:
             ]
         )
 
-    def scale(self, memory: Array, X: Array) -> Array:
-        """Return the rows of `X` scaled, and clipped."""
-        middle, half = self._unit(memory)
-        with np.errstate(over="ignore"):
-            Z: Array = np.clip((X - middle) / half, -self.clip, self.clip)
-        return Z
+    def unit(self, memory: Array) -> tuple[Array, Array]:
+        """Return the middle of the range, and half of it."""
+        middle = memory[0] / 2 + memory[1] / 2
+        return middle, np.maximum(memory[1] / 2 - memory[0] / 2, 1e-8 * np.abs(middle) + 1e-30)
 
     def hurry(self, memory: Array, count: int) -> Array:
         """Return the memory as it is: a range has no weight."""
         return memory
-
-    @staticmethod
-    def _unit(memory: Array) -> tuple[Array, Array]:
-        middle = memory[0] / 2 + memory[1] / 2
-        half = np.maximum(memory[1] / 2 - memory[0] / 2, 1e-6 * np.abs(middle) + 1e-30)
-        return middle, half

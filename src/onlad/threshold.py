@@ -28,9 +28,21 @@ def centre_and_spread(values: Array) -> tuple[Array, Array]:
     For normal values the spread is their standard deviation; a third of the values may be
     anything at all.
     """
-    centre = np.median(values, axis=0)
-    spread: Array = 1.4826 * np.median(np.abs(values - centre), axis=0)
+    columns = np.ascontiguousarray(values.T)
+    centre = _median(columns)
+    spread: Array = 1.4826 * _median(np.abs(columns - centre[..., None]))
     return centre, spread
+
+
+def _median(columns: Array) -> Array:
+    """Return the median along the last axis; faster than NumPy's, which looks for NaN too."""
+    middle = columns.shape[-1] // 2
+    if columns.shape[-1] % 2:
+        odd: Array = np.partition(columns, middle, axis=-1)[..., middle]
+        return odd
+    parted = np.partition(columns, [middle - 1, middle], axis=-1)
+    even: Array = (parted[..., middle - 1] + parted[..., middle]) / 2
+    return even
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ class Tail:
     Examples
     --------
     >>> scores = np.sort(np.random.default_rng(0).exponential(size=2000))
-    >>> abs(Tail(q=1e-4).limit(scores) - np.log(1e4)) < 1.5    # the truth: -log(q)
+    >>> bool(abs(Tail(q=1e-4).limit(scores) - np.log(1e4)) < 1.5)    # the truth: -log(q)
     True
     """
 

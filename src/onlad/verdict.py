@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import overload
 
 import numpy as np
+
+from onlad.reference import Array
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,15 @@ class Verdict:
     drift: bool
 
 
+def causes(names: tuple[Hashable, ...], shares: Array) -> dict[Hashable, float]:
+    """Return the shares that are not 0 by name, the largest first."""
+    pairs = [pair for pair in zip(names, shares.tolist(), strict=True) if pair[1] > 0]
+    return dict(sorted(pairs, key=_share, reverse=True))
+
+
+_share = itemgetter(1)
+
+
 class Verdicts(Sequence[Verdict]):
     """Verdicts of many samples as columns; ``verdicts[i]`` is a `Verdict`.
 
@@ -73,15 +85,13 @@ class Verdicts(Sequence[Verdict]):
     def __getitem__(self, index: int | slice) -> Verdict | list[Verdict]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        shares = self.shares[index]
-        order = np.argsort(-shares, kind="stable")
         return Verdict(
             ready=bool(self.ready[index]),
             score=float(self.score[index]),
             threshold=float(self.threshold[index]),
             p_value=float(self.p_value[index]),
             is_anomaly=bool(self.is_anomaly[index]),
-            causes={self.names[j]: float(shares[j]) for j in order if shares[j] > 0},
+            causes=causes(self.names, self.shares[index]),
             learned=bool(self.learned[index]),
             drift=bool(self.drift[index]),
         )
