@@ -101,10 +101,10 @@ def half_space_trees(rows: list[dict[int, float]]) -> Callable[[], None]:
     return run
 
 
-def river_adapter(rows: list[dict[str, float]], N: int) -> Callable[[], None]:
+def river_adapter(rows: list[dict[str, float]], N: int, dtype: str) -> Callable[[], None]:
     from onlad.adapters.river import OnladDetector  # noqa: PLC0415  (optional)
 
-    model = OnladDetector(n_hidden=N, seed=0)
+    model = OnladDetector(n_hidden=N, dtype=dtype, seed=0)
 
     def run() -> None:
         for row in rows:
@@ -130,7 +130,7 @@ def columns(n: int, N: int, dtype: str) -> dict[str, Callable[[], object]]:
         "update_one": each(detector().update_one, rows),
         "update_many": lambda: many.update_many(X),
         "score_one": each(detector().score_one, rows),
-        "river adapter": river_adapter(dicts, N),
+        "river adapter": river_adapter(dicts, N, dtype),
         "numpy by hand": each(ByHand(n, N, dtype).update_one, rows),
         "HalfSpaceTrees": half_space_trees([dict(enumerate(row)) for row in X.tolist()]),
     }

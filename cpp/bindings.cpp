@@ -144,9 +144,28 @@ public:
         if (std::isnan(trace)) ops.measure(m);
     }
 
-    double score(nb::handle x, double a) { read(x); return ops.score(m, a); }
-    double update(nb::handle x, double a) { read(x); return ops.update(m, a); }
-    bool take_back(nb::handle x) { read(x); return ops.take_back(m); }
+    double score(nb::handle x, double a) {
+        read(x);
+        last_score = ops.score(m, a);
+        scored_with = a;
+        return last_score;
+    }
+
+    // Streams are often scored and then learned with two calls. What the score left behind is
+    // used again if it is for the very same numbers.
+    double update(nb::handle x, double a) {
+        bool again = read(x) && scored_with == a;
+        scored_with = 0.0;
+        if (!again) return ops.update(m, a);
+        ops.learn_scored(m, a);
+        return last_score;
+    }
+
+    bool take_back(nb::handle x) {
+        read(x);
+        scored_with = 0.0;
+        return ops.take_back(m);
+    }
 
     void score_many(Matrix<T> X, double a, VectorOut<double> loss, VectorOut<double> leverage) {
         run(X, loss, leverage, [&](std::size_t) { ops.score(m, a); });
@@ -167,6 +186,7 @@ public:
                     beta.shape(0) == m.N && beta.shape(1) == m.n && a.shape(0) == rows &&
                     loss.shape(0) == rows && leverage.shape(0) == rows,
                 "X, XA, a, beta, loss and leverage do not fit the model");
+        scored_with = 0.0;
         require(block_rows >= 1 && block_rows <= max_block_samples, "too many rows a block");
         std::size_t padded = (2 * block_rows + 3) / 4 * 4;
         std::size_t strip = strip_vectors * alignment / sizeof(T);
@@ -200,6 +220,7 @@ public:
                     is(evidence, rows, evidences) && is(share, rows, n) &&
                     learned.shape(0) == rows,
                 "the arrays do not fit the model");
+        scored_with = 0.0;
         const double* c = constants.data();
         Watch w{scales.data(), scales.data() + 2 * n, levels.data(), levels.data() + evidences,
                 limit,         c[0],                  c[1],          c[2],
@@ -223,23 +244,29 @@ public:
     }
 
     // x <- a float vector of the right length, finite and in range; anything else is a TypeError,
-    // on which the caller takes its slow path with the full story of what is wrong.
-    void read(nb::handle x) {
+    // on which the caller takes its slow path with the full story of what is wrong. Returns
+    // whether x was just that already.
+    bool read(nb::handle x) {
         Py_buffer buffer;
         if (PyObject_GetBuffer(x.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
             PyErr_Clear();
             throw nb::type_error("not an array");
         }
+        bool same = false;
         bool taken = buffer.ndim == 1 && std::size_t(buffer.shape[0]) == m.n && buffer.format &&
                      buffer.format[0] != 0 && buffer.format[1] == 0;
         if (taken && buffer.format[0] == 'd')
-            taken = copy(static_cast<const double*>(buffer.buf));
+            taken = copy(static_cast<const double*>(buffer.buf), same);
         else if (taken && buffer.format[0] == 'f')
-            taken = copy(static_cast<const float*>(buffer.buf));
+            taken = copy(static_cast<const float*>(buffer.buf), same);
         else
             taken = false;
         PyBuffer_Release(&buffer);
-        if (!taken) throw nb::type_error("not a finite vector of the model's length");
+        if (!taken) {
+            scored_with = 0.0;
+            throw nb::type_error("not a finite vector of the model's length");
+        }
+        return same;
     }
 
     Model<T> m{};
@@ -247,12 +274,14 @@ public:
 
 private:
     template <class U>
-    bool copy(const U* from) {
-        bool fine = true;
+    bool copy(const U* from, bool& same) {
+        bool fine = true, equal = true;
         for (std::size_t j = 0; j < m.n; ++j) {
             fine &= std::fabs(double(from[j])) <= magnitude_limit<T>;
+            equal &= m.x[j] == T(from[j]);
             m.x[j] = T(from[j]);
         }
+        same = equal;
         return fine;
     }
 
@@ -261,6 +290,7 @@ private:
         std::size_t rows = X.shape(0);
         require(X.shape(1) == m.n && loss.shape(0) == rows && leverage.shape(0) == rows,
                 "X, loss and leverage do not fit the model");
+        scored_with = 0.0;
         nb::gil_scoped_release unlocked;
         for (std::size_t t = 0; t < rows; ++t) {
             std::memcpy(m.x, X.data() + t * m.n, m.n * sizeof(T));
@@ -271,6 +301,7 @@ private:
     }
 
     Memory memory;
+    double last_score = 0.0, scored_with = 0.0;  // 0 is no forgetting factor: nothing was scored
 };
 
 // out <- the numbers of a dict whose keys are `names`, in that order or another. False: the keys

@@ -100,6 +100,38 @@ def test_the_guard_in_a_float32_block_follows_float64():
     assert_near(blocks.beta_t, loop.beta_t, tolerance(P_of(loop), "float32"))
 
 
+def unexcited(rows):
+    """Return samples of three sensors, which excite four of thirteen linear hidden units."""
+    return stream(rows, 3)
+
+
+def stuck_for_a_while(rows):
+    part = rows // 3
+    return np.vstack([stream(part, 3), np.full((part, 3), 0.5), stream(part, 3, seed=1)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", ["identity", "tanh"])
+@pytest.mark.parametrize("samples", [unexcited, stuck_for_a_while])
+def test_a_guard_that_restores_ridges_all_the_time_is_the_loop(samples, activation, dtype):
+    X = samples(1200)
+    factors = np.full(len(X), 0.95)
+    loop, blocks, expected, found = run_both(
+        [len(X)], dtype, factors, X, n=3, N=13, activation=activation
+    )
+    # Without the guard, 1200 steps would divide what is not excited by 0.95^2400.
+    assert loop.shrink < 1e-50
+    assert loop.trace < 2 * loop.trace_limit
+    # Both carry the root of P, whose condition number is the root of P's.
+    P = P_of(loop)
+    bound = 100 * np.finfo(dtype).eps * np.sqrt(np.linalg.cond(P))
+    for mine, theirs in zip(found, expected, strict=True):
+        assert_near(mine, theirs, bound)
+    assert_near(blocks.beta_t, loop.beta_t, bound)
+    assert_near(P_of(blocks), P, bound)
+    assert (blocks.seen, blocks.paused, blocks.shrink) == (loop.seen, loop.paused, loop.shrink)
+
+
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_saturated_units_are_the_loop(dtype, activation):

@@ -222,12 +222,22 @@ def test_restore_does_nothing_below_the_limit():
     assert reference.restore(state, start_trace) is state
 
 
-def test_restore_adds_the_ridge_of_the_worst_unit_and_keeps_beta():
+def test_restore_is_a_ridge_of_the_worst_unit_with_target_zero():
     state, start_trace = wound_up(1.01)
     restored = reference.restore(state, start_trace)
     k = np.argmax(np.diag(state.P))
     gram = np.linalg.inv(state.P)
+    moment = gram @ state.beta  # the target of the ridge is 0: it adds to the Gram matrix alone
     gram[k, k] += RIDGE  # N / trace(I / r) = r
     assert_near(restored.P, np.linalg.inv(gram), tolerance(gram))
+    assert_near(restored.beta, np.linalg.solve(gram, moment), tolerance(gram))
     np.testing.assert_array_equal(restored.P, restored.P.T)
-    np.testing.assert_array_equal(restored.beta, state.beta)
+    assert np.abs(restored.beta - state.beta).max() > 0.01 * np.abs(state.beta).max()
+
+
+def test_restoring_for_ever_brings_P_below_the_limit():
+    state, start_trace = wound_up(3.0)
+    for _ in range(100):
+        state = reference.restore(state, start_trace)
+    assert np.trace(state.P) <= reference.WIND_UP * start_trace
+    assert reference.restore(state, start_trace) is state

@@ -1,65 +1,66 @@
 """Models in files: `save` writes one, `load` reads one and trusts nothing in it.
 
-A file is a prefix, a JSON header, plain little-endian arrays and a SHA-256 of all that;
-``docs/model-files.md`` has the bytes. Each model has exactly one file, byte for byte, and
-`save` reads what it is about to write, so `load` never refuses what `save` wrote.
+`onlad.modelfile` has the bytes; here is what a model is: which classes a file may name, and what
+their values must be. `save` reads what it is about to write, so `load` never refuses what `save`
+wrote.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 import os
-import reprlib
-import secrets
-import struct
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, Protocol
 
 import numpy as np
 
+from onlad import modelfile
 from onlad.detector import Detector
-from onlad.errors import ModelFileError
+from onlad.evidence import FLOOR, N_EVIDENCES, RING, SPREAD, TREND, USUAL, Yardstick
 from onlad.forgetting import Adaptive, Constant, OnDrift
+from onlad.modelfile import LARGEST_FILE, Record, Values, need, refusal, short
+from onlad.monitor import FIRST, TICK, Gate, Monitor, default_window
 from onlad.reference import Array
+from onlad.rows import LARGEST
+from onlad.scaler import MinMax, Standard
+from onlad.threshold import Deviation, Fixed, Quantile, Tail
 
-Values: TypeAlias = dict[str, Any]
-
-MAGIC = b"onlad\x00"
-VERSION = 1
-PREFIX = struct.Struct("<6sHQ")  # magic, version, bytes of header
-LINE = 64  # arrays begin at multiples of this, so that a reader may map them
-DTYPES = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "bool": "|u1"}
-
-# A file is read whole and its header becomes Python objects, so both have a limit.
-LARGEST_FILE = 2**32
-LARGEST_HEADER = 2**20
 LARGEST_HIDDEN = 2**14  # S alone is 2 GiB; an unstarted model has no arrays that would bound it
-LONGEST_INT = 40  # digits: a seed has at most 128 bits, and int() of a million digits is slow
+LARGEST_COUNT = 2**63
 
-FAULTS = (ValueError, TypeError, RecursionError)  # what reading a hostile header may raise
-SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON has no names for these
+Types = dict[str, tuple[type, ...]]
+
 # A field with one of these annotations holds just that; other fields are left to the class.
 FIELDS: dict[Any, tuple[type, ...]] = {"float": (int, float), "int": (int,), "bool": (bool,)}
 
-SETTINGS: dict[str, tuple[type, ...]] = {
-    "n_hidden": (int,),
-    "activation": (str,),
-    "weights": (str,),
+DETECTOR_SETTINGS: Types = {
+    **dict.fromkeys(["n_hidden", "seed"], (int,)),
+    **dict.fromkeys(["activation", "weights", "score", "loss", "dtype"], (str,)),
     "forgetting": (Constant, Adaptive, OnDrift),
-    "score": (str,),
-    "loss": (str,),
     "ridge": (float,),
-    "dtype": (str,),
-    "seed": (int,),
 }
-LEARNED: dict[str, tuple[type, ...]] = {
+DETECTOR_LEARNED: Types = {
     **dict.fromkeys(["S", "alpha", "b", "beta", "memory"], (np.ndarray,)),
-    **dict.fromkeys(["trace", "trace_start", "shrink"], (float,)),
+    **dict.fromkeys(["trace", "trace_start", "shrink", "weight"], (float,)),
     **dict.fromkeys(["seen", "skipped", "paused"], (int,)),
+}
+MONITOR_SETTINGS: Types = {
+    "detector": (Detector,),
+    "window": (int, NoneType),
+    "scaler": (Standard, MinMax),
+    "threshold": (Deviation, Tail, Quantile, Fixed),
+    "gate": (Gate, NoneType),
+    **dict.fromkeys(["warmup", "seed"], (int,)),
+}
+MONITOR_KEPT: Types = {"names": (list,), "n_seen": (int,), "kept": (np.ndarray,)}
+MONITOR_LEARNED: Types = {
+    "names": (list,),
+    **dict.fromkeys(["n_seen", "opening", "count"], (int,)),
+    **dict.fromkeys(["scale", "past", "rows", "evidence", "learned"], (np.ndarray,)),
+    **dict.fromkeys(["limit", "gate_limit", "shut"], (float,)),
+    **dict.fromkeys(["yardstick", "detector"], (dict,)),
 }
 
 
@@ -76,7 +77,7 @@ class Model(Protocol):
 
 
 def save(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write `model` to the file `path`, whole or not at all.
+    """Write `model`, a `Monitor` or a `Detector`, to the file `path`, whole or not at all.
 
     A file that is there is replaced and its permissions are kept. After a crash at any moment
     `path` is the old file or the new one. When `save` returns, the new one is on the disk.
@@ -99,12 +100,14 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     >>> twin.update_one([0.5, 0.6]) == detector.update_one([0.5, 0.6])
     True
     """
-    data = _encode(model)
+    if type(model).__name__ not in CHECKS:
+        raise TypeError(f"save takes a {' or a '.join(CHECKS)}, got {short(model)}")
+    data = modelfile.encode(_described(model))
     try:
-        _decode(data)
-    except FAULTS as error:
-        raise _refusal(path, f"was not written: {error}. The file is as it was") from None
-    _replace(os.path.realpath(path), data)
+        _made(modelfile.decode(data))
+    except modelfile.FAULTS as error:
+        raise refusal(path, f"was not written: {error}. The file is as it was") from None
+    modelfile.replace(path, data)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -121,251 +124,241 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         The file cannot be read, for example because there is none.
     """
-    with open(path, "rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise _refusal(path, "is not an onlad model. Give a file that onlad.save wrote")
-        size = os.fstat(file.fileno()).st_size
-        if size > LARGEST_FILE:
-            what = f"has {size} bytes; a model has at most {LARGEST_FILE}"
-            raise _refusal(path, f"{what}. Give a file that onlad.save wrote")
-        file.seek(0)
-        data = file.read(size)
-    if hashlib.sha256(data[:-32]).digest() != data[-32:]:
-        what = "is damaged: its checksum is not that of its bytes"
-        raise _refusal(path, f"{what}. Restore it from a copy, or save the model again")
-    version = int.from_bytes(data[6:8], "little")
-    if version != VERSION:
-        what = f"has format {version}; this onlad reads {VERSION}"
-        raise _refusal(path, f"{what}. Load it with the onlad that wrote it, or a newer one")
+    data = modelfile.read(path)
     try:
-        return _decode(data)
-    except FAULTS as error:
-        raise _refusal(path, f"holds no valid model: {error}. Save the model again") from None
+        model = _made(modelfile.decode(data))
+        need(type(model).__name__ in CHECKS, f"it is {short(model)}, which is no model")
+    except modelfile.FAULTS as error:
+        raise refusal(path, f"holds no valid model: {error}. Save the model again") from None
+    return model
+
+
+# -- what a model may be ----------------------------------------------------------------------
 
 
 def check_detector(settings: Values, learned: Values) -> None:
     """Refuse, with `ValueError`, what no `Detector` could have returned."""
-    _need_types("settings", settings, SETTINGS)
+    _need_types("settings", settings, DETECTOR_SETTINGS)
     N, seed = settings["n_hidden"], settings["seed"]
-    _need(1 <= N <= LARGEST_HIDDEN, f"n_hidden must be in [1, {LARGEST_HIDDEN}], got {N}")
-    _need(seed >= 0, f"seed must not be negative, got {seed}")
+    need(1 <= N <= LARGEST_HIDDEN, f"n_hidden must be in [1, {LARGEST_HIDDEN}], got {N}")
+    need(seed >= 0, f"seed must not be negative, got {seed}")
     if not learned:
         return
-    _need_types("learned", learned, LEARNED)
+    _need_types("learned", learned, DETECTOR_LEARNED)
     n = learned["alpha"].size // N  # if it is not, the shape below says so
-    _need(n >= 1, "alpha has no features")
+    need(n >= 1, "alpha has no features")
     memory = (len(settings["forgetting"].start),)
     shapes = {"S": (N, N), "alpha": (n, N), "b": (N,), "beta": (N, n), "memory": memory}
     for name, shape in shapes.items():
-        array, dtype = learned[name], "float64" if name == "memory" else settings["dtype"]
-        _need(array.shape == shape, f"{name} must have shape {shape}, got {array.shape}")
-        _need(array.dtype.name == dtype, f"{name} must be {dtype}, got {array.dtype}")
-        _need(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
+        dtype = "float64" if name == "memory" else settings["dtype"]
+        _need_array(name, learned[name], shape, dtype)
     for name in ("seen", "skipped", "paused"):
-        _need(0 <= learned[name] < 2**63, f"{name} must be in [0, 2^63), got {learned[name]}")
+        _need_count(name, learned[name])
     trace, start, shrink = learned["trace"], learned["trace_start"], learned["shrink"]
     # The kernel follows the trace by differences, whose rounding may leave it just below zero.
-    _need(math.isfinite(trace), f"trace must be finite, got {trace}")
-    _need(0 < start < math.inf, f"trace_start must be finite and positive, got {start}")
-    _need(0 <= shrink <= 1, f"shrink must be in [0, 1], got {shrink}")
+    need(math.isfinite(trace), f"trace must be finite, got {trace}")
+    need(0 < start < math.inf, f"trace_start must be finite and positive, got {start}")
+    need(0 <= shrink <= 1, f"shrink must be in [0, 1], got {shrink}")
+    weight = learned["weight"]
+    need(0 <= weight < math.inf, f"weight must be finite and not negative, got {weight}")
     a = float(learned["memory"][0])
-    _need(0 < a <= 1, f"the forgetting factor in memory must be in (0, 1], got {a}")
+    need(0 < a <= 1, f"the forgetting factor in memory must be in (0, 1], got {a}")
     with np.errstate(all="ignore"):
         volume = float(np.linalg.slogdet(learned["S"].astype("float64"))[1])
-    _need(math.isfinite(volume), "S is singular, so P = S S' is not positive definite")
+    need(math.isfinite(volume), "S is singular, so P = S S' is not positive definite")
+
+
+def check_monitor(settings: Values, learned: Values) -> None:
+    """Refuse, with `ValueError`, what no `Monitor` could have returned."""
+    _need_types("settings", settings, MONITOR_SETTINGS)
+    detector, window = settings["detector"], settings["window"]
+    need(window is None or window >= 1, f"window must be at least 1, got {window}")
+    _need_count("warmup", settings["warmup"])
+    if learned:
+        _need_types("learned", learned, MONITOR_KEPT if "kept" in learned else MONITOR_LEARNED)
+    names = learned.get("names", [0])  # before the first sample: one feature at least
+    known = all(type(name) in (str, int) for name in names)
+    rule = f"names must be strings or whole numbers, each once, got {short(names)}"
+    need(known and 1 <= len(names) == len(set(names)), rule)
+    n = len(names)
+    inputs = n * (window or default_window(n))
+    # Before the start no array bounds what the start will take: alpha and beta.
+    fits = 16 * inputs * detector.n_hidden <= LARGEST_FILE
+    need(fits, f"{inputs} inputs and {detector.n_hidden} hidden units are too many for a file")
+    if "kept" in learned:
+        n_seen = learned["n_seen"]
+        need(1 <= n_seen < FIRST, f"n_seen must be in [1, {FIRST}) with kept, got {n_seen}")
+        _need_array("kept", learned["kept"], (n_seen, n), high=LARGEST, missing=True)
+    elif learned:
+        _check_started(settings, learned, n, inputs)
+
+
+def _check_started(settings: Values, learned: Values, n: int, inputs: int) -> None:
+    """Refuse what no `Monitor` could have returned after the samples it keeps."""
+    scaler, gate, inner = settings["scaler"], settings["gate"], learned["detector"]
+    n_seen, count, shut = learned["n_seen"], learned["count"], learned["shut"]
+    _need_count("n_seen", n_seen, FIRST)
+    _need_count("count", count, FIRST, n_seen)
+    need(bool(inner), "the detector of a started monitor has learned nothing")
+    check_detector(settings["detector"].settings(), inner)
+    found = len(inner["alpha"])
+    need(found == inputs, f"the detector must have {inputs} features, got {found}")
+    _need_count("seen and skipped of the detector", inner["seen"] + inner["skipped"], 0, n_seen)
+    _need_loose(settings["detector"], inner)
+    # From here on `inputs` is a length in the file, so arrays of that length may be made.
+    _need_array("past", learned["past"], (inputs // n - 1, n), high=scaler.clip, missing=True)
+    _need_array("rows", learned["rows"], (TICK, n), high=LARGEST, missing=True)
+    _need_array("evidence", learned["evidence"], (TICK, N_EVIDENCES))
+    _need_array("learned", learned["learned"], (TICK,), "bool")
+    _check_scale(scaler, learned["scale"], n)
+    _check_yardstick(learned["yardstick"], inputs, count - FIRST)
+    for name in ("limit", "gate_limit"):
+        limit = learned[name]
+        need(limit > -math.inf, f"{name} must be a number or inf, got {limit}")
+    closed = gate is not None or learned["gate_limit"] == math.inf
+    need(closed, f"gate_limit must be inf without a gate, got {learned['gate_limit']}")
+    longest = 0 if gate is None else gate.longest
+    opening = settings["warmup"] - FIRST
+    _need_count("opening", learned["opening"], opening, max(opening, longest))
+    need(0 <= shut <= longest, f"shut must be in [0, {longest}], got {shut}")
+
+
+def _need_loose(detector: Detector, learned: Values) -> None:
+    """Insist that the root of P exists after a drift too: a monitor may need it at any tick."""
+    with np.errstate(all="ignore"):
+        try:
+            twin = Detector(**detector.settings()).resume(learned)
+            twin.loosen()
+            exists = bool(np.isfinite(twin.learned()["S"]).all())
+        except np.linalg.LinAlgError:
+            exists = False
+    need(exists, "S is too large for P = S S' to be loosened")
+
+
+def _check_scale(scaler: Standard | MinMax, memory: Array, n: int) -> None:
+    """Refuse what is no memory of the scaler for `n` features."""
+    # A sum or a mean of numbers up to LARGEST may round beyond it, but not to twice that.
+    high = 2 * LARGEST
+    if isinstance(scaler, Standard):
+        _need_array("scale", memory, (3, n))
+        count, mean, variance = memory
+        _need_array("count in scale", count, (n,), low=0, high=max(scaler.memory, FIRST))
+        _need_array("mean in scale", mean, (n,), high=high)
+        _need_array("variance in scale", variance, (n,), low=0, high=high * high)
+    else:
+        _need_array("scale", memory, (2, n), high=high)
+        need(bool((memory[0] <= memory[1]).all()), "the range in scale has its ends exchanged")
+
+
+def _check_yardstick(yardstick: Values, inputs: int, most: int) -> None:
+    """Refuse what is no `Yardstick` that took at most `most` samples."""
+    fresh = vars(Yardstick(inputs))
+    types: Types = {name: (type(value),) for name, value in fresh.items()}
+    _need_types("yardstick", yardstick, types | {"weight": (int, float)})
+    low = {"usual": 0.0, "sums": 0.0, "trend": TREND[0]}
+    high = {"trend": TREND[1]}
+    scores = yardstick["scores"]
+    for name, value in fresh.items():
+        if isinstance(value, np.ndarray):
+            shape = (min(scores.size, RING),) if name == "scores" else value.shape
+            ends = low.get(name, -math.inf), high.get(name, math.inf)
+            _need_array(name, yardstick[name], shape, low=ends[0], high=ends[1])
+    need(len(scores) >= 1, "scores must hold a score")
+    need(bool((np.diff(scores) >= 0).all()), "scores must be sorted")
+    _need_array("counts in sums", yardstick["sums"][2], (2 * inputs,), high=TICK)
+    _need_array("spread in levels", yardstick["levels"][1], (N_EVIDENCES,), low=SPREAD)
+    inverse = 1 / np.maximum(yardstick["usual"], FLOOR)
+    need(bool((yardstick["scales"] == inverse).all()), "scales must be the inverse of usual")
+    weight = yardstick["weight"]
+    need(0 <= weight <= USUAL, f"weight of yardstick must be in [0, {USUAL}], got {weight}")
+    _need_count("n_ring", yardstick["n_ring"], 0, most)
+    _need_count("n_fresh", yardstick["n_fresh"], 0, yardstick["n_ring"])
+
+
+def _need_types(what: str, values: Values, types: Types) -> None:
+    names = short(sorted(values.keys() ^ types.keys()))
+    need(values.keys() == types.keys(), f"missing in {what} or not known: {names}")
+    for name, allowed in types.items():
+        wanted, got = " or ".join(kind.__name__ for kind in allowed), short(values[name])
+        need(type(values[name]) in allowed, f"{name} must be {wanted}, got {got}")
+
+
+def _need_count(name: str, value: int, low: int = 0, high: int = LARGEST_COUNT - 1) -> None:
+    rule = f"[{low}, {high}]" if high < LARGEST_COUNT - 1 else f"[{low}, 2^63)"
+    need(low <= value <= high, f"{name} must be in {rule}, got {value}")
+
+
+def _need_array(
+    name: str,
+    array: Array,
+    shape: tuple[int, ...],
+    dtype: str = "float64",
+    *,
+    low: float | None = None,
+    high: float = math.inf,
+    missing: bool = False,
+) -> None:
+    """Insist on finite numbers from `low`, by default -high, to `high`, or NaN if `missing`."""
+    need(array.shape == shape, f"{name} must have shape {shape}, got {array.shape}")
+    need(array.dtype.name == dtype, f"{name} must be {dtype}, got {array.dtype}")
+    finite = np.isfinite(array) | (np.isnan(array) & missing)
+    need(bool(finite.all()), f"{name} holds a number that is not finite")
+    low = -high if low is None else low
+    outside = (array < low) | (array > high)
+    need(not outside.any(), f"{name} holds a number that is not in [{low:g}, {high:g}]")
 
 
 # A file can name these classes and no others. One with a check is a model, else a policy.
 CLASSES: dict[str, type[Any]] = {
-    "Detector": Detector,
-    "Constant": Constant,
-    "Adaptive": Adaptive,
-    "OnDrift": OnDrift,
+    kind.__name__: kind
+    for kind in (
+        *(Monitor, Detector, Gate),
+        *(Constant, Adaptive, OnDrift),
+        *(Standard, MinMax),
+        *(Deviation, Tail, Quantile, Fixed),
+    )
 }
-CHECKS: dict[str, Callable[[Values, Values], None]] = {"Detector": check_detector}
+CHECKS: dict[str, Callable[[Values, Values], None]] = {
+    "Monitor": check_monitor,
+    "Detector": check_detector,
+}
 
 
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel = 1  # what a message shows of a value has its place in one line
+# -- objects to values and back ---------------------------------------------------------------
 
 
-def _need(holds: bool, rule: str) -> None:
-    if not holds:
-        raise ValueError(rule)
+def _described(value: Any) -> Any:
+    """Return `value` with a `Record` in the place of each object of a class that is known."""
+    kind = type(value)
+    name = kind.__name__
+    if CLASSES.get(name) is not kind:
+        if kind is dict:
+            return {key: _described(item) for key, item in value.items()}
+        return kind(map(_described, value)) if kind in (list, tuple) else value
+    if name in CHECKS:
+        parts = {"learned": value.learned(), "settings": value.settings()}
+    else:
+        parts = {"fields": {f.name: getattr(value, f.name) for f in dataclasses.fields(kind)}}
+    return Record(name, {part: _described(values) for part, values in parts.items()})
 
 
-def _need_types(what: str, values: Values, types: dict[str, tuple[type, ...]]) -> None:
-    names = _SHORT.repr(sorted(values.keys() ^ types.keys()))
-    _need(values.keys() == types.keys(), f"missing in {what} or not known: {names}")
-    for name, allowed in types.items():
-        wanted, got = " or ".join(kind.__name__ for kind in allowed), _SHORT.repr(values[name])
-        _need(type(values[name]) in allowed, f"{name} must be {wanted}, got {got}")
-
-
-def _refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
-    name = os.fsdecode(path)
-    name = name if name.isprintable() else repr(name)
-    return ModelFileError(f"{name} {' '.join(what.split())}")
-
-
-# -- to bytes ---------------------------------------------------------------------------------
-
-
-def _encode(model: Model) -> bytes:
-    if type(model).__name__ not in CHECKS:
-        raise TypeError(f"save takes a {' or a '.join(CHECKS)}, got {_SHORT.repr(model)}")
-    arrays: list[Array] = []
-    tree, table, body = _pack(model, arrays), [], b""
-    for array in arrays:
-        dtype = array.dtype.name
-        if dtype not in DTYPES:
-            raise TypeError(f"an array in a model must be {', '.join(DTYPES)}; got {dtype}")
-        table.append({"dtype": dtype, "offset": len(body), "shape": array.shape})
-        body += _padded(array.astype(DTYPES[dtype]).tobytes())
-    header = _canonical({"arrays": table, "model": tree})
-    data = _padded(PREFIX.pack(MAGIC, VERSION, len(header)) + header) + body
-    return data + hashlib.sha256(data).digest()
-
-
-def _pack(value: Any, arrays: list[Array]) -> Any:
-    """Return `value` as JSON and append its arrays to `arrays`."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    kind, node = type(value), value
-    if CLASSES.get(kind.__name__) is kind:
-        node = {"type": kind.__name__}
-        if kind.__name__ in CHECKS:
-            node["learned"] = _pack_all(value.learned(), arrays)
-            node["settings"] = _pack_all(value.settings(), arrays)
-        else:
-            fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
-            node["fields"] = _pack_all(fields, arrays)
-    elif kind is np.ndarray:
-        node = {"array": len(arrays)}
-        arrays.append(value)
-    elif kind is dict:
-        node = {"dict": _pack_all(value, arrays)}
-    elif kind is tuple:
-        node = {"tuple": [_pack(item, arrays) for item in value]}
-    elif kind is list:
-        node = [_pack(item, arrays) for item in value]
-    elif kind is float and not math.isfinite(value):
-        node = {"float": repr(value)}
-    elif kind not in (type(None), bool, int, float, str):
-        raise TypeError(f"a model with {_SHORT.repr(value)} in it cannot be saved")
-    return node
-
-
-def _pack_all(values: Values, arrays: list[Array]) -> Values:
-    if not all(type(name) is str for name in values):
-        raise TypeError(f"names in a model must be strings, got {_SHORT.repr(list(values))}")
-    return {name: _pack(values[name], arrays) for name in sorted(values)}
-
-
-def _canonical(tree: Any) -> bytes:
-    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii")
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % LINE)
-
-
-# -- from bytes -------------------------------------------------------------------------------
-
-
-def _decode(data: bytes) -> Any:
-    """Return the model in `data`, whose magic, version and checksum are right."""
-    _need(len(data) <= LARGEST_FILE, f"a model has at most {LARGEST_FILE} bytes")
-    view = memoryview(data)[:-32]
-    _need(len(view) >= PREFIX.size, "the prefix is cut off")
-    size = PREFIX.unpack_from(view)[2]
-    _need(size <= LARGEST_HEADER, f"the header has {size} bytes; allowed are {LARGEST_HEADER}")
-    start = PREFIX.size + size
-    _need(start <= len(view), f"the header has {size} bytes, which are more than the file")
-    text = bytes(view[PREFIX.size : start])
-    tree = json.loads(text, parse_int=_int)
-    # One rule against repeated keys, NaN, 1e999, spaces and every other second spelling.
-    _need(_canonical(tree) == text, "the header is not in canonical form")
-    known = isinstance(tree, dict) and tree.keys() == {"arrays", "model"}
-    _need(known and isinstance(tree["arrays"], list), "the header is not that of a model")
-    arrays = enumerate(_arrays(tree["arrays"], view, start))
-    model = _unpack(tree["model"], arrays)
-    _need(type(model).__name__ in CHECKS, f"it is {_SHORT.repr(model)}, which is no model")
-    _need(next(arrays, None) is None, "there are arrays that belong to nothing")
-    return model
-
-
-def _int(digits: str) -> int:
-    _need(len(digits) <= LONGEST_INT, f"a whole number has {len(digits)} digits")
-    return int(digits)
-
-
-def _arrays(table: list[Any], view: memoryview, end: int) -> list[Array]:
-    """Return copies of the arrays, which lie in `view` one after the other from `end`."""
-    arrays: list[Array] = []
-    end = start = _skip(view, end)
-    for k, entry in enumerate(table):
-        known = isinstance(entry, dict) and entry.keys() == {"dtype", "offset", "shape"}
-        _need(known, f"array {k} is not described by dtype, offset and shape")
-        dtype, offset, shape = entry["dtype"], entry["offset"], entry["shape"]
-        _need(type(dtype) is str and dtype in DTYPES, f"array {k} has dtype {_SHORT.repr(dtype)}")
-        whole = type(shape) is list and all(type(d) is int and 0 <= d < 2**32 for d in shape)
-        _need(whole and len(shape) <= 8, f"array {k} has shape {_SHORT.repr(shape)}")
-        # Each array begins where the last one ended: no number here can ask for more memory
-        # than the file has bytes.
-        in_place = type(offset) is int and offset == end - start
-        _need(in_place, f"array {k} has offset {_SHORT.repr(offset)}, not {end - start}")
-        size, count = np.dtype(DTYPES[dtype]).itemsize, math.prod(shape)
-        _need(end + size * count <= len(view), f"array {k} is larger than the file")
-        raw = np.frombuffer(view, DTYPES[dtype], count, end).reshape(shape)
-        _need(dtype != "bool" or bool((raw <= 1).all()), f"array {k} has a bool that is not 0 or 1")
-        arrays.append(raw.astype(dtype))
-        end = _skip(view, end + size * count)
-    _need(end == len(view), f"{len(view) - end} bytes belong to no array")
-    return arrays
-
-
-def _skip(view: memoryview, end: int) -> int:
-    """Return the multiple of LINE at or after `end`, and insist on zeros up to there."""
-    line = end + -end % LINE
-    zeros = line <= len(view) and not any(view[end:line])
-    _need(zeros, f"bytes {end} to {line} are not the zeros that belong there")
-    return line
-
-
-def _unpack(node: Any, arrays: Iterator[tuple[int, Array]]) -> Any:
-    """Return the value of a JSON node; each array is taken once, in the order of the table."""
-    if isinstance(node, list):
-        return [_unpack(item, arrays) for item in node]
-    if not isinstance(node, dict):
-        return node
-    value: Any
-    match sorted(node), next(iter(node.values()), None), node.get("type"):
-        case ["array"], int(k), _:
-            index, value = next(arrays, (None, None))
-            _need(type(k) is int and k == index, f"array {k} is out of turn")
-        case ["dict"], dict(items), _:
-            value = _unpack_all(items, arrays)
-        case ["tuple"], list(items), _:
-            value = tuple(_unpack(item, arrays) for item in items)
-        case ["float"], str(text), _ if text in SPECIAL:
-            value = SPECIAL[text]
-        case ["fields", "type"], dict(items), str(name) if name in CLASSES and name not in CHECKS:
-            value = _policy(CLASSES[name], _unpack_all(items, arrays))
-        case ["learned", "settings", "type"], _, str(name) if name in CHECKS:
-            learned = _unpack_all(node["learned"], arrays)
-            settings = _unpack_all(node["settings"], arrays)
-            CHECKS[name](settings, learned)
-            value = CLASSES[name](**settings).resume(learned)
-        case _:
-            raise ValueError(f"{_SHORT.repr(node)} is not a known kind of value")
-    return value
-
-
-def _unpack_all(node: Any, arrays: Iterator[tuple[int, Array]]) -> Values:
-    _need(isinstance(node, dict), f"{_SHORT.repr(node)} is not an object")
-    return {name: _unpack(value, arrays) for name, value in node.items()}
+def _made(value: Any) -> Any:
+    """Return `value` with each `Record` made the object that it describes, if there can be one."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _made(item) for key, item in value.items()}
+    if kind in (list, tuple):
+        return kind(map(_made, value))
+    if kind is not Record:
+        return value
+    name, parts = value.type, {part: _made(values) for part, values in value.parts.items()}
+    wanted = {"learned", "settings"} if name in CHECKS else {"fields"}
+    known = name in CLASSES and parts.keys() == wanted
+    need(known, f"{short(name)} with {short(sorted(parts))} is not a known kind of value")
+    if name not in CHECKS:
+        return _policy(CLASSES[name], parts["fields"])
+    CHECKS[name](parts["settings"], parts["learned"])
+    return CLASSES[name](**parts["settings"]).resume(parts["learned"])
 
 
 def _policy(kind: type[Any], values: Values) -> Any:
@@ -375,34 +368,8 @@ def _policy(kind: type[Any], values: Values) -> Any:
     }
     _need_types(kind.__name__, values, wanted)
     for name, value in values.items():
-        _need(
-            type(value) is not float or not math.isnan(value), f"{name} of {kind.__name__} is NaN"
-        )
+        known = type(value) is not float or not math.isnan(value)
+        need(known, f"{name} of {kind.__name__} is NaN")
+        small = type(value) is not int or abs(value) < LARGEST_COUNT  # beyond, NumPy may refuse it
+        need(small, f"{name} of {kind.__name__} must be below 2^63, got {value}")
     return kind(**values)
-
-
-# -- to the disk ------------------------------------------------------------------------------
-
-
-def _replace(path: str, data: bytes) -> None:
-    """Put `data` where `path` is in one step."""
-    folder = os.path.dirname(path)
-    temporary = os.path.join(folder, f".onlad-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            with contextlib.suppress(FileNotFoundError):
-                os.fchmod(file.fileno(), os.stat(path).st_mode & 0o777)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    # Until the folder is on the disk too, a power cut could bring the old name back.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

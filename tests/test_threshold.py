@@ -1,0 +1,168 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from onlad.threshold import Deviation, Fixed, Quantile, Tail, centre_and_spread
+
+FOLLOWING = [Quantile(), Quantile(0.5), Deviation(), Deviation(2.0), Tail(), Tail(q=1e-2, level=0.9)]
+
+ties = st.lists(st.sampled_from([0.0, 1.0, 1.5, -2.0]), min_size=1, max_size=40)
+scores = st.one_of(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), ties)
+
+
+def in_order(values):
+    return np.sort(np.array(values, "float64"))
+
+
+@given(st.one_of(scores, st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=60)))
+@pytest.mark.parametrize("policy", [Fixed(3.0), *FOLLOWING], ids=repr)
+@example([0.0])
+@example([1.0, 2.0])
+@example([5.0] * 30)
+@example([0.0] * 30 + [5.0] * 2)
+@example([0.0] * 30 + [5e-324])
+@example([0.0, 0.0, 1e-308])
+@example([1e100, -1e100])
+def test_a_limit_is_a_number_for_any_scores(policy, values):
+    limit = policy.limit(in_order(values))
+    assert type(limit) is float
+    assert np.isfinite(limit)
+
+
+@given(scores, st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
+@pytest.mark.parametrize("policy", FOLLOWING, ids=repr)
+def test_a_limit_moves_and_grows_with_the_scores(policy, values, a, b):
+    one = in_order(values)
+    other = a * one + b
+    size = np.abs(one).max() * a + abs(b) + np.finfo(float).tiny
+    if isinstance(policy, Tail):
+        # Rounding of the scores becomes an error of the shape, as large as they are to their
+        # excesses; a shape at most 1/2 follows it no further than the square of n / q.
+        spread = np.ptp(one) * a
+        assume(spread == 0 or spread > 1e-6 * size)
+        tolerance = 1e-5 * max(spread, 1e-9 * size)
+    else:
+        tolerance = 100 * np.finfo(float).eps * size
+    expected = a * policy.limit(one) + b
+    assert policy.limit(other) == pytest.approx(expected, rel=1e-6, abs=tolerance)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), st.floats(0.01, 1))
+def test_a_quantile_has_its_share_below(values, q):
+    ordered = in_order(values)
+    limit = Quantile(q).limit(ordered)
+    below = (ordered <= limit).sum()
+    assert below >= np.floor(q * (len(ordered) - 1))
+    assert (ordered < limit).sum() <= np.ceil(q * (len(ordered) - 1))
+
+
+def test_the_quantile_of_one_is_the_largest_score():
+    assert Quantile(1.0).limit(np.array([1.0, 2.0, 9.0])) == 9.0
+
+
+def test_a_deviation_is_median_and_spread():
+    ordered = np.array([0.0, 1.0, 2.0, 4.0, 100.0])
+    assert Deviation(3.0).limit(ordered) == pytest.approx(2 + 3 * 1.4826 * 2)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8, 101])
+@pytest.mark.parametrize("columns", [None, 1, 5])
+def test_centre_and_spread_are_medians(rows, columns):
+    shape = rows if columns is None else (rows, columns)
+    values = np.random.default_rng(rows).normal(3, 2, shape)
+    centre, spread = centre_and_spread(values)
+    np.testing.assert_array_equal(centre, np.median(values, axis=0))
+    # 1.4826 times the same median: one product
+    np.testing.assert_array_equal(spread, 1.4826 * np.median(np.abs(values - centre), axis=0))
+
+
+def test_the_spread_of_normal_values_is_their_deviation_and_a_third_may_be_anything():
+    values = np.random.default_rng(0).normal(10, 3, 10_000)
+    centre, spread = centre_and_spread(values)
+    # The deviation of a median is 1.25 / sqrt(n), that of this spread 1.17 / sqrt(n).
+    assert centre == pytest.approx(10, abs=4 * 1.25 * 3 / 100)
+    assert spread == pytest.approx(3, abs=4 * 1.17 * 3 / 100)
+    values[:3333] = 1e9
+    centre, spread = centre_and_spread(values)
+    assert 10 < centre < 16
+    assert 3 < spread < 12
+
+
+def test_a_fixed_threshold_is_fixed():
+    assert Fixed(5).limit(np.array([1.0])) == Fixed(5).limit(np.array([100.0, 1e9])) == 5.0
+
+
+# Inverse of the share above a score, and the shape of its tail.
+TAILS = {
+    "exponential": (lambda u: -np.log(u), 0.0),
+    "uniform": (lambda u: 1 - u, -1.0),
+    "triangle": (lambda u: 1 - np.sqrt(u), -0.5),
+    "Pareto": (lambda u: u**-0.25 - 1, 0.25),
+}
+
+
+@pytest.mark.parametrize("q", [1e-3, 1e-4])
+@pytest.mark.parametrize("kind", TAILS)
+def test_a_tail_is_close_to_the_truth(kind, q):
+    above, shape = TAILS[kind]
+    limits, n, k = [], 2000, 40
+    for seed in range(50):
+        sample = above(1 - np.random.default_rng(seed).uniform(0, 1, n))
+        limits.append(Tail(q=q).limit(np.sort(sample)))
+    truth = above(q)
+    # With k excesses the shape has a deviation of about (1 + shape) / sqrt(k) and the scale of
+    # sqrt(2 / k): on the log scale of what lies beyond the level that is a factor of about 2
+    # for one sample. The median of 50 samples is 1.25 / sqrt(50) = 0.18 of that off.
+    level = above(k / n)
+    excess = np.median(limits) - level
+    assert 0.6 * (truth - level) < excess < 1.6 * (truth - level)
+    within = (np.array(limits) > level + 0.25 * (truth - level)) & (
+        np.array(limits) < level + 5 * (truth - level)
+    )
+    assert within.mean() >= 0.9
+
+
+def test_a_rarer_tail_is_farther_out():
+    ordered = np.sort(np.random.default_rng(3).exponential(size=500))
+    limits = [Tail(q=q).limit(ordered) for q in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9)]
+    assert (np.diff(limits) >= 0).all()
+    assert (np.diff(limits[1:]) > 0).all()
+
+
+def test_a_tail_inside_the_sample_is_at_least_its_level():
+    ordered = np.sort(np.random.default_rng(3).exponential(size=500))
+    assert Tail(q=0.5, level=0.75).limit(ordered) == ordered[-126]
+
+
+@pytest.mark.parametrize("values", [[4.0], [1.0, 4.0]])
+def test_of_one_or_two_scores_the_tail_is_the_largest(values):
+    assert Tail().limit(np.array(values)) == 4.0
+
+
+def test_where_all_scores_are_equal_the_tail_is_there():
+    assert Tail().limit(np.full(100, 3.0)) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Fixed(np.nan), "value must be finite, got nan"),
+        (lambda: Fixed(np.inf), "value must be finite, got inf"),
+        (lambda: Quantile(0.0), "q must be in (0, 1], got 0.0"),
+        (lambda: Quantile(1.1), "q must be in (0, 1], got 1.1"),
+        (lambda: Quantile(np.nan), "q must be in (0, 1], got nan"),
+        (lambda: Deviation(0), "k must be finite and above 0, got 0"),
+        (lambda: Deviation(np.inf), "k must be finite and above 0, got inf"),
+        (lambda: Deviation(np.nan), "k must be finite and above 0, got nan"),
+        (lambda: Tail(q=0.0), "q must be in (0, 1), got 0.0"),
+        (lambda: Tail(q=1.0), "q must be in (0, 1), got 1.0"),
+        (lambda: Tail(level=0.0), "level must be in (0, 1), got 0.0"),
+        (lambda: Tail(level=1), "level must be in (0, 1), got 1"),
+    ],
+)
+def test_a_wrong_setting_is_refused(make, message):
+    with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
+        make()
