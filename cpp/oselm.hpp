@@ -62,6 +62,7 @@ struct BlockMemory {
 // What a monitor knows between two of its ticks: the yardsticks are fixed, the rest moves on.
 // evidence.py has the definition. Arrays of 2n hold n for the errors e, then n for the gaps r.
 constexpr std::size_t evidences = 5;
+constexpr double tiny = 1e-3;  // what is below a thousandth of the usual is nothing
 
 struct Watch {
     // yardsticks
@@ -499,6 +500,7 @@ bool take_back(Model<T>& m) {
     for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
     for (std::size_t j = 0; j < m.n; ++j) teach(m, j, m.e[j]);
     --m.seen;
+    m.weight = std::fmax(0.0, m.weight - 1.0);
     return true;
 }
 
@@ -559,20 +561,22 @@ double watch(Model<T>& m, const Watch& w, double a, double* evidence, double* sh
     auto capped = [&](double square) { return square < w.cap ? square : w.cap; };
     const double share_of_one = 1.0 / double(count ? count : 1);
     for (int k = 0; k < 2; ++k) {
-        double now = 0.0, lately = 0.0;
+        double now = 0.0, top = 0.0, lately = 0.0;
         for (std::size_t j = 0; j < n; ++j) {
             const std::size_t i = k * n + j;
             const double v = double(values[k][j]);
             const double mean = w.mean[i] + present[j] * w.smoothing * (v - w.mean[i]);
             w.next_mean[i] = mean;
-            now += present[j] * capped(v * v * w.now_scale[i]);
+            const double square = present[j] * capped(v * v * w.now_scale[i]);
+            now += square;
+            top = std::fmax(top, square);
             lately += present[j] * capped(mean * mean * w.lately_scale[i]);
         }
-        evidence[2 * k] = std::log(now * share_of_one + 1e-30);
-        evidence[2 * k + 1] = std::log(lately * share_of_one + 1e-30);
+        evidence[2 * k] = std::log((k == 0 ? now * share_of_one : top) + tiny);
+        evidence[2 * k + 1] = std::log(lately * share_of_one + tiny);
     }
     const double distance = m.last_leverage * m.weight / double(m.N);
-    evidence[0] += w.distance_power * std::log(distance + 1e-30);
+    evidence[0] += w.distance_power * std::log(distance + tiny);
     double z[evidences];
     for (std::size_t k = 0; k < 4; ++k)  // where nothing was seen, nothing is unusual
         z[k] = count ? (evidence[k] - w.centre[k]) / w.spread[k] : 0.0;
@@ -593,7 +597,9 @@ double watch(Model<T>& m, const Watch& w, double a, double* evidence, double* sh
             const double q = known * capped(v * v * w.now_scale[i]);
             const double p = known * capped(mean * mean * w.lately_scale[i]);
             w.mean[i] = mean;
-            share[j] = lately ? p : q;  // of the gaps, which come last: they name the feature best
+            // The gaps name the feature best; but an error beyond all measure names it too.
+            if (k == 0) share[j] = q < w.cap ? 0.0 : q;
+            else share[j] += lately ? p : q;
             if (*learned) {
                 w.now_sum[i] += q / w.now_scale[i];
                 w.lately_sum[i] += p / w.lately_scale[i];

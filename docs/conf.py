@@ -10,7 +10,6 @@ release = version = installed_version("onlad")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
 ]
 exclude_patterns = ["_build"]
@@ -18,9 +17,9 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
 
-autosummary_generate = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_mock_imports = ["capymoa"]  # it needs Java
 napoleon_google_docstring = False
 napoleon_numpy_docstring = True
 

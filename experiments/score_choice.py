@@ -66,6 +66,7 @@ SCORES: dict[str, Callable[[Array, Array], Array]] = {  # loss e; d = 1 + l with
     "e d": lambda e, d: e * d,
     "e d^2": lambda e, d: e * d**2,
     "e sqrt(l)": lambda e, d: e * np.sqrt(d - 1),
+    "combined": lambda e, d: reference.combine(e, d - 1, "combined"),  # e sqrt(l + 0.001)
     "e l": lambda e, d: e * (d - 1),
     "e l^2": lambda e, d: e * (d - 1) ** 2,
     "e (l + 0.01)": lambda e, d: e * (d - 0.99),
@@ -79,8 +80,8 @@ SCORES: dict[str, Callable[[Array, Array], Array]] = {  # loss e; d = 1 + l with
     "max rank": lambda e, d: np.maximum(_rank(e), _rank(d)),
     "sum of log z": lambda e, d: _log_z(e) + _log_z(d - 1),
 }
-CHOSEN = "e sqrt(l)"
-STORED = ("e", "e d", "e sqrt(l)", "e l")  # where the score is not the question
+CHOSEN = "combined"
+STORED = ("e", "e d", "combined", "e l")  # where the score is not the question
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def _learn(s: Setting, model: kernel.Kernel, X: Array) -> tuple[Array, Array, fl
 
 def _aucs(s: Setting, loss: Array, leverage: Array, labels: Array) -> dict[str, float]:
     scores = {n: SCORES[n](loss, 1 + leverage) for n in (SCORES if s.part == "score" else STORED)}
-    return {n: round(roc_auc_score(labels, np.nan_to_num(v)), 5) for n, v in scores.items()}
+    return {n: round(roc_auc_score(labels, np.nan_to_num(v)), 4) for n, v in scores.items()}
 
 
 def _try_online(s: Setting, seed: int) -> dict[str, Any]:
@@ -221,7 +222,7 @@ def _try_offline(s: Setting, seed: int) -> dict[str, Any]:
         loss, leverage = np.empty(len(rows)), np.empty(len(rows))
         _begin(s, X[train[y[train] == c]], seed).score_many(X[rows], 1.0, loss, leverage)
         classes.append(_aucs(s, loss, leverage, labels))
-    return {"auc": {name: round(np.mean([c[name] for c in classes]), 5) for name in classes[0]}}
+    return {"auc": {name: round(np.mean([c[name] for c in classes]), 4) for name in classes[0]}}
 
 
 def _records() -> list[dict[str, Any]]:

@@ -141,7 +141,7 @@ def test_repr_is_the_call_that_makes_it():
     detector = Detector(n_hidden=7, forgetting=0.5)
     assert repr(detector) == (
         "Detector(n_hidden=7, activation='sigmoid', weights='uniform', "
-        "forgetting=Constant(a=0.5), score='combined', loss='squared', ridge=0.001, "
+        "forgetting=Constant(a=0.5), score='combined', loss='squared', ridge=0.01, "
         "dtype='float64', seed=0)"
     )
     again = eval(repr(detector), {"Detector": Detector, "Constant": Constant})
@@ -247,6 +247,20 @@ def test_unlearn_is_never_having_seen_the_sample(dtype):
     assert_near(state.beta, beta, tolerance(gram, dtype))
     assert_near(state.P, P, tolerance(gram, dtype))
     assert detector.n_seen == 59
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_loosen_adds_a_tenth_of_the_start_to_P_and_keeps_beta(dtype):
+    detector = Detector(n_hidden=5, ridge=0.1, dtype=dtype)
+    detector.learn_many(stream(60))
+    before = detector.learned()
+    P = detector.state.P + 0.1 / 0.1 * np.eye(5)
+    detector.loosen()
+    assert_near(detector.state.P, P, tolerance(P, dtype))
+    after = detector.learned()
+    for name in before.keys() - {"S", "trace"}:
+        np.testing.assert_array_equal(after[name], before[name])
+    assert after["trace"] == pytest.approx(np.trace(P), rel=1e-5)
 
 
 def test_unlearning_all_is_the_start():

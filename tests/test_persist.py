@@ -1,11 +1,12 @@
 """Files: what is saved goes on to the last bit, and nothing else is let in.
 
 `written` is a second writer of the format, by docs/model-files.md and without a line of
-`onlad.persist`: with it hostile headers carry a right checksum and reach the checks behind it.
+`onlad.modelfile`: with it hostile headers carry a right checksum and reach the checks behind it.
 """
 
 import copy
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -17,18 +18,21 @@ import sys
 import threading
 import time
 import tracemalloc
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onlad import persist
+from onlad import modelfile, persist
 from onlad.detector import Detector
 from onlad.errors import ModelFileError
 from onlad.forgetting import Adaptive, Constant, OnDrift
+from onlad.monitor import Gate, Monitor
 from onlad.persist import load, save
+from onlad.scaler import MinMax, Standard
+from onlad.threshold import Deviation, Fixed, Quantile, Tail
 
 POLICIES = [Constant(0.97), Constant(1), Adaptive(), OnDrift(duration=7, limit=np.inf)]
 ARRAYS = ["S", "alpha", "b", "beta", "memory"]
@@ -57,21 +61,37 @@ def canonical(header):
     return json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
 
 
-def described(detector, **changed):
-    """Return header and array bytes of a detector, with some of what it learned changed."""
-    learned = detector.learned() | changed
-    table, body = [], b""
-    for name in sorted(name for name in learned if isinstance(learned[name], np.ndarray)):
-        array = learned[name]
-        learned[name] = {"array": len(table)}
-        table.append({"dtype": str(array.dtype), "offset": len(body), "shape": list(array.shape)})
-        body += array.tobytes() + bytes(-array.nbytes % 64)
-    options = detector.settings()
-    policy = options["forgetting"]
-    fields = {k: {"float": "inf"} if v == np.inf else v for k, v in vars(policy).items()}
-    options["forgetting"] = {"type": type(policy).__name__, "fields": fields}
-    model = {"type": "Detector", "settings": options, "learned": learned}
-    return {"arrays": table, "model": model}, body
+def described(model, **changed):
+    """Return header and array bytes of a model, with some of what it learned changed."""
+    table, body = [], bytearray()
+
+    def node(value):
+        if isinstance(value, np.ndarray):
+            shape = list(value.shape)
+            table.append({"dtype": str(value.dtype), "offset": len(body), "shape": shape})
+            body.extend(value.tobytes() + bytes(-value.nbytes % 64))
+            return {"array": len(table) - 1}
+        if isinstance(value, dict):
+            return {"dict": named(value)}
+        if isinstance(value, Detector):
+            parts = {"learned": named(value.learned()), "settings": named(value.settings())}
+            return {"type": "Detector", **parts}
+        if is_dataclass(value):
+            return {"type": type(value).__name__, "fields": named(vars(value))}
+        return {"float": "inf"} if type(value) is float and value == np.inf else value
+
+    def named(values):
+        return {name: node(values[name]) for name in sorted(values)}
+
+    learned = named(merged(model.learned(), changed))
+    tree = {"type": type(model).__name__, "learned": learned, "settings": named(model.settings())}
+    return {"arrays": table, "model": tree}, bytes(body)
+
+
+def merged(values, changed):
+    """Return `values` with `changed` in them, also where a value is a dict."""
+    inner = {k: merged(values[k], v) for k, v in changed.items() if isinstance(v, dict)}
+    return values | changed | inner
 
 
 def refused(tmp_path, data, says=" "):
@@ -318,7 +338,7 @@ def test_any_bytes_are_refused(tmp_path_factory, data, signed, prefix):
 trees = st.recursive(
     numbers.filter(lambda v: v == v and abs(v or 0) != np.inf)
     | names
-    | st.sampled_from(["Detector", "Constant", "OnDrift", "inf", "float64"]),
+    | st.sampled_from(["Detector", "Monitor", "Constant", "OnDrift", "Gate", "inf", "float64"]),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
@@ -446,16 +466,18 @@ CONSTANT = {"type": "Constant", "fields": {"a": 0.5}}
         (POLICY, {"type": "Constant", "fields": {"a": True}}, "a must be int or float, got True"),
         (POLICY, {"type": "Constant", "fields": {"a": "1"}}, "a must be int or float, got '1'"),
         (POLICY, {"type": "Constant", "fields": {}}, "missing in Constant or not known: ['a']"),
-        (POLICY, {"type": "Constant", "fields": 1}, "is not a known kind"),
+        (POLICY, {"type": "Constant", "fields": 1}, "1 is not an object"),
+        (POLICY, {"type": "Constant", "fields": {}, "path": {}}, "is not a known kind of value"),
         (POLICY, CONSTANT, "memory must have shape (1,), got (4,)"),
         (POLICY + ".fields.long", 1, "need 1 <= recent < long, got 16 and 1"),
         (POLICY + ".fields.long", 99.5, "long must be int, got 99.5"),
+        (POLICY + ".fields.long", 2**63, "long of Adaptive must be at most 2^62, got 92233720"),
         (POLICY + ".fields.low", {"float": "nan"}, "low of Adaptive is NaN"),
         (POLICY + ".fields.low", {"type": "Detector"}, "is not a known kind of value"),
         ("model.learned", None, "None is not an object"),
         ("model.learned.other", 1, "missing in learned or not known: ['other']"),
-        ("model.learned.seen", -1, "seen must be in [0, 2^63), got -1"),
-        ("model.learned.paused", 2**63, "paused must be in [0, 2^63), got 9223372036854775808"),
+        ("model.learned.seen", -1, "seen must be in [0, 2^62], got -1"),
+        ("model.learned.paused", 2**62 + 1, "paused must be in [0, 2^62], got 46116860184273879"),
         ("model.learned.skipped", 1.0, "skipped must be int, got 1.0"),
         ("model.learned.skipped", True, "skipped must be int, got True"),
         ("model.learned.trace", {"float": "nan"}, "trace must be finite, got nan"),
@@ -464,13 +486,18 @@ CONSTANT = {"type": "Constant", "fields": {"a": 0.5}}
         ("model.learned.trace_start", {"float": "inf"}, "trace_start must be finite and positive"),
         ("model.learned.shrink", 1.5, "shrink must be in [0, 1], got 1.5"),
         ("model.learned.shrink", {"float": "nan"}, "shrink must be in [0, 1], got nan"),
+        ("model.learned.weight", -1.0, "weight must be finite and not negative, got -1.0"),
+        ("model.learned.weight", {"float": "inf"}, "weight must be finite and not negative"),
+        ("model.learned.weight", {"float": "nan"}, "weight must be finite and not negative"),
+        ("model.learned.weight", 1, "weight must be float, got 1"),
         ("model.learned.S", {"array": 1}, "array 1 is out of turn"),
         ("model.learned.S", {"array": False}, "array False is out of turn"),
         ("model.learned.S", {"array": 10**30}, "is out of turn"),
         ("model.learned.S", {"array": "S"}, "is not a known kind of value"),
         ("model.learned.S", 1.0, "array 1 is out of turn"),
         ("model.learned.memory", {"array": 3}, "array 3 is out of turn"),
-        ("model.learned.memory", (0.5,), "memory must be ndarray, got [0.5]"),
+        ("model.learned.memory", (0.5,), "there are arrays that belong to nothing"),
+        ("model.learned.memory", {"dict": {"a": {"array": 4}}}, "memory must be ndarray, got {"),
         ("model.learned.trace", {"tuple": 1}, "is not a known kind of value"),
         ("model.learned.trace", {"dict": 1}, "is not a known kind of value"),
         ("model.learned.trace", {"dict": {}}, "trace must be float, got {}"),
@@ -487,6 +514,8 @@ def test_a_hostile_header_is_refused_with_its_reason(tmp_path, place, value, say
         says = "missing in settings or not known: ['../../x']"
     else:
         header = put(header, place, value)
+    if place == "model":  # nothing is left that could name the arrays
+        header, body = put(header, "arrays", []), b""
     message = refused(tmp_path, written(header, body), says)
     assert message.endswith(". Save the model again")
 
@@ -532,6 +561,18 @@ def test_a_forgetting_factor_out_of_range_is_refused(tmp_path, a):
     memory[0] = a
     says = f"the forgetting factor in memory must be in (0, 1], got {a}"
     refused(tmp_path, written(*described(trained(), memory=memory)), says)
+
+
+@pytest.mark.parametrize(
+    ("forgetting", "at"),
+    [(Adaptive(), 3), (OnDrift(), 2), (OnDrift(), 3), (OnDrift(), 4)],
+)
+def test_a_negative_count_in_memory_is_refused(tmp_path, forgetting, at):
+    detector = trained(forgetting=forgetting)
+    memory = detector.learned()["memory"]
+    memory[at] = -1.0  # the policy would divide by zero at the next sample
+    says = "counts in memory must not be negative"
+    refused(tmp_path, written(*described(detector, memory=memory)), says)
 
 
 @pytest.mark.parametrize("name", trained().learned())
@@ -662,6 +703,425 @@ def test_a_sparse_giant_is_not_read(tmp_path, saved):
         tracemalloc.stop()
 
 
+# -- monitors ---------------------------------------------------------------------------------
+
+COLUMNS = ["score", "threshold", "p_value", "is_anomaly", "learned", "ready", "drift", "shares"]
+MOMENTS = [0, 31, 32, 33, 64, 90, 511, 790, 1000]
+
+
+def stream(rows=1100, n=3):
+    """Return samples in raw units with values missing; from 700 on the stream has drifted."""
+    rng = np.random.default_rng(5)
+    level = np.sin(np.arange(rows) / 9)[:, None]
+    X = 50 + 9 * level * np.arange(1, n + 1) + rng.normal(size=(rows, n))
+    X[700:] += 80
+    X[rng.random(X.shape) < 0.03] = np.nan
+    return X
+
+
+def watcher(rows=0, **options):
+    """Return a small and impatient monitor that has seen `rows` samples of the stream."""
+    usual = {
+        "detector": Detector(n_hidden=4, activation="tanh", weights="normal", ridge=0.1, seed=2),
+        "gate": Gate(shortest=64, longest=128),
+        "warmup": 64,
+        "window": 2,
+    }
+    monitor = Monitor(**usual | options)
+    if rows:
+        monitor.observe_many(stream()[:rows])
+    return monitor
+
+
+SEASONED = watcher(1005)  # after a drift, in the middle of a tick, ready
+
+
+def saved_and_loaded(monitor, path):
+    save(monitor, path)
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"window": None},
+        {"window": 1, "gate": None},
+        {"scaler": MinMax(), "threshold": Tail(q=1e-3)},
+        {"scaler": MinMax(clip=2), "threshold": Fixed(4)},
+        {"scaler": Standard(memory=16, clip=5.0), "threshold": Quantile(0.9)},
+        {"threshold": Deviation(5.0), "warmup": 300, "seed": 9},
+        {"detector": Detector(n_hidden=3, dtype="float32", forgetting=Adaptive())},
+        {"detector": Detector(n_hidden=3, score="reconstruction", forgetting=OnDrift(limit=2.0))},
+        {"detector": Detector(n_hidden=3, score="leverage", forgetting=Constant(1))},
+    ],
+    ids=repr,
+)
+def test_a_loaded_monitor_goes_on_to_the_last_bit(tmp_path, options):
+    X = stream()
+    whole, monitor = copy.deepcopy(watcher(**options)), watcher(**options)
+    verdicts = whole.observe_many(X)
+    assert verdicts.drift.any() == (monitor.gate is not None)
+    for start, stop in zip(MOMENTS, [*MOMENTS[1:], len(X)], strict=True):
+        twin = saved_and_loaded(monitor, tmp_path / "m")
+        assert type(twin) is Monitor
+        assert repr(twin) == repr(monitor)
+        found = twin.observe_many(X[start : start + 100])
+        for name in COLUMNS:
+            expected = getattr(verdicts, name)[start : start + 100]
+            np.testing.assert_array_equal(getattr(found, name), expected, err_msg=name)
+        monitor = saved_and_loaded(monitor, tmp_path / "m")
+        monitor.observe_many(X[start:stop])
+    assert same(whole.learned(), monitor.learned())
+
+
+def test_the_default_monitor_goes_on_to_the_last_bit_one_by_one(tmp_path):
+    monitor = Monitor()
+    monitor.observe_many(stream()[:600])
+    twin = saved_and_loaded(monitor, tmp_path / "m")
+    for x in stream()[600:]:
+        assert twin.observe(x) == monitor.observe(x)
+
+
+@pytest.mark.parametrize("rows", [5, 100])
+@pytest.mark.parametrize(
+    "names",
+    [("flow", "power", "Wärme\n"), (7, 0, -3), ("", 0, "0"), tuple(map(np.int64, range(3)))],
+    ids=repr,
+)
+def test_names_come_back(tmp_path, names, rows):
+    monitor, X = watcher(), stream()
+    for row in X[:rows]:
+        monitor.observe(dict(zip(names, row, strict=True)))
+    twin = saved_and_loaded(monitor, tmp_path / "m")
+    assert twin.names == names
+    x = dict(zip(names, X[rows], strict=True))
+    assert twin.observe(x) == monitor.observe(x)
+
+
+@pytest.mark.parametrize("name", [("a", 1), 1.5, None, True, b"a"], ids=repr)
+def test_a_name_that_is_no_string_or_number_is_refused(tmp_path, name):
+    monitor = watcher()
+    monitor.observe({name: 1.0, "b": 2.0})
+    with pytest.raises((ModelFileError, TypeError), match=r"names must be|cannot be saved"):
+        save(monitor, tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=30)
+@given(
+    rows=st.integers(0, 400),
+    n=st.integers(1, 4),
+    options=st.fixed_dictionaries(
+        {
+            "window": st.none() | st.integers(1, 5),
+            "scaler": st.sampled_from([Standard(), MinMax(clip=1)]),
+            "threshold": st.sampled_from([Fixed(3), Quantile(), Deviation(), Tail()]),
+            "gate": st.sampled_from([None, Gate(), Gate(deviations=0.5, shortest=1, longest=40)]),
+            "warmup": st.integers(64, 200),
+        }
+    ),
+)
+def test_save_inverts_load_of_a_monitor(tmp_path_factory, rows, n, options):
+    path = tmp_path_factory.getbasetemp() / "inverse"
+    monitor = watcher(**options)
+    monitor.observe_many(stream(rows + 1, n)[:rows])
+    save(monitor, path)
+    assert path.read_bytes() == written(*described(monitor))
+    save(load(path), path)
+    assert path.read_bytes() == written(*described(monitor))
+
+
+def test_a_feature_that_is_always_missing_can_be_saved(tmp_path):
+    monitor, X = watcher(), stream()
+    X[:, 1] = np.nan
+    for scaler in (Standard(), MinMax()):
+        monitor = watcher(scaler=scaler)
+        monitor.observe_many(X[:500])
+        twin = saved_and_loaded(monitor, tmp_path / "m")
+        assert twin.observe(X[500]) == monitor.observe(X[500])
+
+
+def test_the_largest_measurements_can_be_saved(tmp_path):
+    X = np.random.default_rng(0).choice([-1e100, 0.0, 1e100], (300, 3))
+    for scaler in (Standard(), MinMax()):
+        monitor = watcher(scaler=scaler)
+        monitor.observe_many(X)
+        twin = saved_and_loaded(monitor, tmp_path / "m")
+        assert twin.observe(X[0]) == monitor.observe(X[0])
+
+
+@pytest.mark.parametrize("rows", [20, 500])
+def test_a_damaged_monitor_is_refused(tmp_path, rows):
+    path, rng = tmp_path / "m", np.random.default_rng(0)
+    save(watcher(rows), path)
+    good = path.read_bytes()
+    for at in rng.integers(len(good), size=200):
+        flipped = bytearray(good)
+        flipped[at] ^= rng.integers(1, 256)
+        for data in (flipped, good[:at]):
+            path.write_bytes(data)
+            with pytest.raises(ModelFileError):
+                load(path)
+
+
+LEARNED, OPTIONS = "model.learned.", "model.settings."
+YARDSTICK, INNER = LEARNED + "yardstick.dict.", LEARNED + "detector.dict."
+NAN, INF, LOWEST = {"float": "nan"}, {"float": "inf"}, {"float": "-inf"}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        (OPTIONS + "window", 0, "window must be at least 1, got 0"),
+        (OPTIONS + "window", True, "window must be int or NoneType, got True"),
+        (OPTIONS + "window", 2.0, "window must be int or NoneType, got 2.0"),
+        (OPTIONS + "window", 2**39, "inputs and 4 hidden units are too many for a file"),
+        (OPTIONS + "window", 3, "the detector must have 9 features, got 6"),
+        (OPTIONS + "warmup", 63, "warmup must be a whole number of at least 64, got 63"),
+        (OPTIONS + "warmup", 2**62 + 1, "warmup must be in [0, 2^62], got 46116860184273879"),
+        (OPTIONS + "warmup", 64.0, "warmup must be int, got 64.0"),
+        (OPTIONS + "warmup", 256, "opening must be in [224, 224], got "),
+        (OPTIONS + "seed", None, "seed must be int, got None"),
+        (OPTIONS + "scaler", None, "scaler must be Standard or MinMax, got None"),
+        (OPTIONS + "scaler", {"type": "MinMax", "fields": {"clip": 9.0}}, "scale must have shape"),
+        (OPTIONS + "scaler.fields.clip", 0.0, "clip must be finite and above 0, got 0.0"),
+        (OPTIONS + "scaler.fields.clip", 1e-3, "past holds a number that is not in [-0.001, 0."),
+        (OPTIONS + "scaler.fields.memory", 32, "count in scale holds a number that is not in [0"),
+        (OPTIONS + "scaler.fields.memory", 1e4, "memory must be int, got 10000.0"),
+        (OPTIONS + "threshold", 3.5, "threshold must be Deviation or Tail or Quantile or Fixed"),
+        (OPTIONS + "threshold.fields.k", INF, "k must be finite and above 0, got inf"),
+        (OPTIONS + "threshold.fields.k", 10**39, "k of Deviation must be at most 2^62, got 1000"),
+        (OPTIONS + "gate", 1, "gate must be Gate or NoneType, got 1"),
+        (OPTIONS + "gate", None, "gate_limit must be inf without a gate, got "),
+        (OPTIONS + "gate.fields.longest", 1, "need 1 <= shortest <= longest, got 64 and 1"),
+        (OPTIONS + "detector", None, "detector must be Detector, got None"),
+        (OPTIONS + "detector.settings.ridge", 0.0, "must have seen nothing, with ridge > 0"),
+        (OPTIONS + "detector.settings.n_hidden", 5, "S must have shape (5, 5), got (4, 4)"),
+        (OPTIONS + "detector.settings.n_hidden", 2**40, "n_hidden must be in [1, 16384], got"),
+        (OPTIONS + "detector.settings.seed", -1, "seed must not be negative, got -1"),
+        (LEARNED + "other", 1, "missing in learned or not known: ['other']"),
+        (LEARNED + "kept", 1, "missing in learned or not known: ['count', 'detector', "),
+        (LEARNED + "names", 3, "names must be list, got 3"),
+        (LEARNED + "names", [], "names must be strings or whole numbers, each once, got []"),
+        (LEARNED + "names", [0, 1, 1], "names must be strings or whole numbers, each once, got"),
+        (LEARNED + "names", [0, 1, None], "names must be strings or whole numbers, each once"),
+        (LEARNED + "names", [0, True, 2], "names must be strings or whole numbers, each once"),
+        (LEARNED + "names", [0, 1, [2]], "names must be strings or whole numbers, each once"),
+        (LEARNED + "names", [0, 1], "the detector must have 4 features, got 6"),
+        (LEARNED + "names", [0, 1, 2, 3], "the detector must have 8 features, got 6"),
+        (LEARNED + "names", list(range(6)), "the detector must have 12 features, got 6"),
+        (LEARNED + "n_seen", 31, "n_seen must be in [32, 2^62], got 31"),
+        (LEARNED + "n_seen", 2**62 + 1, "n_seen must be in [32, 2^62], got 4611686018427387905"),
+        (LEARNED + "n_seen", 1000.0, "n_seen must be int, got 1000.0"),
+        (LEARNED + "n_seen", 400, "count must be in [32, 400], got "),
+        (LEARNED + "count", 31, "count must be in [32, 1005], got 31"),
+        (LEARNED + "count", 1006, "count must be in [32, 1005], got 1006"),
+        (LEARNED + "count", 32, "n_ring must be in [0, 0], got "),
+        (LEARNED + "opening", 31, "opening must be in [32, 128], got 31"),
+        (LEARNED + "opening", 129, "opening must be in [32, 128], got 129"),
+        (LEARNED + "opening", 64.0, "opening must be int, got 64.0"),
+        (LEARNED + "limit", NAN, "limit must be a number or inf, got nan"),
+        (LEARNED + "limit", LOWEST, "limit must be a number or inf, got -inf"),
+        (LEARNED + "limit", 3, "limit must be float, got 3"),
+        (LEARNED + "gate_limit", NAN, "gate_limit must be a number or inf, got nan"),
+        (LEARNED + "shut", -1.0, "shut must be in [0, 128], got -1.0"),
+        (LEARNED + "shut", 129.0, "shut must be in [0, 128], got 129.0"),
+        (LEARNED + "shut", NAN, "shut must be in [0, 128], got nan"),
+        (LEARNED + "yardstick", {"array": 5}, "is out of turn"),
+        (YARDSTICK + "other", 1, "missing in yardstick or not known: ['other']"),
+        (YARDSTICK + "weight", NAN, "weight of yardstick must be in [0, 2048], got nan"),
+        (YARDSTICK + "weight", -1, "weight of yardstick must be in [0, 2048], got -1"),
+        (YARDSTICK + "weight", 2049.0, "weight of yardstick must be in [0, 2048], got 2049.0"),
+        (YARDSTICK + "weight", True, "weight must be int or float, got True"),
+        (YARDSTICK + "n_ring", -1, "n_ring must be in [0, "),
+        (YARDSTICK + "n_ring", 10**9, "n_ring must be in [0, "),
+        (YARDSTICK + "n_fresh", 1000, "n_fresh must be in [0, "),
+        (YARDSTICK + "n_fresh", -1, "n_fresh must be in [0, "),
+        (YARDSTICK + "n_fresh", 1.0, "n_fresh must be int, got 1.0"),
+        (INNER + "weight", -1.0, "weight must be finite and not negative, got -1.0"),
+        (INNER + "seen", 1006, "seen and skipped of the detector must be in [0, 1005], got 1006"),
+        (INNER + "skipped", 1005, "seen and skipped of the detector must be in [0, 1005], got "),
+        (INNER + "trace", NAN, "trace must be finite, got nan"),
+        (INNER + "path", "/etc/passwd", "missing in learned or not known: ['path']"),
+    ],
+)
+def test_a_hostile_monitor_is_refused_with_its_reason(tmp_path, place, value, says):
+    header, body = described(SEASONED)
+    (tmp_path / "good").write_bytes(written(header, body))
+    load(tmp_path / "good")
+    refused(tmp_path, written(put(header, place, value), body), says)
+
+
+@pytest.mark.parametrize("name", SEASONED.learned())
+def test_what_is_missing_in_a_monitor_is_refused(tmp_path, name):
+    monitor = copy.deepcopy(SEASONED)
+    learned = monitor.learned()
+    del learned[name]
+    monitor.learned = lambda: learned
+    refused(tmp_path, written(*described(monitor)), f"missing in learned or not known: ['{name}']")
+
+
+def edited(array, at, value):
+    array = array.copy()
+    array[at] = value
+    return array
+
+
+def changed_at(name, at, value):
+    """Return a change of one number of what a monitor has learned."""
+    *way, last = name.split(".")
+    learned = SEASONED.learned()
+    change = {last: edited((learned[way[0]] if way else learned)[last], at, value)}
+    return {way[0]: change} if way else change
+
+
+def resized(name, *shape, dtype="float64"):
+    *way, last = name.split(".")
+    change = {last: np.ones(shape, dtype)}
+    return {way[0]: change} if way else change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (resized("past", 2, 3), "past must have shape (1, 3), got (2, 3)"),
+        (resized("past", 3), "past must have shape (1, 3), got (3,)"),
+        (changed_at("past", (0, 0), np.inf), "past holds a number that is not finite"),
+        (changed_at("past", (0, 0), 8.5), "past holds a number that is not in [-8, 8]"),
+        (resized("rows", 31, 3), "rows must have shape (32, 3), got (31, 3)"),
+        (resized("rows", 32, 3, dtype="float32"), "rows must be float64, got float32"),
+        (changed_at("rows", (0, 0), -np.inf), "rows holds a number that is not finite"),
+        (changed_at("rows", (0, 0), 1.1e100), "rows holds a number that is not in [-1e+100, 1e+1"),
+        (resized("evidence", 32, 4), "evidence must have shape (32, 5), got (32, 4)"),
+        (changed_at("evidence", (0, 0), np.nan), "evidence holds a number that is not finite"),
+        (resized("learned", 31, dtype="bool"), "learned must have shape (32,), got (31,)"),
+        (resized("learned", 32), "learned must be bool, got float64"),
+        (resized("scale", 2, 3), "scale must have shape (3, 3), got (2, 3)"),
+        (resized("scale", 3, 2), "scale must have shape (3, 3), got (3, 2)"),
+        (changed_at("scale", (0, 0), -1.0), "count in scale holds a number that is not in [0, 8"),
+        (changed_at("scale", (1, 0), np.nan), "scale holds a number that is not finite"),
+        (changed_at("scale", (1, 0), 1e101), "mean in scale holds a number that is not in"),
+        (changed_at("scale", (2, 0), -1e-9), "variance in scale holds a number that is not in"),
+        (changed_at("scale", (2, 0), 1e202), "variance in scale holds a number that is not in"),
+        (resized("yardstick.usual", 2, 6), "usual must have shape (2, 12), got (2, 6)"),
+        (resized("yardstick.scales", 2, 13), "scales must have shape (2, 12), got (2, 13)"),
+        (resized("yardstick.sums", 2, 12), "sums must have shape (3, 12), got (2, 12)"),
+        (resized("yardstick.means", 12), "means must have shape (2, 12), got (12,)"),
+        (resized("yardstick.trend", 0), "trend must have shape (1,), got (0,)"),
+        (resized("yardstick.levels", 5, 2), "levels must have shape (2, 5), got (5, 2)"),
+        (resized("yardstick.ring", 2047, 5), "ring must have shape (2048, 5), got (2047, 5)"),
+        (resized("yardstick.ring", 2048, 5, dtype="int64"), "ring must be float64, got int64"),
+        (resized("yardstick.scores", 0), "scores must hold a score"),
+        (resized("yardstick.scores", 2, 2), "scores must have shape (4,), got (2, 2)"),
+        (resized("yardstick.scores", 2049), "scores must have shape (2048,), got (2049,)"),
+        (changed_at("yardstick.scores", 0, 1e9), "scores must be sorted"),
+        (changed_at("yardstick.scores", -1, np.inf), "scores holds a number that is not finite"),
+        (changed_at("yardstick.usual", (0, 0), -1.0), "usual holds a number that is not in [0, "),
+        (changed_at("yardstick.usual", (0, 0), 9.0), "scales must be the inverse of usual"),
+        (changed_at("yardstick.scales", (0, 0), 0.0), "scales must be the inverse of usual"),
+        (changed_at("yardstick.scales", (0, 0), np.nan), "scales holds a number that is not fin"),
+        (changed_at("yardstick.sums", (0, 0), -1.0), "sums holds a number that is not in [0, inf]"),
+        (changed_at("yardstick.sums", (2, 0), 33.0), "counts in sums holds a number that is not"),
+        (changed_at("yardstick.means", (1, 0), np.nan), "means holds a number that is not finite"),
+        (changed_at("yardstick.trend", 0, 6.1), "trend holds a number that is not in [-3, 6]"),
+        (changed_at("yardstick.levels", (0, 0), np.nan), "levels holds a number that is not fini"),
+        (changed_at("yardstick.levels", (1, 4), 0.0), "spread in levels holds a number that is "),
+        (changed_at("yardstick.ring", (2047, 0), np.nan), "ring holds a number that is not finite"),
+        (resized("detector.alpha", 5, 4), "beta must have shape (4, 5), got (4, 6)"),
+        (changed_at("detector.S", (0, 0), np.nan), "S holds a number that is not finite"),
+        ({"detector": {"S": 1e200 * np.eye(4)}}, "S is too large for P = S S' to be loosened"),
+        (
+            {"detector": {"S": 1e12 * np.ones((4, 4)) + 1e-2 * np.eye(4)}},
+            "S is too large for P = S S' to be loosened",
+        ),
+    ],
+)
+def test_arrays_of_a_monitor_that_cannot_be_are_refused(tmp_path, change, says):
+    refused(tmp_path, written(*described(SEASONED, **change)), says)
+
+
+def test_a_range_with_its_ends_exchanged_is_refused(tmp_path):
+    monitor = watcher(100, scaler=MinMax())
+    scale = monitor.learned()["scale"]
+    says = "the range in scale has its ends exchanged"
+    refused(tmp_path, written(*described(monitor, scale=scale[::-1].copy())), says)
+    says = "scale holds a number that is not in [-2e+100, 2e+100]"
+    refused(tmp_path, written(*described(monitor, scale=edited(scale, (1, 0), 1e101))), says)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"n_seen": 0}, "n_seen must be in [1, 32) with kept, got 0"),
+        ({"n_seen": 32}, "n_seen must be in [1, 32) with kept, got 32"),
+        ({"n_seen": 8}, "kept must have shape (8, 3), got (9, 3)"),
+        ({"names": [1, 2]}, "kept must have shape (9, 2), got (9, 3)"),
+        ({"kept": np.full((9, 3), np.inf)}, "kept holds a number that is not finite"),
+        ({"kept": np.full((9, 3), 1e101)}, "kept holds a number that is not in [-1e+100, 1e+100]"),
+        ({"kept": np.ones((9, 3), "float32")}, "kept must be float64, got float32"),
+        ({"kept": 9}, "kept must be ndarray, got 9"),
+        ({"names": list(range(2**13))}, "131072 inputs and 16384 hidden units are too many for a"),
+    ],
+)
+def test_kept_samples_that_cannot_be_are_refused(tmp_path, change, says):
+    detector = Detector(n_hidden=2**14) if len(change.get("names", [])) > 9 else Detector()
+    monitor = watcher(9, window=16, detector=detector)
+    refused(tmp_path, written(*described(monitor, **change)), says)
+
+
+def test_a_monitor_that_is_started_inside_only_is_refused(tmp_path):
+    monitor = watcher(100)
+    learned = monitor.learned() | {"detector": {}}
+    monitor.learned = lambda: learned
+    says = "the detector of a started monitor has learned nothing"
+    refused(tmp_path, written(*described(monitor)), says)
+    monitor = watcher()
+    monitor.detector.learn_one([1.0, 2.0])
+    options = monitor.settings() | {"detector": monitor.detector}
+    monitor.settings = lambda: options
+    says = "the detector in the settings must have seen nothing, with ridge > 0"
+    refused(tmp_path, written(*described(monitor)), says)
+
+
+def places(values, way=()):
+    """Return the way to each number and array in nested dicts."""
+    found = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found += places(value, (*way, name))
+        elif not isinstance(value, list):
+            found.append((*way, name))
+    return found
+
+
+EXTREMES = [0, -1, 1e15, 1e300]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("way", places(SEASONED.learned()), ids=".".join)
+def test_a_monitor_that_is_not_refused_never_fails_later(tmp_path, way):
+    """Extreme numbers may make a useless monitor, but none that raises."""
+    monitor = copy.deepcopy(SEASONED)
+    start, later = monitor.learned(), stream(300) - 70
+    for value, part in itertools.product(EXTREMES, [slice(None), slice(-1, None)]):
+        learned = copy.deepcopy(start)
+        node = learned
+        for name in way[:-1]:
+            node = node[name]
+        if isinstance(node[way[-1]], np.ndarray):
+            node[way[-1]].flat[part] = value
+        else:
+            node[way[-1]] = type(node[way[-1]])(value)
+        monitor.learned = lambda learned=learned: learned
+        (tmp_path / "m").write_bytes(written(*described(monitor)))
+        try:
+            twin = load(tmp_path / "m")
+        except ModelFileError:
+            continue
+        assert len(twin.observe_many(later)) == 300
+
+
 # -- other files, other versions, messages ------------------------------------------------------
 
 
@@ -709,6 +1169,13 @@ class Other(Detector):
     pass
 
 
+def seeded(seed):
+    """Return a detector with a seed that its constructor would refuse."""
+    detector = Detector()
+    detector.seed = seed
+    return detector
+
+
 @dataclass(frozen=True)
 class Mine:
     start = (0.5,)
@@ -717,11 +1184,11 @@ class Mine:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (7, "save takes a Detector, got 7"),
-        (Other(), "save takes a Detector, got Detector(n_h"),
+        (7, "save takes a Monitor or a Detector, got 7"),
+        (Other(), "save takes a Monitor or a Detector, got Detector(n_h"),
         (Detector(forgetting=Mine()), "a model with Mine() in it cannot be saved"),
-        (Detector(seed=np.array(3, dtype="int32")), "an array in a model must be float64, float32"),
-        (Detector(seed={1: 2}), "names in a model must be strings, got [1]"),
+        (seeded(np.array(3, dtype="int32")), "an array in a model must be float64, float32"),
+        (seeded({1: 2}), "names in a model must be strings, got [1]"),
     ],
     ids=["number", "subclass", "policy", "array", "names"],
 )
@@ -732,27 +1199,28 @@ def test_what_has_no_form_in_a_file_is_refused(tmp_path, model, says):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("model", "says"),
     [
-        ({"n_hidden": 2**14 + 1}, "n_hidden must be in [1, 16384], got 16385"),
-        ({"seed": 10**40}, "a whole number has 41 digits"),
-        ({"seed": "x" * 2**20}, "the header has 1048"),
-        ({"seed": True}, "seed must be int, got True"),
+        (Detector(n_hidden=2**14 + 1), "n_hidden must be in [1, 16384], got 16385"),
+        (Detector(seed=10**40), "a whole number has 41 digits"),
+        (seeded("x" * 2**20), "the header has 1048"),
+        (seeded(True), "seed must be int, got True"),
+        (Monitor(window=2**22 + 1), "4194305 inputs and 64 hidden units are too many for a file"),
     ],
 )
-def test_save_refuses_what_load_would_refuse(tmp_path, options, says):
+def test_save_refuses_what_load_would_refuse(tmp_path, model, says):
     path = tmp_path / "m"
     path.write_bytes(b"old")
     with pytest.raises(
         ModelFileError, match=re.escape(f"{path} was not written: {says}")
     ) as caught:
-        save(Detector(**options), path)
+        save(model, path)
     assert str(caught.value).endswith(". The file is as it was")
     assert path.read_bytes() == b"old"
 
 
 def test_save_refuses_a_model_larger_than_a_file_may_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(persist, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(modelfile, "LARGEST_FILE", 1000)
     with pytest.raises(ModelFileError, match="a model has at most 1000 bytes"):
         save(trained(), tmp_path / "m")
 
@@ -878,20 +1346,20 @@ def test_many_may_save_to_one_path_at_once(tmp_path):
 SAVER = """
 import os, sys
 import numpy as np
-from onlad import persist
+from onlad import modelfile, persist
 from onlad.detector import Detector
 
 files = []
 for seed in range(2):
     detector = Detector(n_hidden=64, seed=seed)
     detector.learn_one(np.zeros(4096))
-    files.append(persist._encode(detector))
+    files.append(modelfile.encode(persist._described(detector)))
 os.fsync = lambda descriptor: None
 persist.save(detector, sys.argv[1])
 print("saved", flush=True)
 while True:
     for data in files:
-        persist._replace(sys.argv[1], data)
+        modelfile.replace(sys.argv[1], data)
 """
 
 

@@ -20,6 +20,9 @@ class Frame:
         self.data = {name: np.asarray(column) for name, column in data.items()}
         self.columns = list(data)
 
+    def __repr__(self):  # one name in all processes that run the tests
+        return f"Frame({', '.join(map(str, self.columns))})"
+
     def to_numpy(self):
         return np.column_stack(list(self.data.values()))
 
@@ -211,7 +214,7 @@ def test_what_is_no_sample_is_refused(x, kind, message):
 
 @pytest.mark.parametrize("x", [{}, [], (), np.empty(0)], ids=repr)
 def test_a_first_sample_has_features(x):
-    with pytest.raises(ValueError, match="^x has no features$"):
+    with pytest.raises(ValueError, match=r"^x has no features$"):
         read_one(x, ())
 
 
@@ -299,7 +302,7 @@ def test_what_is_not_many_samples_is_refused(X, kind, message):
 
 
 def test_a_matrix_without_features_is_refused():
-    with pytest.raises(ValueError, match="^X has no features$"):
+    with pytest.raises(ValueError, match=r"^X has no features$"):
         read_many(np.empty((2, 0)), ())
 
 
@@ -308,3 +311,14 @@ def test_no_rows_are_no_samples(X):
     found, names = read_many(X, NAMES)
     assert found.shape == (0, 3)
     assert names == NAMES
+
+
+def test_a_frame_column_is_read_like_a_feature():
+    matrix, _ = read_many(Frame({"flow": np.array([1.0, None], object), "power": [1, 2]}), ())
+    np.testing.assert_array_equal(matrix, [[1.0, 1.0], [np.nan, 2.0]])
+    with pytest.raises(TypeError, match="must be a number or missing, got 'high'"):
+        read_many(Frame({"flow": np.array(["high"], object)}), ())
+    with pytest.raises(TypeError, match="feature 'flow' must hold numbers, got dtype complex128"):
+        read_many(Frame({"flow": [1j]}), ())
+    with pytest.raises(ValueError, match="X has no features"):
+        read_many(Frame({}), ())

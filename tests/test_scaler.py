@@ -74,12 +74,25 @@ def test_standard_remembers_no_more_rows_than_its_memory():
     np.testing.assert_allclose(memory[1], [3, 8, -297], atol=1.0, rtol=0.05)
 
 
+def test_a_feature_at_rest_keeps_its_scale():
+    policy = Standard()
+    start = policy.start(noise(100))
+    still = np.repeat(noise(1), 32, axis=0)
+    memory = start
+    for _ in range(10_000):
+        memory = policy.update(memory, still)
+    np.testing.assert_array_equal(memory[1:], start[1:])
+    # one row, or a jump out of reach, is no rest
+    assert (policy.update(start, noise(1) + 1)[1] != start[1]).all()
+    assert (policy.update(start, noise(32) + 1e6)[1] != start[1]).all()
+
+
 def test_a_block_larger_than_the_memory_replaces_it():
     policy = Standard(memory=10)
     X = noise(50) + 7
     memory = policy.update(policy.start(noise(5)), X)
     reached = np.clip(
-        X, *(policy.start(noise(5))[1] + s * 32 * noise(5).std(axis=0) for s in (-1, 1))
+        X, *(policy.start(noise(5))[1] + s * policy.clip * noise(5).std(axis=0) for s in (-1, 1))
     )
     np.testing.assert_allclose(memory[1], reached.mean(axis=0), rtol=1e-12)
 
@@ -166,11 +179,11 @@ def test_one_wild_row_cannot_move_a_standard_that_has_moved(wild):
     policy = Standard()
     memory = policy.start(noise(1000))
     after = policy.update(memory, np.full((1, 3), wild))
-    # The row counts as one at 4 clip deviations: the mean moves by 32 / 1001 deviations at most,
-    # and the variance grows by 32^2 / 1001 of itself at most.
+    # The row counts as one at clip = 20 deviations: the mean moves by 20 / 1001 deviations at most,
+    # and the variance grows by 20^2 / 1001 of itself at most.
     deviation = np.sqrt(memory[2])
-    assert (np.abs(after[1] - memory[1]) <= 32.0 / 1001 * deviation * (1 + 1e-9)).all()
-    assert (after[2] <= (1 + 32.0**2 / 1001) * memory[2]).all()
+    assert (np.abs(after[1] - memory[1]) <= policy.clip / 1001 * deviation * (1 + 1e-9)).all()
+    assert (after[2] <= (1 + policy.clip**2 / 1001) * memory[2]).all()
 
 
 @pytest.mark.parametrize("wild", [1e6, -1e6, 1e100, -1e100])
@@ -186,7 +199,7 @@ def test_one_wild_row_widens_a_range_no_further_than_clip(wild):
 def test_after_hurry_the_new_rows_outweigh_the_old():
     policy = Standard()
     memory = policy.start(noise(5000))
-    new = noise(96) + [10.0, 1.0, 400.0]  # 10 deviations away
+    new = noise(96) + np.array([10.0, 1.0, 400.0])  # 10 deviations away
     slow = policy.update(memory, new)
     fast = policy.update(policy.hurry(memory, 32), new)
     np.testing.assert_allclose(fast[0], 128)

@@ -5,9 +5,16 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from onlad.threshold import Deviation, Fixed, Quantile, Tail, centre_and_spread
+from onlad.threshold import LEAST, Deviation, Fixed, Quantile, Tail, centre_and_spread
 
-FOLLOWING = [Quantile(), Quantile(0.5), Deviation(), Deviation(2.0), Tail(), Tail(q=1e-2, level=0.9)]
+FOLLOWING = [
+    Quantile(),
+    Quantile(0.5),
+    Deviation(),
+    Deviation(2.0),
+    Tail(),
+    Tail(q=1e-2, level=0.9),
+]
 
 ties = st.lists(st.sampled_from([0.0, 1.0, 1.5, -2.0]), min_size=1, max_size=40)
 scores = st.one_of(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), ties)
@@ -45,6 +52,8 @@ def test_a_limit_moves_and_grows_with_the_scores(policy, values, a, b):
         assume(spread == 0 or spread > 1e-6 * size)
         tolerance = 1e-5 * max(spread, 1e-9 * size)
     else:
+        if isinstance(policy, Deviation):  # below it, the spread of scores is LEAST
+            assume(centre_and_spread(one)[1] * min(a, 1.0) >= LEAST)
         tolerance = 100 * np.finfo(float).eps * size
     expected = a * policy.limit(one) + b
     assert policy.limit(other) == pytest.approx(expected, rel=1e-6, abs=tolerance)
@@ -66,6 +75,10 @@ def test_the_quantile_of_one_is_the_largest_score():
 def test_a_deviation_is_median_and_spread():
     ordered = np.array([0.0, 1.0, 2.0, 4.0, 100.0])
     assert Deviation(3.0).limit(ordered) == pytest.approx(2 + 3 * 1.4826 * 2)
+
+
+def test_scores_that_hardly_differ_have_a_least_deviation():
+    assert Deviation(2.0).limit(np.full(9, 3.0)) == pytest.approx(3 + 2 * LEAST)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 8, 101])
@@ -95,19 +108,19 @@ def test_a_fixed_threshold_is_fixed():
     assert Fixed(5).limit(np.array([1.0])) == Fixed(5).limit(np.array([100.0, 1e9])) == 5.0
 
 
-# Inverse of the share above a score, and the shape of its tail.
+# The score that a share u lies above, for tails of shape 0, -1, -1/2 and 1/4.
 TAILS = {
-    "exponential": (lambda u: -np.log(u), 0.0),
-    "uniform": (lambda u: 1 - u, -1.0),
-    "triangle": (lambda u: 1 - np.sqrt(u), -0.5),
-    "Pareto": (lambda u: u**-0.25 - 1, 0.25),
+    "exponential": lambda u: -np.log(u),
+    "uniform": lambda u: 1 - u,
+    "triangle": lambda u: 1 - np.sqrt(u),
+    "Pareto": lambda u: u**-0.25 - 1,
 }
 
 
 @pytest.mark.parametrize("q", [1e-3, 1e-4])
 @pytest.mark.parametrize("kind", TAILS)
 def test_a_tail_is_close_to_the_truth(kind, q):
-    above, shape = TAILS[kind]
+    above = TAILS[kind]
     limits, n, k = [], 2000, 40
     for seed in range(50):
         sample = above(1 - np.random.default_rng(seed).uniform(0, 1, n))
@@ -123,6 +136,27 @@ def test_a_tail_is_close_to_the_truth(kind, q):
         np.array(limits) < level + 5 * (truth - level)
     )
     assert within.mean() >= 0.9
+
+
+def generalised_pareto(n, shape):
+    """Return the scores that split a generalised Pareto distribution into equal shares."""
+    above = (np.arange(n)[::-1] + 0.5) / n
+    return (above**-shape - 1) / shape
+
+
+@pytest.mark.parametrize("shape", [-0.4, -0.2, 0.1, 0.25])
+def test_a_tail_without_noise_is_its_formula(shape):
+    scores = generalised_pareto(200_000, shape)
+    truth = (1e-4**-shape - 1) / shape
+    # 4,000 excesses without noise: the moments miss what lies beyond the last of them
+    assert Tail(q=1e-4).limit(scores) == pytest.approx(truth, rel=0.03)
+
+
+def test_a_tail_is_never_heavier_than_the_root():
+    scores = generalised_pareto(20_000, 0.9)
+    u, excess = scores[-401], scores[-400:] - scores[-401]
+    heaviest = u + np.mean(excess) * ((1e-6 * 20_000 / 400) ** -0.5 - 1)  # scale / shape is b0
+    assert Tail(q=1e-6).limit(scores) == pytest.approx(heaviest, rel=1e-3)
 
 
 def test_a_rarer_tail_is_farther_out():

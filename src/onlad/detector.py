@@ -84,7 +84,7 @@ class Detector:
         forgetting: float | Forgetting = 0.99,
         score: Score = "combined",
         loss: Loss = "squared",
-        ridge: float = 1e-3,
+        ridge: float = 1e-2,
         dtype: Literal["float64", "float32"] = "float64",
         seed: int = 0,
     ) -> None:

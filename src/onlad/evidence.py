@@ -2,13 +2,13 @@
 
 One error tells too little: some features are hard to predict, a small fault hides in a large
 error, and a fault that lasts may be small in each sample. So five evidences are weighed, each
-the logarithm of a mean square over the features, each square in units of the feature's usual one:
+the logarithm of squares in units of the feature's usual one:
 
-0. the errors e = x - h beta, with the distance of h from what was seen (its leverage);
-1. the running means of the signed errors: a small error of one sign adds up;
-2. the gaps r, the gradient of the distance: how far each feature is from what the others make
-   of it. An error is large where the data vary, a gap where they never do;
-3. the running means of the signed gaps;
+0. the errors e = x - h beta, their mean square, times the distance of h from what was seen;
+1. the running means of the signed errors, their mean square: a small error of one sign adds up;
+2. the gaps r, the gradient of the distance, their largest square: how far a feature is from what
+   the others make of it. An error is large where the data vary, a gap where they never do;
+3. the running means of the signed gaps, their mean square;
 4. the trend, a running mean of evidence 0 once it is standardised.
 
 Each is standardised by centre and spread of what recent normal samples gave, and the score is
@@ -30,9 +30,10 @@ N_EVIDENCES = 5
 SMOOTHING = 0.1  # weight of the newest sample in a running mean
 CAP = 1000.0  # no feature counts for more than this many times its usual square
 FLOOR = 1e-9  # the least usual square: below it all is rounding
-TINY = 1e-30  # the logarithm of nothing at all
+TINY = 1e-3  # what is below a thousandth of the usual is nothing
 TREND = (-3.0, 6.0)  # what one sample may add to the trend
-SPREAD = 0.05  # the least spread of an evidence, on its log scale
+# The least spread of an evidence: on a log scale; of the trend, what its smoothing leaves of 1.
+SPREAD = np.array([0.05, 0.05, 0.05, 0.05, 0.2])
 RING = 2048  # recent normal samples
 USUAL = 2048  # samples that a usual square weighs
 FEW = 32  # samples that a median needs
@@ -67,8 +68,10 @@ def weigh(
     """
     means = np.where(present, means + SMOOTHING * (values - means), means)
     squares = np.minimum(np.array([values, means]) ** 2 * scales, CAP) * present
-    logs = np.log(squares.sum(axis=-1) / max(present.sum(), 1) + TINY)
-    evidence = np.array([logs[0, 0], logs[1, 0], logs[0, 1], logs[1, 1], 0.0])
+    mean = squares.sum(axis=-1) / max(present.sum(), 1)
+    evidence = np.log(
+        np.array([mean[0, 0], mean[1, 0], squares[0, 1].max(), mean[1, 1], 0.0]) + TINY
+    )
     evidence[0] += distance_power * np.log(distance + TINY)
     z = (evidence - levels[0]) / levels[1]
     if not present.any():  # where nothing was seen, nothing is unusual
@@ -76,7 +79,9 @@ def weigh(
     trend += SMOOTHING * (float(np.clip(z[0], *TREND)) - trend)
     evidence[4] = trend
     z[4] = (trend - levels[0, 4]) / levels[1, 4]
-    share = squares[1, 1] if z[3] > z[2] else squares[0, 1]  # gaps name the feature best
+    # The gaps name the feature best; but an error beyond all measure names it too.
+    share = squares[1, 1] if z[3] > z[2] else squares[0, 1]
+    share = share + np.where(squares[0, 0] < CAP, 0.0, squares[0, 0])
     return Weighed(float(z.max()), evidence, share, means, trend)
 
 
@@ -132,11 +137,6 @@ class Yardstick:
         """Forget the recent samples, and let the usual squares weigh like `weight` samples."""
         self.n_ring = self.n_fresh = 0
         self.weight = min(self.weight, weight)
-
-    def deviations(self, k: float) -> float:
-        """Return the score that is `k` robust deviations above the median of recent ones."""
-        centre, spread = centre_and_spread(self.scores)
-        return float(centre + k * np.maximum(spread, 1e-3))
 
     def limit(self, threshold: Threshold) -> float:
         """Return the threshold for the recent scores."""

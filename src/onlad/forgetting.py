@@ -120,7 +120,7 @@ class OnDrift:
 
     Examples
     --------
-    >>> policy = OnDrift(duration=5)
+    >>> policy = OnDrift(duration=20)
     >>> memory = policy.start
     >>> for score in [1.0, 1.1, 0.9] * 50 + [9.0] * 20:
     ...     memory = policy.step(memory, score)

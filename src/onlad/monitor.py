@@ -49,9 +49,9 @@ class Gate:
     median of recent ones. Each sample that is held out uses up patience, each that is learned
     gives a quarter of it back. Patience lasts for a share ``patience`` of the samples learned so
     far, but for at least ``shortest`` and at most ``longest`` of them. When it is used up the
-    stream has drifted, and the gate opens to learn the new normal: at first for the length of
-    the warm-up, then twice as long each time, up to ``longest``. So no mode is held out for
-    ever that takes a fifth of the time or more.
+    stream has drifted, and the gate opens to learn the new normal: at first for twice the
+    length of the warm-up, then twice as long each time, up to ``longest``. So no mode is held
+    out for ever that takes a fifth of the time or more.
     """
 
     deviations: float = 3.5
@@ -78,8 +78,14 @@ def default_detector(seed: int) -> Detector:
 
 
 def default_window(n_features: int) -> int:
-    """Return how many samples are watched together: few sensors need more of the past."""
-    return max(1, min(16, 32 // n_features))
+    """Return how many samples are watched together: four, of few sensors more, of many fewer.
+
+    Examples
+    --------
+    >>> [default_window(n) for n in (1, 4, 8, 64, 100, 1000)]
+    [16, 8, 4, 4, 2, 1]
+    """
+    return max(1, min(16, max(4, 32 // n_features), 256 // n_features))
 
 
 class Monitor:
@@ -132,17 +138,24 @@ class Monitor:
         warmup: int = 256,
         seed: int = 0,
     ) -> None:
+        scaler = Standard() if scaler is None else scaler
+        threshold = Deviation() if threshold is None else threshold
+        _need_policy("scaler", scaler, "unit")
+        _need_policy("threshold", threshold, "limit")
+        if gate is not None:
+            _need_policy("gate", gate, "deviations")
         if detector is None:
             detector = default_detector(seed)
-        elif detector.n_features is not None or detector.ridge == 0:
+        _need_policy("detector", detector, "compiled")
+        if detector.n_features is not None or detector.ridge == 0:
             raise ValueError("a monitor needs a detector that has seen nothing, with ridge > 0")
         self.detector = detector
         self.window = None if window is None else samples.whole("window", window, 1)
-        self.scaler: Scaler = Standard() if scaler is None else scaler
-        self.threshold: Threshold = Deviation() if threshold is None else threshold
+        self.scaler: Scaler = scaler
+        self.threshold: Threshold = threshold
         self.gate = gate
         self.warmup = samples.whole("warmup", warmup, 2 * FIRST)
-        self.seed = seed
+        self.seed = samples.whole("seed", seed, 0)
         self.names: Names = ()
         self.n_seen = 0
         self._constants = evidence.constants(0.0 if detector.score == "reconstruction" else 1.0)
@@ -163,7 +176,10 @@ class Monitor:
 
         `X` is a matrix with one sample a row, a data frame, or an iterable of samples.
         """
-        X, self.names = read_many(X, self.names)
+        X, names = read_many(X, self.names)
+        if len(X) == 0:
+            return Verdicts(names, 0)
+        self.names = names
         return self._watch(X)
 
     # -- the way of a sample ------------------------------------------------------------------
@@ -264,6 +280,7 @@ class Monitor:
         )
         self._rows[at] = X
         shares = np.add.reduce(share.reshape(rows, -1, X.shape[1]), axis=1)  # over the window
+        shares[np.isnan(X)] = 0.0  # what is missing now is no cause, whatever it was before
         total = np.add.reduce(shares, axis=1, keepdims=True)
         return score, shares / np.maximum(total, 1e-300), self._learned[at]
 
@@ -278,8 +295,9 @@ class Monitor:
         y.take(seen)
         self._count += len(rows)
         if self.gate is not None and self._ready and self._gives_in(self.gate):
-            y.clear(TICK)
+            y.clear(float(TICK))
             self._scale = self.scaler.hurry(self._scale, TICK)
+            self._unit = self.scaler.unit(self._scale)
             self.detector.loosen()
             self._limit = self._gate_limit = math.inf
             self._shut = 0.0
@@ -290,7 +308,9 @@ class Monitor:
             if self._ready:
                 self._limit = y.limit(self.threshold)
                 if self.gate is not None:
-                    self._gate_limit = y.deviations(self.gate.deviations)
+                    # A score is in deviations already: below so many nothing is unusual.
+                    k = self.gate.deviations
+                    self._gate_limit = max(k, y.limit(Deviation(k)))
         return False
 
     def _gives_in(self, gate: Gate) -> bool:
@@ -353,6 +373,11 @@ class Monitor:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         return f"Monitor({shown})"
+
+
+def _need_policy(name: str, value: object, member: str) -> None:
+    if not hasattr(value, member):
+        raise TypeError(f"{name} must be one of onlad's, got {value!r:.60}")
 
 
 def _copy(value: Any) -> Any:

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable
 from types import NoneType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -28,9 +28,9 @@ from onlad.scaler import MinMax, Standard
 from onlad.threshold import Deviation, Fixed, Quantile, Tail
 
 LARGEST_HIDDEN = 2**14  # S alone is 2 GiB; an unstarted model has no arrays that would bound it
-LARGEST_COUNT = 2**63
+LARGEST_COUNT = 2**62  # no stream gets there, and the next count still fits in an int64
 
-Types = dict[str, tuple[type, ...]]
+Types: TypeAlias = dict[str, tuple[type, ...]]
 
 # A field with one of these annotations holds just that; other fields are left to the class.
 FIELDS: dict[Any, tuple[type, ...]] = {"float": (int, float), "int": (int,), "bool": (bool,)}
@@ -46,6 +46,8 @@ DETECTOR_LEARNED: Types = {
     **dict.fromkeys(["trace", "trace_start", "shrink", "weight"], (float,)),
     **dict.fromkeys(["seen", "skipped", "paused"], (int,)),
 }
+# In the memory of a policy: what it divides by or counts down.
+COUNTS = {Constant: slice(0), Adaptive: slice(3, 4), OnDrift: slice(2, 5)}
 MONITOR_SETTINGS: Types = {
     "detector": (Detector,),
     "window": (int, NoneType),
@@ -163,6 +165,8 @@ def check_detector(settings: Values, learned: Values) -> None:
     need(0 <= weight < math.inf, f"weight must be finite and not negative, got {weight}")
     a = float(learned["memory"][0])
     need(0 < a <= 1, f"the forgetting factor in memory must be in (0, 1], got {a}")
+    counts = learned["memory"][COUNTS[type(settings["forgetting"])]]
+    need(bool((counts >= 0).all()), "counts in memory must not be negative")
     with np.errstate(all="ignore"):
         volume = float(np.linalg.slogdet(learned["S"].astype("float64"))[1])
     need(math.isfinite(volume), "S is singular, so P = S S' is not positive definite")
@@ -172,6 +176,8 @@ def check_monitor(settings: Values, learned: Values) -> None:
     """Refuse, with `ValueError`, what no `Monitor` could have returned."""
     _need_types("settings", settings, MONITOR_SETTINGS)
     detector, window = settings["detector"], settings["window"]
+    fresh = detector.n_features is None and detector.ridge > 0
+    need(fresh, "the detector in the settings must have seen nothing, with ridge > 0")
     need(window is None or window >= 1, f"window must be at least 1, got {window}")
     _need_count("warmup", settings["warmup"])
     if learned:
@@ -181,7 +187,10 @@ def check_monitor(settings: Values, learned: Values) -> None:
     rule = f"names must be strings or whole numbers, each once, got {short(names)}"
     need(known and 1 <= len(names) == len(set(names)), rule)
     n = len(names)
-    inputs = n * (window or default_window(n))
+    # A started monitor keeps the window that was the default when it started.
+    started = learned.get("past")
+    width = window or (default_window(n) if started is None else len(started) + 1)
+    inputs = n * width
     # Before the start no array bounds what the start will take: alpha and beta.
     fits = 16 * inputs * detector.n_hidden <= LARGEST_FILE
     need(fits, f"{inputs} inputs and {detector.n_hidden} hidden units are too many for a file")
@@ -266,7 +275,7 @@ def _check_yardstick(yardstick: Values, inputs: int, most: int) -> None:
     need(len(scores) >= 1, "scores must hold a score")
     need(bool((np.diff(scores) >= 0).all()), "scores must be sorted")
     _need_array("counts in sums", yardstick["sums"][2], (2 * inputs,), high=TICK)
-    _need_array("spread in levels", yardstick["levels"][1], (N_EVIDENCES,), low=SPREAD)
+    _need_array("spread in levels", yardstick["levels"][1], (N_EVIDENCES,), low=float(SPREAD.min()))
     inverse = 1 / np.maximum(yardstick["usual"], FLOOR)
     need(bool((yardstick["scales"] == inverse).all()), "scales must be the inverse of usual")
     weight = yardstick["weight"]
@@ -276,16 +285,17 @@ def _check_yardstick(yardstick: Values, inputs: int, most: int) -> None:
 
 
 def _need_types(what: str, values: Values, types: Types) -> None:
-    names = short(sorted(values.keys() ^ types.keys()))
-    need(values.keys() == types.keys(), f"missing in {what} or not known: {names}")
+    strange = sorted(values.keys() ^ types.keys())
+    need(not strange, f"missing in {what} or not known: {short(strange)}")
     for name, allowed in types.items():
-        wanted, got = " or ".join(kind.__name__ for kind in allowed), short(values[name])
-        need(type(values[name]) in allowed, f"{name} must be {wanted}, got {got}")
+        if type(values[name]) not in allowed:  # a message costs time: it would print an array
+            wanted = " or ".join(kind.__name__ for kind in allowed)
+            raise ValueError(f"{name} must be {wanted}, got {short(values[name])}")
 
 
-def _need_count(name: str, value: int, low: int = 0, high: int = LARGEST_COUNT - 1) -> None:
-    rule = f"[{low}, {high}]" if high < LARGEST_COUNT - 1 else f"[{low}, 2^63)"
-    need(low <= value <= high, f"{name} must be in {rule}, got {value}")
+def _need_count(name: str, value: int, low: int = 0, high: int = LARGEST_COUNT) -> None:
+    ends = f"[{low}, {'2^62' if high == LARGEST_COUNT else high}]"
+    need(low <= value <= high, f"{name} must be in {ends}, got {value}")
 
 
 def _need_array(
@@ -370,6 +380,6 @@ def _policy(kind: type[Any], values: Values) -> Any:
     for name, value in values.items():
         known = type(value) is not float or not math.isnan(value)
         need(known, f"{name} of {kind.__name__} is NaN")
-        small = type(value) is not int or abs(value) < LARGEST_COUNT  # beyond, NumPy may refuse it
-        need(small, f"{name} of {kind.__name__} must be below 2^63, got {value}")
+        small = type(value) is not int or abs(value) <= LARGEST_COUNT  # beyond, NumPy may refuse it
+        need(small, f"{name} of {kind.__name__} must be at most 2^62, got {value}")
     return kind(**values)

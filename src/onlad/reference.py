@@ -159,7 +159,7 @@ def init(
     n_hidden: int,
     *,
     weights: Weights = "uniform",
-    ridge: float = 1e-3,
+    ridge: float = 1e-2,
     seed: int = 0,
 ) -> State:
     """Return a state that has seen nothing: beta = 0, P = I / r."""

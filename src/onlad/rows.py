@@ -45,7 +45,9 @@ def read_many(X: Any, names: Names) -> tuple[Array, Names]:
         if set(columns) != set(names):
             strange = set(columns) ^ set(names)
             raise ValueError(f"the frame and the stream do not share {sorted(map(repr, strange))}")
-        matrix = np.column_stack([np.asarray(X[name], "float64") for name in names])
+        if not names:
+            raise ValueError("X has no features")
+        matrix = np.column_stack([_column(X[name], name) for name in names])
     elif isinstance(X, np.ndarray) and X.dtype != object:
         matrix = samples.numbers(X, "X").astype("float64")
         if matrix.ndim != 2:
@@ -70,6 +72,15 @@ def _read_each(X: Iterable[Any], names: Names) -> tuple[Array, Names]:
             raise type(error)(f"row {t}: {error}") from None
         rows.append(row)
     return np.array(rows).reshape(len(rows), len(names)), names
+
+
+def _column(values: Any, name: Hashable) -> Array:
+    array = np.asarray(values)
+    if array.dtype == object:
+        return np.array([_number(value, name) for value in array], dtype="float64")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"feature {name!r} must hold numbers, got dtype {array.dtype}")
+    return array.astype("float64")
 
 
 def _from_mapping(x: Mapping[Hashable, Any], names: Names) -> Array:

@@ -13,6 +13,9 @@ import numpy as np
 
 from onlad.reference import Array
 
+AT_REST = 1e-4  # of a deviation: rows that differ by less do not move
+FEW = 8  # rows; fewer may be alike by chance
+
 
 class Scaler(Protocol):
     """How samples are scaled, and how that follows the stream."""
@@ -48,7 +51,7 @@ def scale(X: Array, unit: tuple[Array, Array], clip: float) -> Array:
     >>> memory = policy.start(np.array([[1.0, 500.0], [3.0, 700.0]]))
     >>> scale(np.array([[3.0, 600.0], [1e9, np.nan]]), policy.unit(memory), policy.clip)
     array([[ 1.,  0.],
-           [ 8., nan]])
+           [20., nan]])
     """
     Z: Array = (X - unit[0]) / unit[1]  # rows are at most 1e100 and units at least 1e-30
     return np.minimum(np.maximum(Z, -clip), clip)
@@ -70,7 +73,7 @@ class Standard:
     """
 
     memory: int = 8192
-    clip: float = 8.0
+    clip: float = 20.0
 
     def __post_init__(self) -> None:
         _check(self.memory, self.clip)
@@ -90,10 +93,15 @@ class Standard:
         count, mean, variance = memory
         # A feature that has not moved yet may start to; else no row may move the memory far.
         moved = np.sqrt(variance) > self._floor(memory)
-        reach = np.where(moved, 4 * self.clip * np.sqrt(variance), np.inf)
+        reach = np.where(moved, self.clip * np.sqrt(variance), np.inf)
         new = self.start(np.clip(X, mean - reach, mean + reach))
         total = np.minimum(count + new[0], self.memory)
         weight = np.minimum(new[0] / np.maximum(total, 1), 1.0)
+        # A feature at rest says nothing of its scale: else a machine that stands still over night
+        # would wake up in units of its own rounding.
+        if len(X) >= FEW:
+            span = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
+            weight = np.where(moved & (span <= AT_REST * np.sqrt(variance)), 0.0, weight)
         shift = new[1] - mean
         spread = new[2] + (1 - weight) * shift * shift
         return np.array([total, mean + weight * shift, variance + weight * (spread - variance)])

@@ -13,6 +13,8 @@ import numpy as np
 
 from onlad.reference import Array
 
+LEAST = 0.5  # scores are in deviations already; those of a live stream spread by 0.7
+
 
 class Threshold(Protocol):
     """Where the line is drawn."""
@@ -91,6 +93,8 @@ class Quantile:
 class Deviation:
     """``k`` robust standard deviations above the median of the recent normal samples.
 
+    The scores of a stream at rest hardly differ; their deviation counts as at least LEAST.
+
     Examples
     --------
     >>> round(Deviation(2.0).limit(np.array([1.0, 2.0, 3.0])), 3)
@@ -106,7 +110,7 @@ class Deviation:
     def limit(self, scores: Array) -> float:
         """Return median + k * spread."""
         centre, spread = centre_and_spread(scores)
-        return float(centre + self.k * spread)
+        return float(centre + self.k * max(float(spread), LEAST))
 
 
 @dataclass(frozen=True, kw_only=True)

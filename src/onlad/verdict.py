@@ -29,7 +29,7 @@ class Verdict:
     is_anomaly
         Whether the score is above the threshold.
     causes
-        Share of each feature in the score, the largest first; they sum to 1. Missing values are
+        Share of each feature in the score, the largest first; they sum to 1. A missing value is
         never a cause. Empty while there is nothing to compare with.
     learned
         Whether the sample was learned.

@@ -54,7 +54,7 @@ class OnladDetector(AnomalyDetector):
         forgetting: float | Forgetting = 0.99,
         score_type: Score = "combined",
         loss: Loss = "squared",
-        ridge: float = 1e-3,
+        ridge: float = 1e-2,
         random_seed: int = 1,
     ) -> None:
         super().__init__(schema, random_seed=random_seed)

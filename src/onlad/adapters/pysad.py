@@ -52,7 +52,7 @@ class OnladDetector(BaseModel):
         forgetting: float | Forgetting = 0.99,
         score_type: Score = "combined",
         loss: Loss = "squared",
-        ridge: float = 1e-3,
+        ridge: float = 1e-2,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.random_state = random_state

@@ -60,7 +60,7 @@ class OnladDetector(AnomalyDetector):
         forgetting: float | Forgetting = 0.99,
         score_type: Score = "combined",
         loss: Loss = "squared",
-        ridge: float = 1e-3,
+        ridge: float = 1e-2,
         dtype: Literal["float64", "float32"] = "float64",
         seed: int | None = None,
     ) -> None:
