@@ -8,7 +8,7 @@
 #include <new>
 #include <string>
 
-#include "oselm.hpp"
+#include "level.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -988,7 +988,7 @@ def resized(name, *shape, dtype="float64"):
         (resized("past", 2, 3), "past must have shape (1, 3), got (2, 3)"),
         (resized("past", 3), "past must have shape (1, 3), got (3,)"),
         (changed_at("past", (0, 0), np.inf), "past holds a number that is not finite"),
-        (changed_at("past", (0, 0), 8.5), "past holds a number that is not in [-8, 8]"),
+        (changed_at("past", (0, 0), 20.5), "past holds a number that is not in [-20, 20]"),
         (resized("rows", 31, 3), "rows must have shape (32, 3), got (31, 3)"),
         (resized("rows", 32, 3, dtype="float32"), "rows must be float64, got float32"),
         (changed_at("rows", (0, 0), -np.inf), "rows holds a number that is not finite"),

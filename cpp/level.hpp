@@ -1,0 +1,26 @@
+// What the arithmetic offers; level.cpp fills it in once for each instruction level.
+
+#pragma once
+
+#include "block.hpp"
+#include "oselm.hpp"
+#include "watch.hpp"
+
+namespace onlad {
+
+template <class T>
+struct Operations {
+    double (*score)(Model<T>&, double a);                   // of x, and nothing learned
+    double (*update)(Model<T>&, double a);                  // the same score, then learn x
+    bool (*learn_scored)(Model<T>&, double a);              // learn x right after its score
+    bool (*take_back)(Model<T>&);                           // unlearn x; false: it was never in
+    void (*measure)(Model<T>&);                             // trace(P) from S
+    // Watch x, where NaN is a missing value: its evidences, the share of each feature (n), and
+    // whether it was learned; returns the score.
+    double (*watch)(Model<T>&, const Watch&, double a, double* evidence, double* share,
+                    bool* learned);
+    void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t samples, const double* a,
+                         T* beta, const BlockMemory<T>&, double* losses, double* leverages);
+};
+
+}  // namespace onlad
