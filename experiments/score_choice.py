@@ -148,7 +148,7 @@ def _mix(rng: np.random.Generator, usual: Array, others: Array) -> tuple[Array, 
 
 
 @lru_cache(maxsize=1)
-def _online(dataset: str, seed: int) -> tuple[Array, Array, Array, int]:
+def online(dataset: str, seed: int) -> tuple[Array, Array, Array, int]:
     """Return the initial data, the concepts, which are anomalies, and the first one's length."""
     X, y = _kept(dataset, 0.55)
     rng = np.random.default_rng(seed)
@@ -192,7 +192,7 @@ def _aucs(s: Setting, loss: Array, leverage: Array, labels: Array) -> dict[str, 
 
 
 def _try_online(s: Setting, seed: int) -> dict[str, Any]:
-    init, X, labels, first = _online(s.dataset, seed)
+    init, X, labels, first = online(s.dataset, seed)
     if s.testbed == "concept":
         X, labels = X[:first], labels[:first]
     judged = 0
