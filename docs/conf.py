@@ -1,6 +1,7 @@
 """Sphinx settings. Builds are offline: no intersphinx, no downloads."""
 
 from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 
 project = "onlad"
 author = "the onlad developers"
@@ -19,7 +20,8 @@ myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_mock_imports = ["capymoa"]  # it needs Java
+# CapyMOA needs Java even to be imported; River has no release for Python 3.10.
+autodoc_mock_imports = ["capymoa"] + ([] if find_spec("river") else ["river"])
 napoleon_google_docstring = False
 napoleon_numpy_docstring = True
 
