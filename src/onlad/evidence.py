@@ -94,17 +94,19 @@ class Yardstick:
     """What is usual for this stream: squares of values, levels of evidences, recent scores."""
 
     def __init__(self, n_inputs: int) -> None:
-        self.usual = np.ones((2, 2 * n_inputs))  # squares of values (errors, gaps), of their means
-        self.scales = np.ones((2, 2 * n_inputs))
+        self.usual: Array = np.ones(
+            (2, 2 * n_inputs)
+        )  # squares of values (errors, gaps), of their means
+        self.scales: Array = np.ones((2, 2 * n_inputs))
         self.weight = 0.0  # samples behind `usual`
-        self.sums = np.zeros((3, 2 * n_inputs))  # squares since the last tick, and how many
-        self.means = np.zeros((2, 2 * n_inputs))  # the second row is room for the kernel
-        self.trend = np.zeros(1)
-        self.levels = np.array([[0.0] * N_EVIDENCES, [1.0] * N_EVIDENCES])
-        self.ring = np.zeros((RING, N_EVIDENCES))
+        self.sums: Array = np.zeros((3, 2 * n_inputs))  # squares since the last tick, and how many
+        self.means: Array = np.zeros((2, 2 * n_inputs))  # the second row is room for the kernel
+        self.trend: Array = np.zeros(1)
+        self.levels: Array = np.array([[0.0] * N_EVIDENCES, [1.0] * N_EVIDENCES])
+        self.ring: Array = np.zeros((RING, N_EVIDENCES))
         self.n_ring = 0  # samples put into the ring since it was cleared
         self.n_fresh = 0  # of them, since the levels were taken
-        self.scores = np.zeros(1)  # of the ring when the levels were taken, sorted
+        self.scores: Array = np.zeros(1)  # of the ring when the levels were taken, sorted
 
     def take(self, evidence: Array) -> None:
         """Put the evidences of normal samples into the ring, and the sums into the scales."""

@@ -23,7 +23,7 @@ def read_one(x: Any, names: Names) -> tuple[Array, Names]:
     """
     if isinstance(x, Mapping):
         names = names or tuple(x)
-        row = np.empty(len(names))
+        row: Array = np.empty(len(names))
         if not (type(x) is dict and kernel.read_dict(x, names, row)):
             row = _from_mapping(x, names)
     else:

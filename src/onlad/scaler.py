@@ -54,7 +54,8 @@ def scale(X: Array, unit: tuple[Array, Array], clip: float) -> Array:
            [20., nan]])
     """
     Z: Array = (X - unit[0]) / unit[1]  # rows are at most 1e100 and units at least 1e-30
-    return np.minimum(np.maximum(Z, -clip), clip)
+    clipped: Array = np.minimum(np.maximum(Z, -clip), clip)
+    return clipped
 
 
 def _check(memory: int, clip: float) -> None:
