@@ -7,7 +7,7 @@ that its steps leave, sample t meets beta_0 + sum_{s<t} g_s' e_s, so its error i
 
 with A the strictly lower part of H G', and beta_T = beta_0 + G'E. Nothing is approximated: the
 wind-up guard and a forgetting factor that varies act inside the block as they do in the loop.
-The product X alpha of many rows is NumPy's; the rest of a block is in oselm.hpp.
+The product X alpha of many rows is NumPy's; the rest of a block is in block.hpp.
 """
 
 from __future__ import annotations
