@@ -1,11 +1,13 @@
 // The doorkeeper: owns the memory of a model, checks shapes, lets go of the interpreter lock, calls.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "level.hpp"
@@ -304,11 +306,19 @@ private:
     double last_score = 0.0, scored_with = 0.0;  // 0 is no forgetting factor: nothing was scored
 };
 
-// out <- the numbers of a dict whose keys are `names`, in that order or another. False: the keys
+// out[places[i]] <- the number that a dict has for names[i]; without places, out[i]. False: the keys
 // are others, or a value is not a plain number; then the caller looks closer.
-bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out) {
+bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out,
+               std::optional<Vector<std::int64_t>> places) {
     std::size_t count = nb::len(names);
     if (std::size_t(PyDict_Size(row.ptr())) != count || out.shape(0) != count) return false;
+    const std::int64_t* place = nullptr;
+    if (places) {
+        require(places->shape(0) == count, "one place a name is needed");
+        place = places->data();
+        for (std::size_t i = 0; i < count; ++i)
+            require(place[i] >= 0 && std::size_t(place[i]) < count, "a place lies outside");
+    }
     auto number = [](PyObject* value, double& result) {
         if (PyFloat_Check(value)) result = PyFloat_AS_DOUBLE(value);
         else if (PyLong_Check(value)) result = PyLong_AsDouble(value);
@@ -323,12 +333,12 @@ bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out) {
     // Nearly always the very same key objects in the same order: then nothing is hashed.
     for (; i < count && PyDict_Next(row.ptr(), &position, &key, &value); ++i) {
         if (key != PyTuple_GET_ITEM(names.ptr(), i)) break;
-        if (!number(value, values[i])) return false;
+        if (!number(value, values[place ? place[i] : i])) return false;
     }
     for (; i < count; ++i) {
         value = PyDict_GetItemWithError(row.ptr(), PyTuple_GET_ITEM(names.ptr(), i));
         if (!value) { PyErr_Clear(); return false; }
-        if (!number(value, values[i])) return false;
+        if (!number(value, values[place ? place[i] : i])) return false;
     }
     return true;
 }
@@ -385,5 +395,6 @@ NB_MODULE(_kernel, module) {
     module.attr("LEVEL") = onlad::level;
     onlad::bind<float>(module, "Kernel32");
     onlad::bind<double>(module, "Kernel64");
-    module.def("read_dict", &onlad::read_dict, nb::arg(), nb::arg(), nb::arg().noconvert());
+    module.def("read_dict", &onlad::read_dict, nb::arg(), nb::arg(), nb::arg().noconvert(),
+               nb::arg() = nb::none());
 }

@@ -307,3 +307,16 @@ def test_read_dict_leaves_other_rows_to_its_caller(row):
 
 def test_read_dict_wants_a_place_for_each_name():
     assert read({"speed": 1.0, "load": 2.0, "heat": 3.0}, size=2)[0] is False
+
+
+def test_read_dict_puts_numbers_where_it_is_told():
+    out = np.zeros(3)
+    places = np.array([2, 0, 1])
+    for row in ({"a": 1.0, "b": 2.0, "c": 3.0}, {"c": 3.0, "a": 1.0, "b": 2.0}):
+        assert kernel.read_dict(row, ("a", "b", "c"), out, places)
+        assert out.tolist() == [2.0, 3.0, 1.0]
+    for wrong in ([0, 1, 3], [-1, 0, 1]):
+        with pytest.raises(ValueError, match="a place lies outside"):
+            kernel.read_dict(row, ("a", "b", "c"), out, np.array(wrong))
+    with pytest.raises(ValueError, match="one place a name is needed"):
+        kernel.read_dict(row, ("a", "b", "c"), out, np.array([0]))

@@ -215,3 +215,13 @@ def test_it_finds_the_anomalies_of_shuttle_and_works_behind_a_filter():
 
 def test_examples():
     assert doctest.testmod(adapter).failed == 0
+
+
+def test_the_order_in_a_dict_changes_no_bit_of_a_score():
+    rows = stream()
+    one, other = learned(rows), learned([dict(reversed(x.items())) for x in rows])
+    for x in rows[:50]:
+        lacking = dict(list(x.items())[1:])
+        one.learn_one(lacking)  # a feature is missing once; the fast order comes back
+        other.learn_one(dict(reversed(lacking.items())))
+        assert one.score_one(x) == other.score_one(dict(reversed(x.items())))
