@@ -316,8 +316,9 @@ bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out,
     if (places) {
         require(places->shape(0) == count, "one place a name is needed");
         place = places->data();
-        for (std::size_t i = 0; i < count; ++i)
-            require(place[i] >= 0 && std::size_t(place[i]) < count, "a place lies outside");
+        std::uint64_t outside = 0;
+        for (std::size_t i = 0; i < count; ++i) outside |= std::uint64_t(place[i]) >= count;
+        require(!outside, "a place lies outside");
     }
     auto number = [](PyObject* value, double& result) {
         if (PyFloat_Check(value)) result = PyFloat_AS_DOUBLE(value);
