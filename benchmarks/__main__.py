@@ -119,8 +119,8 @@ def columns(n: int, N: int, dtype: str) -> dict[str, Callable[[], object]]:
     X = stream(n, dtype)
     rows = list(X)
     names = [f"sensor{j}" for j in range(n)]
-    # A dict that a program has just made is in the processor's cache: a few, again and again.
-    dicts = [dict(zip(names, row, strict=True)) for row in X[:8].tolist()] * (ROWS // 8)
+    # A dict that a program has just made is in the processor's cache: so two, in turn.
+    dicts = [dict(zip(names, row, strict=True)) for row in X[:2].tolist()] * (ROWS // 2)
 
     def detector() -> onlad.Detector:
         d = onlad.Detector(n_hidden=N, forgetting=FORGETTING, dtype=dtype)  # type: ignore[arg-type]

@@ -327,6 +327,20 @@ ONLAD_INLINE void teach(Model<T>& m, std::size_t feature, T error) {
         at(row + c) += error * at(m.g + c);
 }
 
+// beta <- beta + g e' for all features; e is zero beyond n.
+template <class T>
+ONLAD_INLINE void teach_all(Model<T>& m) {
+    constexpr std::size_t L = Lanes<T>::size, R = group;
+    const std::size_t stride = m.stride, rows = m.padded_n;
+    T* __restrict beta = m.beta;
+    const T *__restrict g = m.g, *__restrict e = m.e;
+    for (std::size_t j = 0; j < rows; j += R)
+        for (std::size_t c = 0; c < stride; c += L) {
+            const Vec<T> g_c = at(g + c);
+            for (std::size_t k = 0; k < R; ++k) at(beta + (j + k) * stride + c) += e[j + k] * g_c;
+        }
+}
+
 template <class T>
 ONLAD_INLINE void restore(Model<T>& m) {
     T weight;
@@ -435,7 +449,7 @@ bool learn_scored(Model<T>& m, double a) {
     bool held = m.trace > m.trace_limit;
     if (held) a = 1.0;
     if (!learn_hidden(m, a, dot(m.f, m.f, m.stride))) return false;
-    for (std::size_t j = 0; j < m.n; ++j) teach(m, j, m.e[j]);
+    teach_all(m);
     guard(m, held);
     return true;
 }
@@ -452,7 +466,7 @@ bool take_back(Model<T>& m) {
     root_step(m, a, -1.0, squared);
     T scale = T(-1.0 / left);
     for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
-    for (std::size_t j = 0; j < m.n; ++j) teach(m, j, m.e[j]);
+    teach_all(m);
     --m.seen;
     m.weight = std::fmax(0.0, m.weight - 1.0);
     return true;

@@ -93,7 +93,7 @@ class OnladDetector(AnomalyDetector):
         """Learn one sample; features that it is the first to have are added to the model."""
         try:
             if kernel.read_dict(x, self._keys, self._row, self._places):
-                self._model.learn_one(self._row)
+                self._model.update_one(self._row)
                 return
         except (TypeError, ValueError):  # no dict, or a NaN in it: look closer
             pass
