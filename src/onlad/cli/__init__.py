@@ -1,0 +1,47 @@
+"""The command line: parse, call, print. Data goes to standard output, words to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from onlad.cli import demo
+from onlad.errors import OnladError
+
+#: Each command is a module with one function, `add`, that describes its arguments and what to run.
+COMMANDS = (demo,)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 done, 1 refused; argparse exits with 2."""
+    args = build_parser().parse_args(argv)
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except OnladError as error:
+        print(f"onlad: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has gone. Python flushes once more at its end, so that must lead somewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands. Each one adds itself."""
+    parser = argparse.ArgumentParser(
+        prog="onlad",
+        description="Watch streams of numbers, learn what is normal, and say what is not.",
+        epilog="example: onlad demo --seed 1 --output pump.png",
+    )
+    parser.add_argument("--version", action="version", version=f"onlad {version('onlad')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    return parser

@@ -1,0 +1,5 @@
+import sys
+
+from onlad.cli import main
+
+sys.exit(main())

@@ -1,0 +1,45 @@
+"""`onlad demo`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onlad.cli.arguments import at_least
+
+if TYPE_CHECKING:
+    from onlad.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad demo`."""
+    parser = commands.add_parser(
+        "demo",
+        help="see the monitor at work on a pump with known faults",
+        description="Watch a synthetic pump live, print each alarm with its causes, and compare "
+        "the alarms with the faults that were put in.",
+        epilog="example: onlad demo --seed 1 --output pump.png",
+    )
+    parser.add_argument(
+        "--samples", type=at_least(1000), default=8640, metavar="N",
+        help="length of the stream, at least 1000 (default: 8640, a day)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, metavar="N",
+        help="of the pump, its faults and the monitor (default: 0)",
+    )  # fmt: skip
+    picture = parser.add_mutually_exclusive_group()
+    picture.add_argument(
+        "--output", type=Path, default=Path("demo.png"), metavar="PATH",
+        help="where the picture goes, a PNG (default: demo.png)",
+    )  # fmt: skip
+    picture.add_argument("--no-plot", action="store_true", help="draw no picture")
+
+    def run(args: argparse.Namespace) -> int:
+        from onlad.demo import show  # noqa: PLC0415  (rich is slow to import, and only it needs it)
+
+        show.run(args.samples, args.seed, None if args.no_plot else args.output)
+        return 0
+
+    parser.set_defaults(run=run)
