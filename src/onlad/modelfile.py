@@ -227,14 +227,21 @@ def _unpack_all(node: Any, arrays: Iterator[tuple[int, Array]]) -> Values:
 def read(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of the file `path` if magic, checksum and version are right."""
     with open(path, "rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise refusal(path, "is not an onlad model. Give a file that onlad.save wrote")
+        check(file.read(len(MAGIC)), path, whole=False)
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_FILE:
             what = f"has {size} bytes; a model has at most {LARGEST_FILE}"
             raise refusal(path, f"{what}. Give a file that onlad.save wrote")
         file.seek(0)
-        data = file.read(size)
+        return check(file.read(size), path)
+
+
+def check(data: bytes, path: str | os.PathLike[str], *, whole: bool = True) -> bytes:
+    """Return `data` if its magic is right, and as a `whole` its checksum and version too."""
+    if not data.startswith(MAGIC):
+        raise refusal(path, "is not an onlad model. Give a file that onlad.save wrote")
+    if not whole:
+        return data
     if hashlib.sha256(data[:-32]).digest() != data[-32:]:
         what = "is damaged: its checksum is not that of its bytes"
         raise refusal(path, f"{what}. Restore it from a copy, or save the model again")
