@@ -1,6 +1,7 @@
 """Devices that share what they learned: ten that each saw one mode, and what a message is."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from onlad.reference import hidden
 from oracle import assert_near, solve, tolerance
 
 MODES, N, n = 10, 24, 4
+PAGE = Path(__file__).parents[2] / "docs" / "together.md"
 
 
 def mode(k, rows, seed=0):
@@ -130,7 +132,9 @@ def test_a_message_is_a_triangle_and_a_matrix(features, units):
     numbers = units * (units + 1) // 2 + units * features
     for detector in (small, large):  # the size does not depend on the samples
         size = len(sums(detector).to_bytes())
-        assert 0 < size - 8 * numbers <= 640  # a header, padding and a checksum
+        assert 0 < size - 8 * numbers <= 512  # a header, padding and a checksum
+    row = re.search(rf"^\| {features} \| {units} \| ([\d,]+) \|$", PAGE.read_text(), re.MULTILINE)
+    assert abs(int(row[1].replace(",", "")) - size) <= 64  # what the page says, to a line of the file
 
 
 def test_a_message_comes_back_as_it_was():
@@ -142,7 +146,7 @@ def test_a_message_comes_back_as_it_was():
 
 
 def test_one_sample_can_be_read_out_of_its_sums():
-    # What docs/fleet.md says of what is revealed: sums over one sample are the sample.
+    # What docs/together.md says of what is revealed: sums over one sample are the sample.
     x = mode(0, 1)[0]
     got = sums(trained(x[None, :]))
     h = np.sqrt(np.diag(got.gram))
