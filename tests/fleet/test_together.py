@@ -133,8 +133,10 @@ def test_a_message_is_a_triangle_and_a_matrix(features, units):
     for detector in (small, large):  # the size does not depend on the samples
         size = len(sums(detector).to_bytes())
         assert 0 < size - 8 * numbers <= 512  # a header, padding and a checksum
+    if not PAGE.exists():
+        return  # the documentation is not part of a wheel's tests
     row = re.search(rf"^\| {features} \| {units} \| ([\d,]+) \|$", PAGE.read_text(), re.MULTILINE)
-    assert abs(int(row[1].replace(",", "")) - size) <= 64  # what the page says, to a line of the file
+    assert abs(int(row[1].replace(",", "")) - size) <= 64  # what the page says
 
 
 def test_a_message_comes_back_as_it_was():

@@ -68,6 +68,7 @@ async def exchange(port, devices):
     return joint
 
 
+@pytest.mark.skipif(not PAGE.exists(), reason="the documentation is not part of a wheel's tests")
 def test_ten_devices_learn_together_over_a_broker(broker):
     parts = {f"pump-{k}": mode(k, 100) for k in range(MODES)}
     devices = {name: trained(X) for name, X in parts.items()}
