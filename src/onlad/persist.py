@@ -386,6 +386,7 @@ def _made(value: Any) -> Any:
         return value
     name, parts = value.type, {part: _made(values) for part, values in value.parts.items()}
     wanted = {"learned", "settings"} if name in CHECKS else {"fields"}
+    need(name != "Bank", "a Bank is loaded by onlad.fleet.Bank.load")
     known = name in CLASSES and parts.keys() == wanted
     need(known, f"{short(name)} with {short(sorted(parts))} is not a known kind of value")
     if name not in CHECKS:

@@ -281,7 +281,9 @@ class Bank:
 
     def _fill(self, models: Models) -> None:
         self._engine = self._make(len(models.counts))
-        self._engine.put(slice(None), models)
+        for first in range(0, len(self), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            self._engine.put(some, Models(*(part[some] for part in models)))
 
     def _column(self, table: str, column: int) -> Array:
         return np.asarray(self._engine.table(table)[:, column])

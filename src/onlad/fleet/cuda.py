@@ -42,6 +42,12 @@ def _up(count: int, unit: int) -> int:
     return -(-count // unit)
 
 
+def _tensor(array: Any) -> Any:
+    """Return an array as a tensor; one that may not be written to is copied, or PyTorch warns."""
+    writable = torch.is_tensor(array) or array.flags.writeable
+    return torch.as_tensor(array if writable else array.copy())
+
+
 class CudaEngine:
     """Models of one shape in the memory of a GPU."""
 
@@ -90,7 +96,7 @@ class CudaEngine:
     def put(self, which: Any, models: Models) -> None:
         """Copy models into the place of a slice."""
         for mine, new in zip(self._models, models, strict=True):
-            mine[which] = torch.as_tensor(new).to(self.device)
+            mine[which] = _tensor(new).to(self.device)
 
     def resized(self, count: int) -> CudaEngine:
         """Return an engine with room for `count` models, the first of which are these."""
@@ -107,10 +113,10 @@ class CudaEngine:
 
     def samples(self, X: Any, mask: Any) -> tuple[Any, Any, list[int]]:
         """Return samples and mask as tensors on the device, and which models are bad."""
-        X = torch.as_tensor(X).to(self.device, self.dtype).contiguous()
+        X = _tensor(X).to(self.device, self.dtype).contiguous()
         if mask is None:
             mask = torch.ones(X.shape[:-1], dtype=torch.bool, device=self.device)
-        mask = torch.as_tensor(mask).to(self.device).contiguous()
+        mask = _tensor(mask).to(self.device).contiguous()
         low, high = torch.stack(X.aminmax()).tolist()  # one pass, which NaN goes through
         largest = LARGEST[self.dtype]
         if -largest <= low and high <= largest:

@@ -104,8 +104,8 @@ class HostEngine:
         dtype = self.layer.alpha.dtype
         there = np.ones(X.shape[:-1], bool) if mask is None else np.ascontiguousarray(mask)
         bad = _bad(X, there, kernel.LARGEST[dtype.name])
-        # A conversion could overflow; and bad samples are not for the step.
-        return X if bad else np.ascontiguousarray(X, dtype), there.view("uint8"), bad
+        with np.errstate(over="ignore"):  # where there is no sample, anything may stand
+            return np.ascontiguousarray(X, dtype), there.view("uint8"), bad
 
     def combine(self, losses: Array, leverages: Array, score: Score) -> Array:
         """Return the scores."""

@@ -35,10 +35,11 @@ TRACE_INTERVAL = tl.constexpr(64)  # as in cpp/oselm.hpp
 
 @triton.jit
 def _activate(z, ACTIVATION: tl.constexpr):
+    bounded = tl.minimum(tl.maximum(z, -40.0), 40.0)  # beyond, G moves by less than 1e-17
     if ACTIVATION == "sigmoid":
-        z = 1 / (1 + tl.exp(-z))
+        z = 1 / (1 + tl.exp(-bounded))
     elif ACTIVATION == "tanh":
-        z = 1 - 2 / (1 + tl.exp(2 * z))
+        z = 1 - 2 / (1 + tl.exp(2 * bounded))
     elif ACTIVATION == "relu":
         z = tl.where(z > 0, z, 0.0)
     return z
