@@ -19,10 +19,12 @@ from fleet_data import (
     small_monitor,
     write,
 )
+from rich.console import Console
 
 from onlad import Detector, load, persist
 from onlad.errors import OnladError
 from onlad.fleet import spark as fleet
+from onlad.fleet.spark import demo
 from onlad.fleet.spark.session import need_java
 from onlad.reference import hidden
 from onlad.scaler import MinMax, Standard, scale
@@ -357,3 +359,43 @@ def test_a_java_that_is_too_old_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(OnladError, match=re.escape(f"and {old} is 11: install one")):
         need_java()
+
+
+# -- many keys --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_ten_thousand_keys(spark, tmp_path):
+    frame = devices(10_000, 50)
+    write([frame[frame["time"] < 40], frame[frame["time"] >= 40]], tmp_path / "in")
+    columns = "device string, time long, flow double, power double, heat double"
+    source = stream(spark, tmp_path / "in", columns)
+    said = query(fleet.watch(source, "device", FEATURES, "time", small_monitor()), tmp_path)
+    assert len(said) == len(frame)
+    assert not said.duplicated(["device", "time"]).any()
+    some = {f"pump-{k}" for k in range(0, 10_000, 50)}
+    assert_said(said[said["device"].isin(some)], plain_loop(frame[frame["device"].isin(some)]))
+    assert fleet.models(spark, f"{tmp_path}/checkpoint").count() == 10_000
+
+
+# -- the demo ---------------------------------------------------------------------------------
+
+
+def test_the_demo_finds_the_faults_that_were_put_in(spark, tmp_path):
+    console = Console(record=True, width=120)
+    said = demo.run(spark, str(tmp_path), console)
+    console.print(demo.table(said))
+    text = console.export_text()
+    lines = {line.split()[1]: line for line in text.splitlines() if "│ pump-" in line}
+    assert "bearing" in lines["pump-7"]
+    assert "flow" in lines["pump-23"]
+    assert "refused: power is Infinity" in lines["pump-40"]
+    assert "micro-batch 5 of 5: 7,200 rows" in text
+
+
+def test_the_demo_without_java_is_one_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert demo.main() == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("onlad: Spark needs Java 17 or newer, and there is none: install one")

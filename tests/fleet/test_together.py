@@ -97,6 +97,7 @@ def test_weights_multiply_the_sums_of_the_others():
     both[40:] = 0.5 * stream(30, seed=5)
     beta, _, gram = solve(H, both, 1.0, 0.1)
     assert_near(joint.state.beta, beta, tolerance(gram))
+    np.testing.assert_allclose(joint.learned()["weight"], 40 + 0.25 * 30, rtol=1e-12)
     nothing = join(a, [sums(other)], weights=[0.0])
     assert_near(nothing.state.beta, a.state.beta, tolerance(a.state.P))
 
