@@ -9,6 +9,12 @@ SPARK = find_spec("pyspark") and shutil.which("java")
 
 collect_ignore = [] if find_spec("river") else ["docs/adapters.md"]  # none for Python 3.10
 collect_ignore += [] if SPARK else ["docs/spark.md"]
+# Importing them takes PyTorch and Triton (extra gpu).
+collect_ignore += (
+    []
+    if find_spec("torch") and find_spec("triton")
+    else ["src/onlad/fleet/cuda.py", "src/onlad/fleet/kernels.py"]
+)
 collect_ignore_glob = [] if find_spec("pyspark") else ["src/onlad/fleet/spark/*"]
 
 
