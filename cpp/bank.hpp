@@ -34,22 +34,44 @@ struct BankMemory {
 namespace onlad::ONLAD_LEVEL {
 namespace {
 
-// to (columns, rows) <- from (rows, columns), in squares that stay in the first cache.
+// The columns of a square of 16 bytes a side become its rows.
+ONLAD_INLINE void turn(const Pack<float, 16>::type* v, Pack<float, 16>::type* out) {
+    auto a = ONLAD_SHUFFLE(float, v[0], v[1], 0, 4, 1, 5), b = ONLAD_SHUFFLE(float, v[2], v[3], 0, 4, 1, 5);
+    auto c = ONLAD_SHUFFLE(float, v[0], v[1], 2, 6, 3, 7), d = ONLAD_SHUFFLE(float, v[2], v[3], 2, 6, 3, 7);
+    out[0] = ONLAD_SHUFFLE(float, a, b, 0, 1, 4, 5);
+    out[1] = ONLAD_SHUFFLE(float, a, b, 2, 3, 6, 7);
+    out[2] = ONLAD_SHUFFLE(float, c, d, 0, 1, 4, 5);
+    out[3] = ONLAD_SHUFFLE(float, c, d, 2, 3, 6, 7);
+}
+ONLAD_INLINE void turn(const Pack<double, 16>::type* v, Pack<double, 16>::type* out) {
+    out[0] = ONLAD_SHUFFLE(double, v[0], v[1], 0, 2);
+    out[1] = ONLAD_SHUFFLE(double, v[0], v[1], 1, 3);
+}
+
+// to (columns, rows) <- from (rows, columns): a line of `to` at a time, in small squares.
 template <class T>
 void transpose(T* __restrict to, std::size_t to_stride, const T* __restrict from,
                std::size_t from_stride, std::size_t rows, std::size_t columns) {
-    constexpr std::size_t side = 16;
-    for (std::size_t r = 0; r < rows; r += side)
+    constexpr std::size_t side = 16 / sizeof(T), line = alignment / sizeof(T);
+    for (std::size_t r = 0; r < rows; r += line)
         for (std::size_t c = 0; c < columns; c += side) {
-            const std::size_t r_end = r + side < rows ? r + side : rows;
+            const std::size_t end = r + line < rows ? r + line : rows;
+            std::size_t j = r;
+            for (; j + side <= end && c + side <= columns; j += side) {
+                typename Pack<T, 16>::type in[side], out[side];
+                for (std::size_t k = 0; k < side; ++k)
+                    std::memcpy(in + k, from + (j + k) * from_stride + c, 16);
+                turn(in, out);
+                for (std::size_t k = 0; k < side; ++k)
+                    std::memcpy(to + (c + k) * to_stride + j, out + k, 16);
+            }
             const std::size_t c_end = c + side < columns ? c + side : columns;
             for (std::size_t i = c; i < c_end; ++i)
-                for (std::size_t j = r; j < r_end; ++j)
-                    to[i * to_stride + j] = from[j * from_stride + i];
+                for (std::size_t k = j; k < end; ++k) to[i * to_stride + k] = from[k * from_stride + i];
         }
 }
 
-// Eight rows of X alpha, `vectors` vectors of columns from c on.
+// Some rows of X alpha, `vectors` vectors of columns from c on.
 template <std::size_t rows, std::size_t vectors, class T>
 ONLAD_INLINE void project_tile(const Model<T>& m, const T* X, T* XA, std::size_t c) {
     constexpr std::size_t L = Lanes<T>::size;
