@@ -167,8 +167,7 @@ def main() -> int:
         print(json.dumps(child(int(args.child[0]), args.child[1], args.batches)))
         return 0
     if args.paper:
-        with open(args.paper, encoding="utf-8") as file:
-            print(paper([json.loads(line) for line in file][-len(ROWS) :]))
+        print(paper(last_run(Path(args.paper))))
         return 0
     console = Console()
     for rows in ROWS:
@@ -213,6 +212,12 @@ def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str
             record["cores"][str(cores)] = json.loads(run.stdout.strip().splitlines()[-1])
             cores *= 2
     return record
+
+
+def last_run(path: Path) -> list[dict[str, Any]]:
+    """Return the records of the last run in a file, one a number of rows."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines[-len(ROWS) :]]
 
 
 def paper(records: list[dict[str, Any]]) -> str:

@@ -75,6 +75,6 @@ def assert_said(found, expected):
 
 
 def same(found, expected):
-    if isinstance(expected, dict):  # largest first, in a map too
-        return list(dict(found).items()) == list(expected.items())
+    if isinstance(expected, dict):  # the largest first
+        return [(cause["feature"], cause["share"]) for cause in found] == list(expected.items())
     return found == expected or (math.isnan(expected) and math.isnan(found))

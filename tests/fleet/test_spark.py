@@ -388,7 +388,7 @@ def test_the_demo_finds_the_faults_that_were_put_in(spark, tmp_path):
     text = console.export_text()
     lines = {line.split()[1]: line for line in text.splitlines() if "│ pump-" in line}
     assert "bearing" in lines["pump-7"]
-    assert "flow" in lines["pump-23"]
+    assert "power" in lines["pump-23"]
     assert "refused: power is Infinity" in lines["pump-40"]
     assert "micro-batch 5 of 5: 7,200 rows" in text
 

@@ -48,7 +48,7 @@ def fleet(seed: int = 0) -> pd.DataFrame:
     )
     late = frame["time"] >= FAULT
     frame.loc[late & (frame["pump"] == "pump-7"), "bearing"] += 8.0
-    frame.loc[late & (frame["pump"] == "pump-23"), "flow"] *= 0.6
+    frame.loc[late & (frame["pump"] == "pump-23"), "power"] += 150.0
     frame.loc[late & (frame["pump"] == "pump-40"), "power"] = np.inf
     return frame
 
@@ -82,7 +82,7 @@ def run(spark: SparkSession, folder: str, console: Console) -> DataFrame:
 
 def table(said: DataFrame) -> Table:
     """Return the pumps with most alarms, or with rows that were refused."""
-    first_cause = sf.map_keys("causes")[0]
+    first_cause = sf.get("causes", 0)["feature"]
     shown = (
         said.groupBy("pump")
         .agg(

@@ -20,12 +20,13 @@ from onlad.verdict import Verdicts
 # What is said of a row, besides its key, its time and the columns that are kept.
 NUMBERS = ("score", "threshold", "p_value")
 FLAGS = ("ready", "is_anomaly", "learned", "drift")
+CAUSE = st.StructType().add("feature", "string").add("share", "double")  # a map has no order
 VERDICT = st.StructType(
     [
         st.StructField("ready", st.BooleanType()),
         *(st.StructField(name, st.DoubleType()) for name in NUMBERS),
         st.StructField("is_anomaly", st.BooleanType()),
-        st.StructField("causes", st.MapType(st.StringType(), st.DoubleType())),
+        st.StructField("causes", st.ArrayType(CAUSE)),
         st.StructField("learned", st.BooleanType()),
         st.StructField("drift", st.BooleanType()),
         st.StructField("note", st.StringType()),
@@ -157,5 +158,7 @@ def _said(answered: pd.DataFrame, watched: Array, verdicts: Verdicts) -> pd.Data
         columns[name] = np.full(len(watched), None, object)
     for name in NUMBERS + FLAGS:
         columns[name][watched] = getattr(verdicts, name)
-    columns["causes"][watched] = [verdict.causes for verdict in verdicts]
+    for at, verdict in zip(np.flatnonzero(watched), verdicts, strict=True):
+        causes = verdict.causes.items()
+        columns["causes"][at] = [{"feature": name, "share": share} for name, share in causes]
     return answered.assign(**columns)
