@@ -1,6 +1,7 @@
 """What is said of the rows of one key, without a cluster; `test_spark` has the real one."""
 
 import datetime as dt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from onlad import persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fleet.spark.keeper import Keeper, answers
 
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "benchmarks" / "results" / "spark.jsonl"
 LONG = st.LongType()
 
 
@@ -120,3 +123,10 @@ def test_a_model_of_other_features_is_refused_or_replaced():
 def test_a_damaged_state_is_named():
     with pytest.raises(ModelFileError, match=r"^the state of pump-0 is damaged"):
         keeper().answer(prepared(devices(1, 3)), b"onlad\x00" + bytes(99), 0)
+
+
+@pytest.mark.skipif(not RECORDS.exists(), reason="benchmarks are not part of a wheel's tests")
+def test_the_page_carries_on_what_was_measured():
+    from benchmarks.spark import last_run, paper
+
+    assert paper(last_run(RECORDS)) in (ROOT / "docs" / "spark.md").read_text()

@@ -113,6 +113,16 @@ def test_to_hear_the_same_message_again_changes_nothing():
     assert_same_state(joint, join(one, [sums(other)]))
 
 
+def test_groups_of_groups_are_one_group():
+    devices = [trained(mode(k, 60)) for k in range(6)]
+    flat = join(devices[0], [sums(device) for device in devices[1:]])
+    heads = [join(devices[k], [sums(devices[k + 1]), sums(devices[k + 2])]) for k in (0, 3)]
+    tree = join(heads[0], [sums(heads[1])])
+    assert_near(tree.state.P, flat.state.P, tolerance(flat.state.P))
+    assert_near(tree.state.beta, flat.state.beta, tolerance(flat.state.P))
+    assert tree.n_seen == flat.n_seen == 360
+
+
 def test_joining_changes_neither_side():
     one, other = trained(mode(0, 50)), trained(mode(1, 50))
     before = [detector.learned() for detector in (one, other)]
