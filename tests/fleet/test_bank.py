@@ -264,16 +264,19 @@ def test_an_empty_bank_and_no_samples_are_fine():
             ValueError,
             "a bank takes a constant forgetting factor, which may differ by model; got Adaptive(",
         ),
-        (
-            {"detector": make().start(5)},
-            ValueError,
-            "n_features is 4, but the detector was started with 5",
-        ),
     ],
 )
 def test_what_makes_no_bank_is_refused(options, error, says):
     with pytest.raises(error, match=re.escape(says)):
         Bank(**{"detector": make(), "models": 3, "n_features": 4} | options)
+
+
+def test_a_detector_with_other_features_is_refused():
+    with pytest.raises(ValueError, match="n_features is 4, but the detector was started with 5"):
+        Bank(make().start(5), 3, n_features=4)
+    models = Bank(make(), 2, n_features=7)
+    with pytest.raises(ValueError, match="another random layer: 6 features, where the bank has 7"):
+        models[0] = make().start(6)
 
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
@@ -338,7 +341,6 @@ def test_a_fresh_detector_starts_a_model_anew():
         (make(n_hidden=12), ValueError, "this bank have n_hidden=13; the detector has n_hidden=12"),
         (make(dtype="float32"), ValueError, "the detector has dtype='float32'"),
         (make(seed=5), ValueError, "the detector has seed=5"),
-        (make().start(6), ValueError, "another random layer: 6 features, where the bank has 7"),
         (make(forgetting=Adaptive()), ValueError, "a bank takes a constant forgetting factor"),
         ("pump", TypeError, "a model of a bank is a Detector, got 'pump'"),
     ],

@@ -116,9 +116,9 @@ def test_the_guard_against_wind_up_acts(many):
 @pytest.mark.parametrize("many", [False, True])
 def test_the_trace_is_measured_now_and_then(many):
     cpu, gpu = pair(1, 4, n_hidden=3)
-    X = streams(1, 70, 4)
+    X = streams(1, 64, 4)
     for bank in (cpu, gpu):
-        bank[0] = make(n_hidden=3).fit(X[0, :60])  # the 64th sample is near
+        bank[0] = make(n_hidden=3).fit(X[0, :60])  # the next fourth is measured
         before = bank._engine.models()
         wrong = before.numbers.copy()
         wrong[:, 0] *= 1.5
@@ -126,7 +126,7 @@ def test_the_trace_is_measured_now_and_then(many):
         if many:
             bank.update_many(X[:, 60:])
         else:
-            for t in range(60, 70):
+            for t in range(60, 64):
                 bank.update(X[:, t])
     assert_equal_banks(gpu, cpu)
     P = gpu[0].state.P
