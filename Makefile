@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
-EXTRAS := sklearn,river,pyod,pysad,capymoa,plot
+EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,fleet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench docs lint format clean
+.PHONY: help demo fleet-demo test test-slow bench docs lint format clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -16,8 +16,11 @@ help:  ## list the targets
 demo: $(VENV)/.run  ## see the detector at work, in under a minute
 	$(BIN)/onlad demo
 
+fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
+	$(BIN)/python -m onlad.fleet.spark.demo
+
 test: lint  ## lint, tests with coverage, examples in the text, docs, packages
-	$(BIN)/python -m pytest -n 2 -m "not slow" --cov=onlad --cov-report=term-missing:skip-covered \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --cov=onlad --cov-report=term-missing:skip-covered \
 	  tests src/onlad README.md docs --ignore=docs/conf.py
 	$(MAKE) --no-print-directory docs
 	.ci/check_dist.sh $(BIN)/python

@@ -1,5 +1,26 @@
-"""Leave out the examples of hosts that are not installed: River has no release for Python 3.10."""
+"""Leave out the examples of hosts that are not there, and give Spark one process of pytest's."""
 
+import shutil
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("river") else ["docs/adapters.md"]
+import pytest
+
+SPARK = find_spec("pyspark") and shutil.which("java")
+
+collect_ignore = [] if find_spec("river") else ["docs/adapters.md"]  # none for Python 3.10
+collect_ignore += [] if SPARK else ["docs/spark.md"]
+# Importing them takes PyTorch and Triton (extra gpu).
+collect_ignore += (
+    []
+    if find_spec("torch") and find_spec("triton")
+    else ["src/onlad/fleet/cuda.py", "src/onlad/fleet/kernels.py"]
+)
+collect_ignore_glob = [] if find_spec("pyspark") else ["src/onlad/fleet/spark/*"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let all that needs Spark share one session: starting Java takes longer than most tests."""
+    for item in items:
+        if "spark" in item.path.parts or "spark" in item.path.stem:
+            item.add_marker(pytest.mark.xdist_group("spark"))

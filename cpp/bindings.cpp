@@ -64,6 +64,10 @@ const Operations<T>& operations() {
 #endif
 }
 
+template const Operations<float>& operations<float>();
+template const Operations<double>& operations<double>();
+void bind_bank(nb::module_& module);  // bank.cpp
+
 template <class T>
 using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
@@ -412,4 +416,5 @@ NB_MODULE(_kernel, module) {
     onlad::bind<double>(module, "Kernel64");
     module.def("read_dict", &onlad::read_dict, nb::arg(), nb::arg(), nb::arg().noconvert(),
                nb::arg() = nb::none());
+    onlad::bind_bank(module);
 }

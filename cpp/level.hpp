@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "bank.hpp"
 #include "block.hpp"
 #include "oselm.hpp"
 #include "watch.hpp"
@@ -21,6 +22,10 @@ struct Operations {
                     bool* learned);
     void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t samples, const double* a,
                          T* beta, const BlockMemory<T>&, double* losses, double* leverages);
+    void (*bank_rows)(Model<T>&, const BankRows<T>&, const BankMemory<T>&);
 };
+
+template <class T>
+const Operations<T>& operations();  // of the level that runs
 
 }  // namespace onlad

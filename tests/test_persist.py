@@ -1384,3 +1384,31 @@ def test_a_killed_save_leaves_a_file_that_loads(tmp_path):
 @pytest.mark.slow
 def test_many_killed_saves_leave_a_file_that_loads(tmp_path):
     killed_while_saving(tmp_path / "m", 60)
+
+
+# -- bytes that are in no file ----------------------------------------------------------------
+
+
+def test_the_bytes_of_a_model_are_those_of_its_file(tmp_path):
+    detector, path = trained(), tmp_path / "model.onlad"
+    save(detector, path)
+    assert persist.to_bytes(detector) == path.read_bytes()
+    twin = persist.from_bytes(path.read_bytes())
+    assert persist.to_bytes(twin) == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda data: b"", "the state of pump 7 is not an onlad model"),
+        (lambda data: data[:-1], "the state of pump 7 is damaged"),
+        (lambda data: data[:99] + b"\xff" + data[100:], "the state of pump 7 is damaged"),
+        (
+            lambda data: written({"arrays": [], "model": None}),
+            "the state of pump 7 holds no valid model",
+        ),
+    ],
+)
+def test_bytes_that_are_no_model_are_refused_by_name(spoil, says):
+    with pytest.raises(ModelFileError, match=f"^{says}"):
+        persist.from_bytes(spoil(persist.to_bytes(trained())), "the state of pump 7")

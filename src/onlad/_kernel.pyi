@@ -90,3 +90,24 @@ class Kernel64(Kernel32): ...
 def read_dict(
     row: dict[Any, Any], names: tuple[Any, ...], out: Array, places: Array | None = None, /
 ) -> bool: ...
+def bank_update32(
+    alpha: Array,
+    b: Array,
+    beta: Array,
+    S: Array,
+    numbers: Array,
+    counts: Array,
+    X: Array,
+    mask: Array,
+    losses: Array,
+    leverages: Array,
+    hidden: int,
+    activation: int,
+    loss: int,
+    learn: bool,
+    blocks: bool,
+    threads: int,
+    /,
+) -> None: ...
+
+bank_update64 = bank_update32

@@ -122,17 +122,27 @@ class Detector:
         """Forget everything and start from the rows of `X` (the paper's initial training)."""
         X = samples.matrix(X, None, "float64", self._largest)
         alpha, b = reference.draw(X.shape[1], self.n_hidden, self.weights, self.seed)
-        if self.ridge == 0 and len(X) <= self.n_hidden:
-            raise ValueError(
-                f"fit got {len(X)} samples for {self.n_hidden} hidden units; without ridge it "
-                "needs more samples than hidden units. Give more, or ridge > 0"
-            )
-        gram, moment = self.ridge * np.eye(self.n_hidden), np.zeros((self.n_hidden, X.shape[1]))
+        gram, moment = np.zeros((self.n_hidden,) * 2), np.zeros((self.n_hidden, X.shape[1]))
         for rows in np.array_split(X, len(X) // 4096 + 1):  # H of all rows may not fit in memory
             H = reference.activate(rows @ alpha + b, self.activation)
             gram += H.T @ H
             moment += H.T @ rows
-        self._begin(alpha, b, gram, moment, shrink=1.0, weight=len(X), seen=len(X))
+        return self.fit_sums(gram, moment, len(X))
+
+    def fit_sums(self, gram: Array, moment: Array, rows: int) -> Detector:
+        """Do what `fit` does, from H'H (N, N) and H'X (N, n) over `rows` samples.
+
+        H is the hidden layer of the samples X. Sums add, so parts of a large X can be summed
+        where they are.
+        """
+        if self.ridge == 0 and rows <= self.n_hidden:
+            raise ValueError(
+                f"fit got {rows} samples for {self.n_hidden} hidden units; without ridge it "
+                "needs more samples than hidden units. Give more, or ridge > 0"
+            )
+        alpha, b = reference.draw(moment.shape[1], self.n_hidden, self.weights, self.seed)
+        gram = gram + self.ridge * np.eye(self.n_hidden)
+        self._begin(alpha, b, gram, moment, shrink=1.0, weight=rows, seen=rows)
         return self
 
     def update_one(self, x: Any) -> float:

@@ -15,7 +15,7 @@ import os
 import reprlib
 import secrets
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,6 +34,7 @@ DTYPES = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "bool": "|u1"}
 # A file is read whole and its header becomes Python objects, so both have a limit.
 LARGEST_FILE = 2**32
 LARGEST_HEADER = 2**20
+PIECE = 2**24  # bytes of an array that are written at a time
 LONGEST_INT = 40  # digits: a seed has at most 128 bits, and int() of a million digits is slow
 
 FAULTS = (ValueError, TypeError, RecursionError)  # what reading a hostile header may raise
@@ -73,17 +74,34 @@ def refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
 
 def encode(tree: Any) -> bytes:
     """Return the bytes of a tree; `TypeError` for a value that has no form in a file."""
+    return b"".join(pieces(tree))
+
+
+def pieces(tree: Any) -> Iterator[bytes]:
+    """Yield the bytes of a tree, an array in parts: more than one part is never in memory."""
     arrays: list[Array] = []
-    node, table, body = _pack(tree, arrays), [], b""
+    node, table, offset = _pack(tree, arrays), [], 0
     for array in arrays:
         dtype = array.dtype.name
         if dtype not in DTYPES:
             raise TypeError(f"an array in a model must be {', '.join(DTYPES)}; got {dtype}")
-        table.append({"dtype": dtype, "offset": len(body), "shape": array.shape})
-        body += _padded(array.astype(DTYPES[dtype]).tobytes())
+        table.append({"dtype": dtype, "offset": offset, "shape": array.shape})
+        offset += array.nbytes + -array.nbytes % LINE
     header = _canonical({"arrays": table, "model": node})
-    data = _padded(PREFIX.pack(MAGIC, VERSION, len(header)) + header) + body
-    return data + hashlib.sha256(data).digest()
+    digest = hashlib.sha256()
+    for piece in _body(_padded(PREFIX.pack(MAGIC, VERSION, len(header)) + header), arrays):
+        digest.update(piece)
+        yield piece
+    yield digest.digest()
+
+
+def _body(start: bytes, arrays: list[Array]) -> Iterator[bytes]:
+    yield start
+    for array in arrays:
+        rows = max(1, PIECE * len(array) // array.nbytes) if array.ndim and array.nbytes else 1
+        for part in np.split(array, range(rows, len(array), rows)) if array.ndim else [array]:
+            yield part.astype(DTYPES[array.dtype.name]).tobytes()
+        yield bytes(-array.nbytes % LINE)
 
 
 def _pack(value: Any, arrays: list[Array]) -> Any:
@@ -128,13 +146,14 @@ def _padded(data: bytes) -> bytes:
 # -- from bytes -------------------------------------------------------------------------------
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes, *, largest: int | None = None, copy: bool = True) -> Any:
     """Return the tree in `data`, whose magic, version and checksum are right.
 
     Anything else that is wrong raises one of FAULTS. No number in `data` asks for memory out of
-    proportion to its length.
+    proportion to its length. Without `copy` the arrays are views of `data`.
     """
-    need(len(data) <= LARGEST_FILE, f"a model has at most {LARGEST_FILE} bytes")
+    largest = LARGEST_FILE if largest is None else largest
+    need(len(data) <= largest, f"a model has at most {largest} bytes")
     view = memoryview(data)[:-32]
     need(len(view) >= PREFIX.size, "the prefix is cut off")
     size = PREFIX.unpack_from(view)[2]
@@ -147,7 +166,7 @@ def decode(data: bytes) -> Any:
     need(_canonical(header) == text, "the header is not in canonical form")
     known = isinstance(header, dict) and header.keys() == {"arrays", "model"}
     need(known and isinstance(header["arrays"], list), "the header is not that of a model")
-    arrays = enumerate(_arrays(header["arrays"], view, start))
+    arrays = enumerate(_arrays(header["arrays"], view, start, copy))
     tree = _unpack(header["model"], arrays)
     need(next(arrays, None) is None, "there are arrays that belong to nothing")
     return tree
@@ -158,8 +177,8 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
-def _arrays(table: list[Any], view: memoryview, end: int) -> list[Array]:
-    """Return copies of the arrays, which lie in `view` one after the other from `end`."""
+def _arrays(table: list[Any], view: memoryview, end: int, copy: bool) -> list[Array]:
+    """Return the arrays, which lie in `view` one after the other from `end`."""
     arrays: list[Array] = []
     end = start = _skip(view, end)
     for k, entry in enumerate(table):
@@ -177,7 +196,7 @@ def _arrays(table: list[Any], view: memoryview, end: int) -> list[Array]:
         need(end + size * count <= len(view), f"array {k} is larger than the file")
         raw = np.frombuffer(view, DTYPES[dtype], count, end).reshape(shape)
         need(dtype != "bool" or bool((raw <= 1).all()), f"array {k} has a bool that is not 0 or 1")
-        arrays.append(raw.astype(dtype))
+        arrays.append(raw.astype(dtype, copy=copy))
         end = _skip(view, end + size * count)
     need(end == len(view), f"{len(view) - end} bytes belong to no array")
     return arrays
@@ -224,18 +243,26 @@ def _unpack_all(node: Any, arrays: Iterator[tuple[int, Array]]) -> Values:
 # -- from the disk and to it ------------------------------------------------------------------
 
 
-def read(path: str | os.PathLike[str]) -> bytes:
+def read(path: str | os.PathLike[str], largest: int | None = None) -> bytes:
     """Return the bytes of the file `path` if magic, checksum and version are right."""
+    largest = LARGEST_FILE if largest is None else largest
     with open(path, "rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise refusal(path, "is not an onlad model. Give a file that onlad.save wrote")
+        check(file.read(len(MAGIC)), path, whole=False)
         size = os.fstat(file.fileno()).st_size
-        if size > LARGEST_FILE:
-            what = f"has {size} bytes; a model has at most {LARGEST_FILE}"
+        if size > largest:
+            what = f"has {size} bytes; a model has at most {largest}"
             raise refusal(path, f"{what}. Give a file that onlad.save wrote")
         file.seek(0)
-        data = file.read(size)
-    if hashlib.sha256(data[:-32]).digest() != data[-32:]:
+        return check(file.read(size), path)
+
+
+def check(data: bytes, path: str | os.PathLike[str], *, whole: bool = True) -> bytes:
+    """Return `data` if its magic is right, and as a `whole` its checksum and version too."""
+    if not data.startswith(MAGIC):
+        raise refusal(path, "is not an onlad model. Give a file that onlad.save wrote")
+    if not whole:
+        return data
+    if hashlib.sha256(memoryview(data)[:-32]).digest() != data[-32:]:
         what = "is damaged: its checksum is not that of its bytes"
         raise refusal(path, f"{what}. Restore it from a copy, or save the model again")
     version = int.from_bytes(data[6:8], "little")
@@ -245,8 +272,9 @@ def read(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
-def replace(path: str | os.PathLike[str], data: bytes) -> None:
+def replace(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> None:
     """Put `data` where `path` is in one step, and on the disk before this returns."""
+    parts = [data] if isinstance(data, bytes) else data
     target = os.fspath(os.path.realpath(path))
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".onlad-{secrets.token_hex(8)}.tmp")
@@ -254,7 +282,7 @@ def replace(path: str | os.PathLike[str], data: bytes) -> None:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             with contextlib.suppress(FileNotFoundError):
                 os.fchmod(file.fileno(), os.stat(target).st_mode & 0o777)
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)

@@ -102,14 +102,34 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     >>> twin.update_one([0.5, 0.6]) == detector.update_one([0.5, 0.6])
     True
     """
-    if type(model).__name__ not in CHECKS:
-        raise TypeError(f"save takes a {' or a '.join(CHECKS)}, got {short(model)}")
-    data = modelfile.encode(_described(model))
+    data = to_bytes(model)
     try:
         _made(modelfile.decode(data))
     except modelfile.FAULTS as error:
         raise refusal(path, f"was not written: {error}. The file is as it was") from None
     modelfile.replace(path, data)
+
+
+def to_bytes(model: Model) -> bytes:
+    """Return what `save` would write, for a place that is no file: a database, a message.
+
+    `save` also makes sure that the model is one that can be loaded again; this does not.
+
+    Examples
+    --------
+    >>> detector = Detector(n_hidden=4)
+    >>> detector.learn_many([[0.1, 0.2], [0.3, 0.4]])
+    >>> from_bytes(to_bytes(detector)).n_seen
+    2
+    """
+    if type(model).__name__ not in CHECKS:
+        raise TypeError(f"save takes a {' or a '.join(CHECKS)}, got {short(model)}")
+    return modelfile.encode(_described(model))
+
+
+def from_bytes(data: bytes, name: str | os.PathLike[str] = "the data") -> Any:
+    """Return the model in `data`, as `load` does; `name` is what an error calls it."""
+    return _model(modelfile.check(data, name), name)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -126,7 +146,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         The file cannot be read, for example because there is none.
     """
-    data = modelfile.read(path)
+    return _model(modelfile.read(path), path)
+
+
+def _model(data: bytes, path: str | os.PathLike[str]) -> Any:
     try:
         model = _made(modelfile.decode(data))
         need(type(model).__name__ in CHECKS, f"it is {short(model)}, which is no model")
@@ -363,6 +386,7 @@ def _made(value: Any) -> Any:
         return value
     name, parts = value.type, {part: _made(values) for part, values in value.parts.items()}
     wanted = {"learned", "settings"} if name in CHECKS else {"fields"}
+    need(name != "Bank", "a Bank is loaded by onlad.fleet.Bank.load")
     known = name in CLASSES and parts.keys() == wanted
     need(known, f"{short(name)} with {short(sorted(parts))} is not a known kind of value")
     if name not in CHECKS:

@@ -1,0 +1,273 @@
+"""Time keyed streams on Spark beside the plain loop on one core: `python -m benchmarks.spark`.
+
+Rows a second of: the plain loop (one `observe` a sample, one core), the loop in blocks (one
+`observe_many` a device and micro-batch), a batch query and a streaming query on 1, 2, ... cores.
+For the streaming query also where the time of a core goes: the model, its file (bytes and back),
+the state store (get and update), pandas, and all that is Spark's: reading, shuffle, Arrow, commit.
+Each number of cores has a Java of its own. The first micro-batch is left out: it compiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from onlad import Monitor, persist
+from onlad.fleet import spark as fleet
+from onlad.fleet.spark import keeper
+from onlad.kernel import BACKEND
+
+FEATURES = [f"x{j}" for j in range(8)]
+ROWS = (1, 100)  # of a device in a micro-batch
+PARTS = ("model", "file", "state", "pandas")
+
+
+class Timed(keeper.Keeper):
+    """A keeper that adds up where its time goes, and leaves it in a file."""
+
+    folder = ""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+        clock, spent = time.perf_counter, self.__dict__.setdefault("spent", dict.fromkeys(PARTS, 0))
+        begin = clock()
+        state = self.state.get() or (None, None)
+        spent["state"] += clock() - begin
+        begin, inner = clock(), dict(spent)
+        answered, state = self.answer(pd.concat(list(rows)), *state)
+        inside = clock() - begin
+        spent["pandas"] += inside - sum(spent[p] - inner[p] for p in ("model", "file"))
+        begin = clock()
+        self.state.update(state)
+        spent["state"] += clock() - begin
+        yield answered
+
+    def monitor(self, model: bytes | None, key: Any) -> Monitor:
+        clock, spent = time.perf_counter, self.spent
+        begin = clock()
+        monitor = super().monitor(model, key)
+        spent["file"] += clock() - begin
+        watch, encode = monitor.observe_many, persist.to_bytes
+
+        def timed_watch(X: Any) -> Any:
+            begin = clock()
+            said = watch(X)
+            spent["model"] += clock() - begin
+            return said
+
+        def timed_encode(model: Any) -> bytes:
+            begin = clock()
+            data = encode(model)
+            spent["file"] += clock() - begin
+            keeper.persist.to_bytes = encode
+            return data
+
+        monitor.observe_many = timed_watch  # type: ignore[method-assign]
+        keeper.persist.to_bytes = timed_encode
+        return monitor
+
+    def close(self) -> None:
+        if getattr(self, "spent", None):
+            name = f"{time.time_ns()}-{os.getpid()}.json"
+            Path(self.folder, name).write_text(json.dumps(self.spent), encoding="utf-8")
+
+
+def rows_of(devices: int, batch: int, rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(batch)
+    frame = pd.DataFrame(rng.normal(size=(devices * rows, len(FEATURES))), columns=FEATURES)
+    frame["device"] = np.tile([f"device-{k}" for k in range(devices)], rows)
+    frame["time"] = batch * rows + np.repeat(np.arange(rows), devices)
+    return frame
+
+
+def typical() -> Monitor:
+    """Return what each device starts with, so that no state is smaller than it will be."""
+    monitor = Monitor()
+    monitor.observe_many(rows_of(1, 99, 3000)[FEATURES])
+    return monitor
+
+
+def plain(devices: int, rows: int, batches: int, *, block: bool) -> float:
+    """Return rows a second of a loop on one core, after a first round that warms up."""
+    start, monitors = persist.to_bytes(typical()), {}
+    spent = 0.0
+    for batch in range(batches):
+        for device, part in rows_of(devices, batch, rows).groupby("device"):
+            X, monitor = part[FEATURES], monitors.get(device) or persist.from_bytes(start)
+            monitors[device] = monitor
+            samples = X.to_dict("records")
+            begin = time.perf_counter()
+            if block:
+                monitor.observe_many(X)
+            else:
+                for x in samples:
+                    monitor.observe(x)
+            spent += (time.perf_counter() - begin) * (batch > 0)
+    return devices * rows * (batches - 1) / spent
+
+
+def child(cores: int, folder: str, batches: int) -> dict[str, Any]:
+    """Measure a batch and a streaming query with so many cores, in a process of its own."""
+    spark = fleet.session(cores)
+    schema = ", ".join(["device string", "time long", *(f"{name} double" for name in FEATURES)])
+    times = Path(tempfile.mkdtemp(dir=folder))
+    Timed.folder = str(times)
+    fleet.watch.__globals__["Keeper"] = Timed
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    said = fleet.watch(source.parquet(f"{folder}/in"), "device", FEATURES, "time", typical())
+    writer = said.writeStream.format("parquet").option("checkpointLocation", f"{times}/checkpoint")
+    query = writer.trigger(availableNow=True).start(f"{times}/said")
+    query.awaitTermination()
+    later = [p for p in query.recentProgress if p["numInputRows"] and p["batchId"] > 0]
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in later) / 1000
+    spent = dict.fromkeys(PARTS, 0.0)
+    for path in sorted(times.glob("*.json"))[-cores * len(later) :]:  # a file a task
+        for part, value in json.loads(path.read_text(encoding="utf-8")).items():
+            spent[part] += value
+    shares = {part: value / (seconds * cores) for part, value in spent.items()}
+    state = later[-1]["stateOperators"][0]
+    batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, "time", typical())
+    batch.write.format("noop").mode("overwrite").save()  # compiles
+    begin = time.perf_counter()
+    batch.write.format("noop").mode("overwrite").save()
+    return {
+        "batch rows/s": sum(p["numInputRows"] for p in later)
+        * batches
+        / len(later)
+        / (time.perf_counter() - begin),
+        "stream rows/s": sum(p["numInputRows"] for p in later) / seconds,
+        "shares": shares | {"spark": 1 - sum(shares.values())},
+        "state bytes a key": state["customMetrics"]["rocksdbTotalBytesWritten"]
+        / max(1, state["numRowsUpdated"]),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
+    parser.add_argument("--devices", type=int, default=200)
+    parser.add_argument("--batches", type=int, default=5, help="micro-batches, at least 2")
+    parser.add_argument("--json", help="append the numbers to this file")
+    parser.add_argument("--paper", metavar="FILE", help="only print the capacity table of a run")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(child(int(args.child[0]), args.child[1], args.batches)))
+        return 0
+    if args.paper:
+        print(paper(last_run(Path(args.paper))))
+        return 0
+    console = Console()
+    for rows in ROWS:
+        record = measure(args.devices, rows, args.batches, console)
+        show(console, record)
+        if args.json:
+            with open(args.json, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+    return 0
+
+
+def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str, Any]:
+    """Return the record of one number of rows a device and micro-batch."""
+    record: dict[str, Any] = {
+        "benchmark": "spark",
+        "machine": platform.machine(),
+        "backend": BACKEND,
+        "devices": devices,
+        "rows": rows,
+        "features": len(FEATURES),
+        "loop rows/s": plain(devices, rows, batches, block=False),
+        "blocks rows/s": plain(devices, rows, batches, block=True),
+        "cores": {},
+    }
+    command = [sys.executable, "-m", "benchmarks.spark", "--batches", str(batches)]
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(f"{folder}/in")
+        for batch in range(batches):
+            path = f"{folder}/in/{batch:04d}.parquet"
+            rows_of(devices, batch, rows).to_parquet(path)
+            os.utime(path, (1_700_000_000 + batch,) * 2)
+        cores = 1
+        while cores <= (os.cpu_count() or 1):
+            console.print(f"{rows} row(s) a key, Spark on {cores} core(s) ...", style="dim")
+            run = subprocess.run(
+                [*command, "--child", str(cores), folder],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                check=True,
+            )
+            record["cores"][str(cores)] = json.loads(run.stdout.strip().splitlines()[-1])
+            cores *= 2
+    return record
+
+
+def last_run(path: Path) -> list[dict[str, Any]]:
+    """Return the records of the last run in a file, one a number of rows."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines[-len(ROWS) :]]
+
+
+def paper(records: list[dict[str, Any]]) -> str:
+    """Return the table that carries a run on to many devices, on paper.
+
+    A key costs a core ``base`` seconds a micro-batch and ``each`` more a row: two runs with one
+    and with many rows give both. The rest is multiplication.
+    """
+    few, many = sorted(records, key=lambda record: record["rows"])
+    most = max(few["cores"], key=int)
+
+    def key_seconds(record: dict[str, Any]) -> float:
+        return int(most) * record["rows"] / record["cores"][most]["stream rows/s"]
+
+    each = (key_seconds(many) - key_seconds(few)) / (many["rows"] - few["rows"])
+    base = key_seconds(few) - few["rows"] * each
+    size = many["cores"][most]["state bytes a key"]
+    lines = [
+        f"A key costs a core {base * 1e3:.1f} ms a micro-batch and {each * 1e3:.2f} ms a row, "
+        f"and writes {size / 1000:.0f} kB of state.",
+        "",
+        "| devices, a row a minute each | trigger | cores | state | written |",
+        "|---|---|---|---|---|",
+    ]
+    for devices in (10_000, 1_000_000, 100_000_000):
+        for minutes in (1, 10, 60):
+            cores = devices * (base / (60 * minutes) + each / 60)
+            lines.append(
+                f"| {devices:,} | {minutes} min | {cores:,.1f} | {devices * size / 1e9:,.1f} GB "
+                f"| {devices * size / (60 * minutes) / 1e6:,.1f} MB/s |"
+            )
+    return "\n".join(lines)
+
+
+def show(console: Console, record: dict[str, Any]) -> None:
+    loop = record["loop rows/s"]
+    title = "{devices} devices, {rows} rows a micro-batch, {features} features".format(**record)
+    table = Table(title=title)
+    for heading in ("", "rows/s", "of the loop", *PARTS, "spark"):
+        table.add_column(heading, justify="right" if heading else "left")
+    table.add_row("plain loop, 1 core", f"{loop:,.0f}", "1.00")
+    blocks = record["blocks rows/s"]
+    table.add_row("in blocks, 1 core", f"{blocks:,.0f}", f"{blocks / loop:.2f}")
+    for cores, result in record["cores"].items():
+        batch, stream = result["batch rows/s"], result["stream rows/s"]
+        table.add_row(f"batch, {cores} core(s)", f"{batch:,.0f}", f"{batch / loop:.2f}")
+        shares = [f"{result['shares'][part]:.0%}" for part in (*PARTS, "spark")]
+        table.add_row(f"stream, {cores} core(s)", f"{stream:,.0f}", f"{stream / loop:.2f}", *shares)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

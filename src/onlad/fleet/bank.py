@@ -1,0 +1,387 @@
+"""`Bank`: many detectors of one shape in one array, each with its own stream."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from onlad import samples
+from onlad.detector import Detector
+from onlad.errors import OnladError
+from onlad.fleet import bankfile
+from onlad.fleet.host import HostEngine
+from onlad.fleet.models import FACTOR, PAUSED, SEEN, SKIPPED, Engine, Layer, Models
+from onlad.forgetting import Constant, check_factor
+from onlad.reference import Array
+
+AT_ONCE = 1024  # models that move from one engine to another together
+NAMED = 10  # models that an error names
+
+
+class Bank:
+    """Detectors with one random layer, each of which learns the stream of its own device.
+
+    A model of the bank computes what a `Detector` computes. On the processor `update` and `score`
+    give its numbers to the last bit; blocks and the GPU give them within rounding.
+
+    Parameters
+    ----------
+    detector
+        How all models start: fresh, or with what it has learned. Its forgetting must be constant.
+    models
+        How many.
+    n_features
+        Of a sample; needed if `detector` has seen nothing.
+    device
+        ``cpu``, or ``cuda`` for an NVIDIA GPU (extra ``gpu``; at most 128 hidden units).
+    threads
+        On the processor; by default as many as this process has cores. Results do not depend on it.
+
+    Examples
+    --------
+    >>> bank = Bank(Detector(n_hidden=8), models=1000, n_features=3)
+    >>> X = np.random.default_rng(0).uniform(size=(1000, 3))      # one sample a device
+    >>> scores = bank.update(X)
+    >>> sent = np.arange(1000) != 7                               # device 7 is silent
+    >>> scores = bank.update(X, sent)
+    >>> int(np.isnan(scores).sum()), bank.n_seen[6:9].tolist()
+    (1, [2, 1, 2])
+    >>> detector = bank[7]                             # a copy; and back by bank[7] = detector
+    >>> detector.n_seen
+    1
+    """
+
+    def __init__(
+        self,
+        detector: Detector,
+        models: int,
+        *,
+        n_features: int | None = None,
+        device: Literal["cpu", "cuda"] = "cpu",
+        threads: int | None = None,
+    ) -> None:
+        if not isinstance(detector, Detector):
+            raise TypeError(f"detector must be a Detector, got {detector!r:.60}")
+        count = samples.whole("models", models, 0)
+        self.threads = None if threads is None else samples.whole("threads", threads, 1)
+        if detector.n_features is None:
+            if n_features is None:
+                raise ValueError("n_features is needed: the detector has seen nothing yet")
+            width = samples.whole("n_features", n_features, 1)
+            detector = Detector(**detector.settings()).start(width)
+        elif n_features not in (None, detector.n_features):
+            raise ValueError(
+                f"n_features is {n_features}, but the detector was started with "
+                f"{detector.n_features}"
+            )
+        self._settings = detector.settings()
+        self._settings["forgetting"] = _constant(detector)
+        self._start = _models_of(detector)
+        parts = detector.learned()
+        self._layer = Layer(parts["alpha"], parts["b"], detector.activation, detector.loss)
+        self.device = device
+        self._engine = self._make(count)
+        self._engine.put(slice(None), self._start)
+
+    # -- learning ---------------------------------------------------------------------------
+
+    def update(self, X: Any, mask: Any = None) -> Any:
+        """Return the score of one sample a model, (models, n), then learn it.
+
+        Where `mask` is False there is no sample: that row is not looked at, its model stays as it
+        is and its score is NaN. A tensor of PyTorch gives a tensor; all else gives an array.
+
+        Raises
+        ------
+        ValueError
+            `X` or `mask` does not fit, or models sent numbers that are not finite, or beyond what
+            the type can square. The message names the models, and no model has changed.
+        """
+        return self._run(X, mask, many=False, learn=True)
+
+    def update_many(self, X: Any, mask: Any = None) -> Any:
+        """Return the scores of T samples a model, (models, T, n), each learned after its score.
+
+        The same as T calls of `update`, within rounding. `mask` has shape (models,) or (models, T).
+        """
+        return self._run(X, mask, many=True, learn=True)
+
+    def score(self, X: Any, mask: Any = None) -> Any:
+        """Return how unusual one sample a model is, and learn nothing."""
+        return self._run(X, mask, many=False, learn=False)
+
+    def score_many(self, X: Any, mask: Any = None) -> Any:
+        """Return how unusual each of T samples a model is, and learn nothing."""
+        return self._run(X, mask, many=True, learn=False)
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._engine)
+
+    @property
+    def n_features(self) -> int:
+        """Features a sample."""
+        return self._layer.n_features
+
+    @property
+    def n_seen(self) -> Array:
+        """Samples learned, by model."""
+        return self._column("counts", SEEN)
+
+    @property
+    def n_skipped(self) -> Array:
+        """Samples that were scored but could not be learned, by model."""
+        return self._column("counts", SKIPPED)
+
+    @property
+    def n_paused(self) -> Array:
+        """Steps that forgot nothing because P was wound up, by model."""
+        return self._column("counts", PAUSED)
+
+    @property
+    def forgetting(self) -> Array:
+        """The forgetting factor of each model. Set it to one number, or to one a model."""
+        return self._column("numbers", FACTOR)
+
+    @forgetting.setter
+    def forgetting(self, factors: Any) -> None:
+        factors = np.asarray(factors, "float64")
+        if factors.shape not in ((), (len(self),)):
+            raise ValueError(
+                f"forgetting must be one number or {len(self)}, got shape {factors.shape}"
+            )
+        for factor in np.unique(factors):
+            check_factor("forgetting", float(factor))
+        self._engine.set_factors(np.broadcast_to(factors, (len(self),)).copy())
+
+    def __repr__(self) -> str:
+        detector = Detector(**self._settings)
+        return (
+            f"Bank({detector!r}, models={len(self)}, n_features={self.n_features}, "
+            f"device={self.device!r})"
+        )
+
+    # -- models in and out ------------------------------------------------------------------
+
+    def __getitem__(self, model: int) -> Detector:
+        """Return a copy of one model as a detector of its own."""
+        at = self._place(model)
+        beta, S, numbers, counts = (part[0] for part in self._engine.take(slice(at, at + 1)))
+        trace, trace_start, shrink, weight, a = numbers.tolist()
+        seen, skipped, paused = counts.tolist()
+        return Detector(**self._settings | {"forgetting": a}).resume(
+            {
+                "alpha": self._layer.alpha,
+                "b": self._layer.b,
+                "beta": beta.T,
+                "S": S,
+                "memory": np.array([a]),
+                "trace": trace,
+                "trace_start": trace_start,
+                "shrink": shrink,
+                "weight": weight,
+                "seen": seen,
+                "skipped": skipped,
+                "paused": paused,
+            }
+        )
+
+    def __setitem__(self, model: int, detector: Detector) -> None:
+        """Put a copy of a detector in the place of one model; a fresh one starts it anew."""
+        at = self._place(model)
+        self._engine.put(slice(at, at + 1), self._fitting(detector))
+
+    def grow(self, models: int = 1, detector: Detector | None = None) -> None:
+        """Add models at the end, which start as `detector`, by default as the first ones did."""
+        count = samples.whole("models", models, 0)
+        start = self._start if detector is None else self._fitting(detector)
+        before = len(self)
+        engine = self._engine.resized(before + count)
+        engine.put(slice(before, before + count), start)
+        self._engine = engine
+
+    def remove(self, models: Any) -> None:
+        """Take models out, by their indices. Those after them move up."""
+        gone = {self._place(model) for model in np.atleast_1d(np.asarray(models)).tolist()}
+        self._engine.keep(np.array([i for i in range(len(self)) if i not in gone], "int64"))
+
+    def to(self, device: Literal["cpu", "cuda"]) -> Bank:
+        """Move all models to ``cpu`` or ``cuda``, and return the bank."""
+        if device != self.device:
+            old, self.device = (self._engine, self.device), device
+            try:
+                self._engine = self._make(len(old[0]))
+            except BaseException:
+                self.device = old[1]
+                raise
+            for first in range(0, len(self), AT_ONCE):
+                some = slice(first, first + AT_ONCE)
+                self._engine.put(some, old[0].take(some))
+        return self
+
+    # -- files and copies -------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all models to the file `path`, whole or not at all, as `onlad.save` does.
+
+        The memory of a bank on the processor is written as it is, in small pieces.
+        """
+        bankfile.save(path, self._settings, self._layer, self._start, self._engine.models())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: Literal["cpu", "cuda"] = "cpu",
+        threads: int | None = None,
+    ) -> Bank:
+        """Return the bank in the file `path`; it goes on to the last bit as the saved one would.
+
+        Raises
+        ------
+        ModelFileError
+            The file is not onlad's, is damaged, or holds no valid bank. The message says which.
+        """
+        bank = cls.__new__(cls)
+        bank.device, bank.threads = device, threads
+        bank._settings, bank._layer, bank._start, models = bankfile.load(path)
+        bank._fill(models)
+        return bank
+
+    def __getstate__(self) -> dict[str, Any]:
+        models = Models(*(np.array(part) for part in self._engine.models()))
+        return self.__dict__ | {"_engine": models}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._fill(state["_engine"])
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _make(self, count: int) -> Engine:
+        if self.device == "cpu":
+            return HostEngine(self._layer, count, self.threads)
+        if self.device != "cuda":
+            raise ValueError(f"device must be cpu or cuda, got {self.device!r}")
+        try:
+            from onlad.fleet.cuda import CudaEngine  # noqa: PLC0415  (PyTorch is an extra)
+
+            return CudaEngine(self._layer, count)
+        except ImportError as error:
+            missing = f"device='cuda' needs PyTorch and Triton ({error})"
+            raise OnladError(f"{missing}: pip install 'onlad[gpu]'") from None
+        except RuntimeError as error:
+            if "no NVIDIA GPU" not in str(error):
+                raise
+            raise OnladError(f"device='cuda' needs a GPU, but {error}. Use 'cpu'") from None
+
+    def _fill(self, models: Models) -> None:
+        self._engine = self._make(len(models.counts))
+        for first in range(0, len(self), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            self._engine.put(some, Models(*(part[some] for part in models)))
+
+    def _column(self, table: str, column: int) -> Array:
+        return np.asarray(self._engine.table(table)[:, column])
+
+    def _run(self, X: Any, mask: Any, *, many: bool, learn: bool) -> Any:
+        tensors = self.device == "cuda" and type(X).__module__.partition(".")[0] == "torch"
+        if not tensors:
+            X = samples.numbers(X, "X")
+        shape, M, n = tuple(X.shape), len(self), self.n_features
+        if len(shape) != 2 + many or (shape[0], shape[-1]) != (M, n):
+            here = (
+                f"(models, T, n), here ({M}, T, {n})" if many else f"(models, n), here ({M}, {n})"
+            )
+            raise ValueError(f"X must have shape {here}; got {shape}. No model was changed")
+        if mask is not None:
+            mask = _checked_mask(mask, shape[:-1])
+        if 0 in shape:
+            return np.empty(shape[:-1])
+        X, mask, bad = self._engine.samples(X.reshape(M, -1, n), mask)
+        if bad:
+            _refuse(bad)
+        if learn and many:
+            losses, leverages = self._engine.many(X, mask)
+        else:
+            losses, leverages = self._engine.step(X, mask, learn)
+        scores = self._engine.combine(losses, leverages, self._settings["score"])
+        scores = scores.reshape(shape[:-1])
+        return scores if tensors else np.asarray(scores.cpu() if self.device == "cuda" else scores)
+
+    def _place(self, model: Any) -> int:
+        if not isinstance(model, (int, np.integer)):
+            raise TypeError(f"a model is named by its index, got {model!r:.60}")
+        if not -len(self) <= model < len(self):
+            raise IndexError(f"there is no model {model}: the bank has {len(self)}")
+        return int(model) % len(self)
+
+    def _fitting(self, detector: Detector) -> Models:
+        """Return a detector as one model, if it is of the bank's kind."""
+        if not isinstance(detector, Detector):
+            raise TypeError(f"a model of a bank is a Detector, got {detector!r:.60}")
+        _constant(detector)
+        settings = detector.settings()
+        other = [name for name, value in self._settings.items() if settings[name] != value]
+        other = [name for name in other if name != "forgetting"]
+        if other:
+            was = ", ".join(f"{name}={settings[name]!r}" for name in other)
+            own = ", ".join(f"{name}={self._settings[name]!r}" for name in other)
+            raise ValueError(f"the models of this bank have {own}; the detector has {was}")
+        if detector.n_features is None:
+            detector = Detector(**settings).start(self.n_features)
+        parts = detector.learned()
+        if not all(np.array_equal(parts[k], getattr(self._layer, k)) for k in ("alpha", "b")):
+            raise ValueError(
+                f"the detector has another random layer: {detector.n_features} features, where "
+                f"the bank has {self.n_features}, or other weights"
+            )
+        return _models_of(detector)
+
+
+def _constant(detector: Detector) -> float:
+    """Return the forgetting factor of a detector that has one for good."""
+    if not isinstance(detector.forgetting, Constant):
+        raise ValueError(
+            f"a bank takes a constant forgetting factor, which may differ by model; got "
+            f"{detector.forgetting!r}"
+        )
+    return detector.factor
+
+
+def _models_of(detector: Detector) -> Models:
+    """Return a started detector as one model."""
+    parts = detector.learned()
+    numbers = [parts[name] for name in ("trace", "trace_start", "shrink", "weight")]
+    counts = [parts[name] for name in ("seen", "skipped", "paused")]
+    return Models(
+        parts["beta"].T[None],
+        parts["S"][None],
+        np.array([[*numbers, detector.factor]]),
+        np.array([counts], "int64"),
+    )
+
+
+def _checked_mask(mask: Any, shape: tuple[int, ...]) -> Any:
+    """Return a mask with an entry a sample, (models, T)."""
+    if not hasattr(mask, "dtype"):
+        mask = np.asarray(mask)
+    if str(mask.dtype) not in ("bool", "torch.bool"):
+        raise TypeError(f"mask must hold bools, True where there is a sample; got {mask.dtype}")
+    if tuple(mask.shape) not in (shape[:1], shape):
+        raise ValueError(f"mask must have shape {shape[:1]} or {shape}, got {tuple(mask.shape)}")
+    mask = mask.reshape(shape[0], -1)
+    whole = (shape[0], *shape[1:]) if len(shape) > 1 else (shape[0], 1)
+    return mask.expand(whole) if hasattr(mask, "expand") else np.broadcast_to(mask, whole)
+
+
+def _refuse(bad: list[int]) -> NoReturn:
+    names = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
+    raise ValueError(
+        f"X holds numbers that are not finite, or too large, for {len(bad)} of the models: "
+        f"{names}. Leave them out by the mask. No model was changed"
+    )

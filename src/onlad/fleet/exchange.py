@@ -1,0 +1,166 @@
+"""What devices tell each other: the sums that a detector has learned, and no samples.
+
+`sums` takes them out of a detector, ``to_bytes`` and ``from_bytes`` are the message, `join` makes
+the detector that has seen what all have. Sums hold the samples alone, not the ridge of the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onlad import modelfile
+from onlad.detector import Detector
+from onlad.modelfile import Record, need
+from onlad.reference import Array, symmetric
+
+LARGEST_COUNT = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What one detector has learned, as sums over its samples; a sample's weight is w^2.
+
+    Attributes
+    ----------
+    layer
+        Digest of random layer and activation: only sums of one layer can be added.
+    gram
+        K, the sum of w^2 h'h over the samples, (N, N), symmetric.
+    moment
+        V, the sum of w^2 h'x, (N, n).
+    weight
+        The sum of w^2.
+    seen
+        Samples behind it.
+    """
+
+    layer: str
+    gram: Array
+    moment: Array
+    weight: float
+    seen: int
+
+    def to_bytes(self) -> bytes:
+        """Return the message: one triangle of K, all of V, and a checksum."""
+        values = {
+            "layer": self.layer,
+            "gram": self.gram[np.tril_indices(len(self.gram))],
+            "moment": self.moment,
+            "weight": self.weight,
+            "seen": self.seen,
+        }
+        return modelfile.encode(Record("Sums", {"fields": values}))
+
+    @staticmethod
+    def from_bytes(data: bytes, name: str = "the message") -> Sums:
+        """Return the sums in a message. It is trusted in nothing but what it says it has seen.
+
+        Raises
+        ------
+        ModelFileError
+            It is damaged, or no detector could have sent it; `name` is what the error calls it.
+        """
+        try:
+            return _read(modelfile.decode(modelfile.check(data, name)))
+        except modelfile.FAULTS as error:
+            raise modelfile.refusal(name, f"holds no sums: {error}. Send it again") from None
+
+
+def sums(detector: Detector) -> Sums:
+    """Return what `detector` has learned, without the ridge that it started from."""
+    if detector.n_features is None:
+        raise ValueError("a detector that has seen nothing has no sums")
+    learned = detector.learned()
+    R = np.linalg.inv(learned["S"].astype("float64"))  # K = R'R
+    gram = symmetric(R.T @ R)
+    size, direction = np.linalg.eigh(gram)
+    # Without the ridge nothing is left where nothing was seen; rounding may leave less.
+    size = np.maximum(size - detector.ridge * learned["shrink"], 0.0)
+    return Sums(
+        _layer(detector),
+        symmetric((direction * size) @ direction.T),
+        gram @ learned["beta"].astype("float64"),
+        learned["weight"],
+        learned["seen"],
+    )
+
+
+def join(
+    detector: Detector, others: Iterable[Sums], weights: Sequence[float] | None = None
+) -> Detector:
+    """Return the detector that has seen what `detector` and all `others` have.
+
+    Exact for forgetting 1; else each sample keeps the weight that it has where it was seen.
+    `weights` multiplies the sums of each of the others, for example to let old ones count less.
+    `detector` is not modified: keep it apart, and send only its own sums, so that no sample
+    comes back and counts twice.
+    """
+    others = list(others)
+    weights = [1.0] * len(others) if weights is None else weights
+    if len(weights) != len(others):
+        raise ValueError(f"there are {len(weights)} weights for the sums of {len(others)} others")
+    own, mine = sums(detector), detector.learned()
+    gram = own.gram + detector.ridge * mine["shrink"] * np.eye(detector.n_hidden)
+    moment, weight, seen = own.moment, own.weight, own.seen
+    for other, w in zip(others, weights, strict=True):
+        if not 0 <= w < np.inf:
+            raise ValueError(f"a weight must be finite and not negative, got {w!r}")
+        if (other.layer, other.moment.shape) != (own.layer, own.moment.shape):
+            raise ValueError(
+                "only sums of one random layer can be joined: equal features, n_hidden, "
+                f"activation, weights and seed. Got {other.moment.shape} of layer "
+                f"{other.layer[:8]} for {own.moment.shape} of layer {own.layer[:8]}"
+            )
+        gram, moment = gram + w * other.gram, moment + w * other.moment
+        weight, seen = weight + w * other.weight, seen + other.seen
+    S = np.linalg.inv(np.linalg.cholesky(gram)).T
+    changes = {
+        "S": S.astype(mine["S"].dtype),
+        "beta": (S @ (S.T @ moment)).astype(mine["beta"].dtype),
+        "trace": float(np.sum(S * S)),
+        "weight": weight,
+        "seen": seen,
+    }
+    return Detector(**detector.settings()).resume(mine | changes)
+
+
+def _layer(detector: Detector) -> str:
+    """Return a digest that two detectors share if their sums can be added."""
+    learned = detector.learned()
+    digest = hashlib.sha256(detector.activation.encode())
+    for name in ("alpha", "b"):  # as float32, which detectors of both dtypes have in common
+        digest.update(learned[name].astype("<f4").tobytes())
+    return digest.hexdigest()
+
+
+def _read(tree: Any) -> Sums:
+    """Return the sums in a decoded message, or raise `ValueError` with what cannot be."""
+    known = type(tree) is Record and tree.type == "Sums" and tree.parts.keys() == {"fields"}
+    need(known, "it is something else")
+    values = tree.parts["fields"]
+    names = {"layer", "gram", "moment", "weight", "seen"}
+    need(values.keys() == names, f"it must have {', '.join(sorted(names))}")
+    layer, packed, moment = values["layer"], values["gram"], values["moment"]
+    weight, seen = values["weight"], values["seen"]
+    need(type(layer) is str and len(layer) == 64, "layer must be a digest")
+    for name, array, ndim in (("gram", packed, 1), ("moment", moment, 2)):
+        fits = type(array) is np.ndarray and array.dtype == "float64" and array.ndim == ndim
+        need(fits, f"{name} must be a float64 array with {ndim} axes")
+        need(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
+    N = len(moment)
+    need(N > 0 and moment.shape[1] > 0, "moment is empty")
+    need(len(packed) == N * (N + 1) // 2, f"gram must be a triangle of {N} rows")
+    need(type(weight) is float and 0 <= weight < np.inf, "weight must be finite, not negative")
+    need(type(seen) is int and 0 <= seen <= LARGEST_COUNT, "seen must be in [0, 2^62]")
+    gram = np.zeros((N, N))
+    gram[np.tril_indices(N)] = packed
+    gram += np.tril(gram, -1).T
+    # A sum of squares is never negative; the sender's product of N terms may round below 0.
+    lowest, highest = np.linalg.eigvalsh(gram)[[0, -1]]
+    need(lowest >= -N * 1e-12 * max(highest, 1.0), "gram is no sum of squares")
+    return Sums(layer, gram, moment, weight, seen)

@@ -1,0 +1,143 @@
+"""The bank on the processor: the memory of the models, padded as the compiled step wants it."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from onlad import _kernel, block, kernel
+from onlad.fleet.models import FACTOR, Layer, Models
+from onlad.reference import ACTIVATIONS, LOSSES, Array, Score, combine
+
+LINE = 64  # bytes; a cache line, and the widest vector
+GROUP = 8  # rows that the kernel works on together
+BLOCK_PAYS = 8  # rows of one model from which the block form is worth its two transpositions
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return zeros that begin at a whole cache line; a page is touched when it is written."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + LINE, "uint8")
+    start = -raw.ctypes.data % LINE
+    zeros: Array = raw[start : start + size].view(dtype).reshape(shape)
+    return zeros
+
+
+def _up(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
+
+
+def _bad(X: Array, mask: Array, largest: float) -> list[int]:
+    """Return the models with a sample that is there, but not finite or beyond `largest`."""
+    # float() before abs(): the lowest integer has no absolute value of its own type.
+    if abs(float(X.min())) <= largest and abs(float(X.max())) <= largest:
+        return []
+    bad = mask & ~(np.abs(X.astype("longdouble")) <= largest).all(-1)
+    return [int(i) for i in np.flatnonzero(bad.any(-1))]
+
+
+class HostEngine:
+    """Models of one shape in memory, and threads that run them."""
+
+    def __init__(self, layer: Layer, count: int, threads: int | None = None) -> None:
+        n, N = layer.alpha.shape
+        dtype = layer.alpha.dtype
+        self.layer, self.threads = layer, threads
+        stride = _up(N, LINE // dtype.itemsize)
+        self._alpha, self._b = aligned((n, stride), dtype), aligned((stride,), dtype)
+        self._alpha[:, :N], self._b[:N] = layer.alpha, layer.b
+        self._beta = aligned((count, _up(n, GROUP), stride), dtype)
+        self._S = aligned((count, _up(N, GROUP), stride), dtype)
+        self._numbers, self._counts = np.zeros((count, 5)), np.zeros((count, 3), "int64")
+        self._update = _kernel.bank_update32 if dtype == "float32" else _kernel.bank_update64
+
+    def __len__(self) -> int:
+        return len(self._beta)
+
+    def table(self, name: str) -> Array:
+        """Return a copy of the numbers or counts."""
+        return np.array(getattr(self.models(), name))
+
+    def set_factors(self, factors: Any) -> None:
+        """Give each model its forgetting factor."""
+        self._numbers[:, FACTOR] = factors
+
+    def models(self) -> Models:
+        """Return views of all models."""
+        n, N = self.layer.alpha.shape
+        return Models(self._beta[:, :n, :N], self._S[:, :N, :N], self._numbers, self._counts)
+
+    def take(self, which: Any) -> Models:
+        """Return copies of the models of a slice."""
+        return Models(*(np.array(part[which]) for part in self.models()))
+
+    def put(self, which: Any, models: Models) -> None:
+        """Copy models into the place of a slice."""
+        for mine, new in zip(self.models(), models, strict=True):
+            mine[which] = new
+
+    def resized(self, count: int) -> HostEngine:
+        """Return an engine with room for `count` models, the first of which are these."""
+        other = HostEngine(self.layer, count, self.threads)
+        kept = slice(min(count, len(self._beta)))
+        other.put(kept, Models(*(part[kept] for part in self.models())))
+        return other
+
+    def keep(self, which: Any) -> None:
+        """Keep the models with these indices, in this order."""
+        other = HostEngine(self.layer, len(which), self.threads)
+        for source, target in zip(self.models(), other.models(), strict=True):
+            for to, index in enumerate(which):  # no second copy of all that stays
+                target[to] = source[index]
+        self.__dict__.update(other.__dict__)
+
+    def samples(self, X: Any, mask: Any) -> tuple[Array, Array, list[int]]:
+        """Return samples and mask as the compiled step takes them, and which models are bad."""
+        dtype = self.layer.alpha.dtype
+        there = np.ones(X.shape[:-1], bool) if mask is None else np.ascontiguousarray(mask)
+        bad = _bad(X, there, kernel.LARGEST[dtype.name])
+        with np.errstate(over="ignore"):  # where there is no sample, anything may stand
+            return np.ascontiguousarray(X, dtype), there.view("uint8"), bad
+
+    def combine(self, losses: Array, leverages: Array, score: Score) -> Array:
+        """Return the scores."""
+        return combine(losses, leverages, score)
+
+    def step(self, X: Array, mask: Array, learn: bool) -> tuple[Array, Array]:
+        """Score the samples one by one, and learn each if so."""
+        return self._run(X, mask, learn=learn, blocks=False)
+
+    def many(self, X: Array, mask: Array) -> tuple[Array, Array]:
+        """Score and learn the samples, in blocks where that pays."""
+        pays = X.shape[1] >= BLOCK_PAYS and block.pays(*self.layer.alpha.shape)
+        return self._run(X, mask, learn=True, blocks=pays)
+
+    def _run(self, X: Array, mask: Array, *, learn: bool, blocks: bool) -> tuple[Array, Array]:
+        losses, leverages = np.full(mask.shape, np.nan), np.full(mask.shape, np.nan)
+        self._update(
+            self._alpha,
+            self._b,
+            self._beta,
+            self._S,
+            self._numbers,
+            self._counts,
+            X,
+            mask,
+            losses,
+            leverages,
+            self.layer.n_hidden,
+            ACTIVATIONS.index(self.layer.activation),
+            LOSSES.index(self.layer.loss),
+            learn,
+            blocks,
+            self.threads or usable_cores(),
+        )
+        return losses, leverages

@@ -1,0 +1,32 @@
+"""The capacity tables of docs/fleet.md are made from the stored records."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_tables_are_those_of_the_records():
+    if not (ROOT / "benchmarks" / "bank.py").exists():
+        pytest.skip("the benchmarks are not in the source package")
+    from benchmarks import bank
+
+    text = bank.PAGE.read_text(encoding="utf-8")
+    assert bank.page(text) == text  # else: python -m benchmarks.bank table
+    assert "NVIDIA H200" in text
+
+
+def test_what_the_page_says_of_the_gpu_is_in_the_records():
+    if not (ROOT / "benchmarks" / "bank.py").exists():
+        pytest.skip("the benchmarks are not in the source package")
+    from benchmarks import bank
+
+    records = [r for r in bank.kept() if r["device"] == "cuda" and (r["n"], r["N"]) == (512, 64)]
+    single, double = sorted(records, key=lambda record: record["dtype"])
+    assert (single["machine"], single["dtype"]) == ("NVIDIA H200", "float32")
+    for name, off in single["off the float64 loop"].items():
+        assert off < (3e-6 if "loss" in name else 2e-5)
+    assert max(double["off the float64 loop"].values()) < 1e-12
+    assert single["step / copy"] > single["step, whole call / copy"] > 0.85
+    assert single["million updates a second"]["block"] > 100

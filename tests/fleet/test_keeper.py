@@ -1,0 +1,132 @@
+"""What is said of the rows of one key, without a cluster; `test_spark` has the real one."""
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'onlad[fleet]'")
+
+import pandas as pd
+from fleet_data import FEATURES, assert_said, devices, plain_loop, small_monitor
+from pyspark.sql import types as st
+
+from onlad import persist
+from onlad.errors import ModelFileError, OnladError
+from onlad.fleet.spark.keeper import Keeper, answers
+
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "benchmarks" / "results" / "spark.jsonl"
+LONG = st.LongType()
+
+
+def keeper(names=tuple(FEATURES), clock=LONG, expire=None, renew=False):
+    return Keeper(names, persist.to_bytes(small_monitor()), clock, expire, renew)
+
+
+def prepared(frame, names=FEATURES, **columns):
+    """Return rows of a device as Spark prepares them."""
+    columns = {"row": np.arange(len(frame)), "refused": None, "kept": None} | columns
+    features = {f"x{j}": frame[name] for j, name in enumerate(names)}
+    return frame[["time"]].assign(key=frame["device"], **columns, **features)
+
+
+class Store:
+    """A state that is in no store, with what a keeper asks of it."""
+
+    def __init__(self):
+        self.value = None
+
+    def getValueState(self, name, schema, ttl):
+        assert (name, schema.names) == ("model", ["model", "last"])
+        self.ttl = ttl
+        return self
+
+    def get(self):
+        return self.value
+
+    def update(self, value):
+        self.value = value
+
+
+@pytest.mark.parametrize("sizes", [[120], [1] * 120, [31, 1, 2, 86], [64, 56]], ids=len)
+def test_micro_batches_of_any_size_say_the_same(sizes):
+    frame, store, here = devices(1, 120), Store(), keeper(expire=dt.timedelta(seconds=2))
+    here.init(store)
+    assert store.ttl == 2000
+    said = []
+    for stop, size in zip(np.cumsum(sizes), sizes, strict=True):
+        part = frame[stop - size : stop]
+        said += here.handleInputRows(("pump-0",), iter([prepared(part.sample(frac=1))]), None)
+    here.close()
+    said = pd.concat(said).rename(columns={"key": "device"})
+    assert_said(said, plain_loop(frame))
+    assert store.value[1] == 119
+
+
+def test_rows_that_are_not_watched_leave_the_state_as_it_was():
+    frame, store, here = devices(1, 40), Store(), keeper()
+    here.init(store)
+    list(here.handleInputRows(("pump-0",), iter([prepared(frame)]), None))
+    before = store.value
+    for rows, note in (
+        (prepared(frame.tail(1)), "repeated"),
+        (prepared(frame.head(3)), "late"),
+        (prepared(frame.tail(1).assign(time=99), refused="refused: heat is Infinity"), "refused"),
+    ):
+        (said,) = here.handleInputRows(("pump-0",), iter([rows]), None)
+        assert said["note"].str.startswith(note).all()
+        assert said[["score", "ready", "causes"]].isna().all(axis=None)
+    assert store.value is before
+
+
+def test_of_rows_with_one_time_the_same_one_is_watched_in_any_order():
+    rows = pd.concat([devices(1, 3, seed=k) for k in range(4)])
+    notes = []
+    for seed in range(6):
+        shuffled = prepared(rows.sample(frac=1, random_state=seed))
+        said, _ = keeper().answer(shuffled.assign(kept=shuffled["x0"].astype(str)))
+        notes.append(said[said["note"].isna()]["kept"].tolist())
+    assert all(kept == notes[0] for kept in notes)
+    assert len(notes[0]) == 3
+
+
+def test_without_a_time_nothing_is_late_or_repeated():
+    frame = devices(1, 50)
+    said, (model, last) = keeper(clock=None).answer(prepared(frame).assign(time=0))
+    assert said["note"].isna().all()
+    assert persist.from_bytes(model).n_seen == 50
+    again, _ = keeper(clock=None).answer(prepared(frame).assign(time=0), model, last)
+    assert again["note"].isna().all()
+
+
+def test_the_answer_has_the_columns_that_are_announced():
+    said, _ = keeper().answer(prepared(devices(1, 5)))
+    schema = st.StructType().add("key", "string").add("time", "long").add("kept", "string")
+    assert set(said.columns) == set(answers(schema).names)
+
+
+def test_a_model_of_other_features_is_refused_or_replaced():
+    frame = devices(1, 70)
+    _, state = keeper().answer(prepared(frame))
+    two = ("flow", "heat")
+    later = prepared(devices(1, 80).tail(10), two)
+    says = r"the model of pump-0 knows \['flow', 'power', 'heat'\], but features are \['flow', 'he"
+    with pytest.raises(OnladError, match=says):
+        keeper(two).answer(later, *state)
+    said, (model, _) = keeper(two, renew=True).answer(later, *state)
+    assert not said["ready"].any()
+    assert persist.from_bytes(model).names == two
+
+
+def test_a_damaged_state_is_named():
+    with pytest.raises(ModelFileError, match=r"^the state of pump-0 is damaged"):
+        keeper().answer(prepared(devices(1, 3)), b"onlad\x00" + bytes(99), 0)
+
+
+@pytest.mark.skipif(not RECORDS.exists(), reason="benchmarks are not part of a wheel's tests")
+def test_the_page_carries_on_what_was_measured():
+    from benchmarks.spark import last_run, paper
+
+    assert paper(last_run(RECORDS)) in (ROOT / "docs" / "spark.md").read_text()
