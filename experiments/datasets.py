@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad.reference import Array
+from experiments.testbeds import Array
 
 Arrays = tuple[Array, Array]
 

@@ -7,12 +7,12 @@ those that chose its settings. A trial's seed draws all the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
-from onlad.reference import Array
-
+Array: TypeAlias = npt.NDArray[Any]
 Testbed = Literal["offline", "online"]
 TESTBEDS: tuple[Testbed, ...] = get_args(Testbed)
 ANOMALIES = 0.1  # of the normal samples

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
-from experiments.testbeds import Testbed, Trial
-from onlad.reference import Array
+from experiments.testbeds import Array, Testbed, Trial
 
 Hyperparameters = dict[str, Any]
 
@@ -58,9 +57,10 @@ class Entry:
 def registry() -> dict[str, Entry]:
     """Return every method by its name on the command line."""
     found: dict[str, Entry] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if not module.name.startswith("_"):
-            found |= importlib.import_module(f"{__name__}.{module.name}").METHODS
+    for file in pkgutil.iter_modules(__path__):
+        if not file.name.startswith("_"):
+            module = importlib.import_module(f"{__name__}.{file.name}")
+            found |= getattr(module, "METHODS", {})
     return found
 
 
