@@ -6,7 +6,9 @@ from experiments.methods import Entry, Hyperparameters
 from onlad import Detector
 from onlad.reference import Array
 
-PAPER = {"score": "reconstruction", "ridge": 0.0}  # the paper's score, and no L2 regularisation
+# The paper's score, and no L2 regularisation. float32 takes half of the time: on one trial of each
+# dataset and testbed its AUC was within 6e-7 of float64's.
+PAPER = {"score": "reconstruction", "ridge": 0.0, "dtype": "float32"}
 
 
 class Onlad:
@@ -34,7 +36,7 @@ def onlad_nf(hyperparameters: Hyperparameters, n_features: int, seed: int) -> On
 
 
 def onlad_plus(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Onlad:
-    return Onlad(hyperparameters, seed)
+    return Onlad({"dtype": "float32"} | hyperparameters, seed)
 
 
 METHODS = {
