@@ -1,0 +1,180 @@
+"""The neural part of the AUC tables in one command, made for a GPU: settings x trials at once.
+
+    python -m experiments.neural                 # resumes: what is stored is not run again
+    python -m experiments.neural --dataset letter_recognition --minutes 5
+
+First the trials with the paper's settings; then a search on validation data alone, over a part of
+the paper's ranges (`WIDTHS`, `TRAINING`) with the paper's own settings among the candidates; then
+the trials with the settings found. All records are those of `experiments.run` and
+`experiments.tune`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+
+import jax
+import numpy as np
+
+from experiments import datasets, metrics, records, testbeds
+from experiments.methods import Hyperparameters
+from experiments.methods import _autoencoder as ae
+from experiments.records import Record
+from experiments.settings import Settings, chosen, paper
+from experiments.testbeds import Testbed
+
+TRIALS = 16  # in the tables; the issue of more is only time
+WIDTHS: dict[str, list[list[int]]] = {  # of the hidden layers
+    "nn": [[8], [16], [32], [64], [128], [256]],
+    "dnn": [[16, 8, 16], [32, 16, 32], [64, 32, 64], [128, 256, 128]],
+}
+TRAINING = ((8, 20), (32, 5))  # batch, epochs
+RUNS = {"offline": 3, "online": 10}  # folds of the ten, validation streams
+NARROW = 32  # candidates up to this width are padded to one another, wider ones too
+
+
+def machine() -> str:
+    """Return the processor, and the GPU where there is one."""
+    device = jax.devices()[0]
+    gpu = f"{device.device_kind}, " if device.platform != "cpu" else ""
+    return gpu + records.machine()
+
+
+def candidates(testbed: Testbed, dataset: str, method: str) -> list[Hyperparameters]:
+    """Return the settings that the search tries."""
+    found = [
+        {"activation": activation, "hidden": hidden, "batch": batch, "epochs": epochs}
+        for activation, hidden, (batch, epochs) in product(
+            ("sigmoid", "relu"), WIDTHS[method], TRAINING
+        )
+    ]
+    own = dict(paper()["settings"][testbed][dataset][method])
+    return found if own in found else [*found, own]
+
+
+def aucs(
+    testbed: Testbed, settings: Sequence[Hyperparameters], trials: Sequence[testbeds.Trial]
+) -> list[float]:
+    """Return the AUC of trial k with setting k; all run side by side."""
+    scores = ae.run_trials(testbed, [ae.Settings(**s) for s in settings], trials)
+    return [
+        float(np.mean([metrics.auc(p.anomalous, s) for p, s in zip(t.parts, found, strict=True)]))
+        for t, found in zip(trials, scores, strict=True)
+    ]
+
+
+class Cell:
+    """One testbed, dataset and method."""
+
+    def __init__(self, testbed: Testbed, data: datasets.Dataset, method: str) -> None:
+        self.testbed, self.data, self.method = testbed, data, method
+
+    def _record(self, **fields: object) -> Record:
+        fixed = {
+            "testbed": self.testbed,
+            "dataset": self.data.name,
+            "dataset_sha256": self.data.sha256,
+            "method": self.method,
+        }
+        files = "experiments/methods/neural.py", "experiments/methods/_autoencoder.py"
+        return fixed | fields | {"machine": machine(), "commit": records.commit(*files)}
+
+    def search(self) -> None:
+        """Try all candidates on validation data and store each run."""
+        name = f"tune/{self.testbed}-{self.method}"
+        done = {
+            json.dumps([r["dataset"], r["hyperparameters"], r["fold"]]) for r in records.read(name)
+        }
+        runs = [
+            testbeds.validation(self.testbed, self.data.X, self.data.y, k)
+            for k in range(RUNS[self.testbed])
+        ]
+        groups: dict[object, list[tuple[Hyperparameters, testbeds.Trial]]] = {}
+        for setting, run in product(candidates(self.testbed, self.data.name, self.method), runs):
+            if json.dumps([self.data.name, setting, run.seed]) not in done:
+                # Offline the training decides the time, and its length depends on batch and epochs.
+                length = (setting["batch"], setting["epochs"]) if self.testbed == "offline" else 0
+                group = (max(setting["hidden"]) <= NARROW, length)
+                groups.setdefault(group, []).append((setting, run))
+        for pairs in groups.values():
+            begun = time.perf_counter()
+            found = aucs(self.testbed, *zip(*pairs, strict=True))
+            self._report(f"search, {len(pairs)} runs", begun)
+            records.append(
+                name,
+                [
+                    self._record(hyperparameters=setting, fold=run.seed, auc=auc)
+                    for (setting, run), auc in zip(pairs, found, strict=True)
+                ],
+            )
+
+    def trials(self, settings: Settings) -> None:
+        """Run the trials of the tables and store each."""
+        own = paper()["settings"][self.testbed][self.data.name][self.method]
+        setting = own if settings == "paper" else chosen(self.testbed, self.data.name, self.method)
+        name = records.auc_file(self.testbed, self.method)
+        done = {records.key(r) for r in records.read(name)}
+        rest = [
+            self._record(settings=settings, hyperparameters=setting, seed=k) for k in range(TRIALS)
+        ]
+        rest = [r for r in rest if records.key(r) not in done]
+        if not rest:
+            return
+        runs = [
+            testbeds.trial(self.testbed, self.data.X, self.data.y, record["seed"])
+            for record in rest
+        ]
+        begun = time.perf_counter()
+        found = aucs(self.testbed, [setting] * len(runs), runs)
+        seconds = self._report(f"{settings}, {len(runs)} trials, {np.mean(found):.3f}", begun)
+        for record, run, auc in zip(rest, runs, found, strict=True):
+            samples = sum(len(part.rows) for part in run.parts)
+            result = {"auc": auc, "seconds": round(seconds / len(runs), 4), "samples": samples}
+            ordered = {field: (record | result)[field] for field in records.AUC_FIELDS}
+            records.append(name, [ordered])
+
+    def _report(self, what: str, begun: float) -> float:
+        seconds = time.perf_counter() - begun
+        cell = f"{self.testbed} {self.data.name} {self.method}"
+        print(f"{seconds:7.1f} s  {cell}: {what}", file=sys.stderr, flush=True)
+        return seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", action="append", choices=list(paper()["datasets"]))
+    parser.add_argument("--threads", type=int, default=1, help="compile as many cells at a time")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="start nothing after these")
+    args = parser.parse_args(arguments)
+    end = time.monotonic() + 60 * args.minutes
+    cells = [
+        Cell(testbed, data, method)
+        for data in map(datasets.load, args.dataset or paper()["datasets"])
+        for testbed, method in product(testbeds.TESTBEDS, ("nn", "dnn"))
+    ]
+    steps: list[Callable[[Cell], None]] = [
+        lambda cell: cell.trials("paper"),
+        Cell.search,
+        lambda cell: cell.trials("found"),
+    ]
+
+    def run(step: Callable[[Cell], None], cell: Cell) -> None:
+        if time.monotonic() < end:
+            step(cell)
+
+    with ThreadPoolExecutor(args.threads) as pool:
+        for step in steps:
+            for job in [pool.submit(run, step, cell) for cell in cells]:
+                job.result()
+
+
+if __name__ == "__main__":
+    main()
