@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -34,22 +33,19 @@ def paper() -> dict[str, Any]:
 
 
 def chosen(testbed: Testbed, dataset: str, method: str) -> Hyperparameters:
-    """Return the settings with the best mean AUC over all validation runs, from the records.
+    """Return the settings with the best mean AUC on validation data, from the records.
 
-    A setting counts when all of its runs are stored.
+    Only settings that were tried on the most folds or streams count.
     """
-    runs: dict[str, list[float]] = {}
-    for r in records.read(f"tune/{testbed}-{method}"):
-        if r["dataset"] == dataset:
-            runs.setdefault(json.dumps(r["hyperparameters"]), []).append(r["auc"])
-    most = max(map(len, runs.values()), default=0)
-    means = {text: sum(aucs) / most for text, aucs in runs.items() if len(aucs) == most}
-    if not means:
+    tried = [r for r in records.read(f"tune/{testbed}-{method}") if r["dataset"] == dataset]
+    if not tried:
         raise NoSettingsError(
             f"no settings were found yet for {method} on {dataset}, {testbed}: run "
             f"python -m experiments.tune {testbed} --dataset {dataset} --method {method}"
         )
-    return dict(json.loads(max(means, key=lambda text: means[text])))
+    most = max(len(r["aucs"]) for r in tried)
+    full = [r for r in tried if len(r["aucs"]) == most]
+    return dict(max(full, key=lambda r: sum(r["aucs"]))["hyperparameters"])
 
 
 def hyperparameters(
