@@ -61,7 +61,8 @@ def divide(n: int, testbed: Testbed) -> dict[str, Array]:
 
 
 def _sample(rng: np.random.Generator, others: Array, n_normal: int) -> Array:
-    return rng.choice(others, int(n_normal * ANOMALIES), replace=False)
+    """Return a tenth as many anomalies as normal samples, or all where there are fewer."""
+    return rng.choice(others, min(int(n_normal * ANOMALIES), len(others)), replace=False)
 
 
 def _offline(X: Array, y: Array, train: Array, test: Array, seed: int) -> Trial:
