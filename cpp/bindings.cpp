@@ -9,6 +9,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "level.hpp"
 
@@ -109,17 +110,18 @@ public:
         m.padded_n = (m.n + group - 1) / group * group;
         m.padded_N = (m.N + group - 1) / group * group;
         std::size_t total =
-            (m.n + m.padded_n + m.padded_N + 4) * m.stride + 3 * padded(m.padded_n);
+            (2 * m.padded_n + m.padded_N + 5) * m.stride + 3 * padded(m.padded_n);
         memory = zeros(total);
         T* next = memory.get();
         auto take = [&](std::size_t count) { T* at = next; next += count; return at; };
-        m.alpha = take(m.n * m.stride);
+        m.alpha = take(m.padded_n * m.stride);
         m.beta = take(m.padded_n * m.stride);
         m.S = take(m.padded_N * m.stride);
         m.b = take(m.stride);
         m.h = take(m.stride);
         m.f = take(m.stride);
         m.g = take(m.stride);
+        m.v = take(m.stride);
         m.x = take(padded(m.padded_n));
         m.e = take(padded(m.padded_n));
         m.r = take(padded(m.padded_n));
@@ -207,20 +209,23 @@ public:
         }
     }
 
-    // Watch rows in which NaN is a missing value; the arrays are those of evidence.py.
-    void watch(Matrix<T> X, double a, double limit, Vector<double> constants,
+    // Watch rows in which NaN is a missing value; the arrays are those of evidence.py. The model's
+    // input is a row and the w - 1 before it, the newest first: so `rows` begins with w - 1 rows
+    // that were watched already, and the share of a feature is what it has in all of the window.
+    void watch(Matrix<T> rows, double a, double limit, Vector<double> constants,
                Matrix<double> scales, Matrix<double> levels, MatrixOut<double> means,
                VectorOut<double> trend, MatrixOut<double> sums, VectorOut<double> score,
                MatrixOut<double> evidence, MatrixOut<double> share, VectorOut<bool> learned) {
-        std::size_t rows = X.shape(0), n = m.n;
+        std::size_t count = score.shape(0), features = rows.shape(1), n = m.n;
         auto is = [](const auto& array, std::size_t first, std::size_t second) {
             return array.shape(0) == first && array.shape(1) == second;
         };
-        require(is(X, rows, n) && constants.shape(0) == 5 && is(scales, 2, 2 * n) &&
-                    is(levels, 2, evidences) && is(means, 2, 2 * n) && trend.shape(0) == 1 &&
-                    is(sums, 3, 2 * n) && score.shape(0) == rows &&
-                    is(evidence, rows, evidences) && is(share, rows, n) &&
-                    learned.shape(0) == rows,
+        require(features > 0 && n % features == 0, "the rows do not fit the model");
+        std::size_t window = n / features;
+        require(rows.shape(0) == count + window - 1 && constants.shape(0) == 5 &&
+                    is(scales, 2, 2 * n) && is(levels, 2, evidences) && is(means, 2, 2 * n) &&
+                    trend.shape(0) == 1 && is(sums, 3, 2 * n) && is(evidence, count, evidences) &&
+                    is(share, count, features) && learned.shape(0) == count,
                 "the arrays do not fit the model");
         scored_with = 0.0;
         const double* c = constants.data();
@@ -229,11 +234,20 @@ public:
                 c[3],          c[4],                  means.data(),  means.data() + 2 * n,
                 trend.data(),  sums.data(),           sums.data() + 2 * n,
                 sums.data() + 4 * n};
+        std::vector<double> shares(n);
         nb::gil_scoped_release unlocked;
-        for (std::size_t t = 0; t < rows; ++t) {
-            std::memcpy(m.x, X.data() + t * n, n * sizeof(T));
-            score.data()[t] = ops.watch(m, w, a, evidence.data() + evidences * t,
-                                        share.data() + n * t, learned.data() + t);
+        for (std::size_t t = 0; t < count; ++t) {
+            const T* newest = rows.data() + (t + window - 1) * features;
+            for (std::size_t lag = 0; lag < window; ++lag)
+                std::memcpy(m.x + lag * features, newest - lag * features, features * sizeof(T));
+            score.data()[t] = ops.watch(m, w, a, evidence.data() + evidences * t, shares.data(),
+                                        learned.data() + t);
+            for (std::size_t j = 0; j < features; ++j) {
+                double all = 0.0;
+                for (std::size_t i = j; i < n; i += features) all += shares[i];
+                // What is missing now is no cause, whatever it was before.
+                share.data()[t * features + j] = newest[j] == newest[j] ? all : 0.0;
+            }
         }
     }
 

@@ -40,7 +40,7 @@ struct Model {
     Score score;
     Loss loss;
     T *alpha, *b, *beta, *S;      // beta transposed: (n, stride); S: (N, stride)
-    T *x, *h, *f, *g, *e, *r;     // the last sample and what came of it,
+    T *x, *h, *f, *g, *e, *r, *v; // the last sample and what came of it,
     double last_loss, last_leverage;  // its loss, and d - 1
     double trace, trace_start;    // of P: now, and at the start
     double trace_limit;           // forgetting pauses while the trace is above it
@@ -261,9 +261,21 @@ ONLAD_INLINE double project(Model<T>& m, double& a) {
     return dot(m.f, m.f, m.stride);
 }
 
-// One Potter step: S <- (S - g f' w/(d' + a sqrt(d'))) / a with g = S f, a group of rows at a time
-// so that the sums of one overlap with the products of another.
+// out (group) <- the products of a group of rows with v.
 template <class T>
+ONLAD_INLINE void dot_rows(const T* rows, const T* v, std::size_t stride, T* out) {
+    constexpr std::size_t L = Lanes<T>::size, R = group;
+    Vec<T> acc[R] = {};
+    for (std::size_t j = 0; j < stride; j += L) {
+        const Vec<T> v_j = at(v + j);
+        for (std::size_t k = 0; k < R; ++k) acc[k] += at(rows + k * stride + j) * v_j;
+    }
+    for (std::size_t k = 0; k < R; k += 4) sums(acc + k, out + k);
+}
+
+// One Potter step: S <- (S - g f' w/(d' + a sqrt(d'))) / a with g = S f, a group of rows at a time
+// so that the sums of one overlap with the products of another. `known`: g is there already.
+template <bool known = false, class T>
 ONLAD_INLINE void root_step(Model<T>& m, double a, double weight, double squared) {
     constexpr std::size_t L = Lanes<T>::size, R = group;
     const std::size_t stride = m.stride, rows = m.padded_N;
@@ -275,12 +287,7 @@ ONLAD_INLINE void root_step(Model<T>& m, double a, double weight, double squared
     const T* __restrict f = m.f;
     for (std::size_t i = 0; i < rows; i += R) {  // rows beyond N are zero and stay so
         T* __restrict row = S + i * stride;
-        Vec<T> acc[R] = {};
-        for (std::size_t j = 0; j < stride; j += L) {
-            const Vec<T> f_j = at(f + j);
-            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + j) * f_j;
-        }
-        for (std::size_t k = 0; k < R; k += 4) sums(acc + k, g + i + k);
+        if constexpr (!known) dot_rows(row, f, stride, g + i);
         Vec<T> factor[R];
         for (std::size_t k = 0; k < R; ++k) factor[k] = Vec<T>{} + g[i + k] * c;
         for (std::size_t j = 0; j < stride; j += L) {
@@ -348,14 +355,15 @@ ONLAD_INLINE void restore(Model<T>& m) {
     for (std::size_t j = 0; j < m.n; ++j) teach(m, j, -weight * m.beta[j * m.stride + k]);
 }
 
-// S learns h; f is known. Leaves the gain in g. False: the step was not finite and is skipped.
-template <class T>
+// S learns h; f is known, and g = S f may be. Leaves the gain in g. False: the step was not finite
+// and is skipped.
+template <bool known = false, class T>
 ONLAD_INLINE bool learn_hidden(Model<T>& m, double a, double squared) {
     if (!(squared < 1e30)) {  // also catches NaN; the paper's epsilon guard cannot act on a root
         ++m.skipped;
         return false;
     }
-    root_step(m, a, 1.0, squared);
+    root_step<known>(m, a, 1.0, squared);
     const double scaled = a * a + squared;
     // P <- (P - g g'/d') / a^2 says what becomes of the trace. Its rounding grows as 1/a^2 with
     // each step, so now and then it is measured.
@@ -398,13 +406,8 @@ ONLAD_INLINE double reconstruct(Model<T>& m) {
     const T *__restrict h = m.h, *__restrict g = m.g, *__restrict x = m.x;
     for (std::size_t j = 0; j < rows; j += R) {
         T* __restrict row = beta + j * stride;
-        Vec<T> acc[R] = {};
-        for (std::size_t c = 0; c < stride; c += L) {
-            const Vec<T> h_c = at(h + c);
-            for (std::size_t k = 0; k < R; ++k) acc[k] += at(row + k * stride + c) * h_c;
-        }
         T predicted[R];
-        for (std::size_t k = 0; k < R; k += 4) sums(acc + k, predicted + k);
+        dot_rows(row, h, stride, predicted);
         Vec<T> error[R];
         for (std::size_t k = 0; k < R; ++k) {
             e[j + k] = x[j + k] - predicted[k];
@@ -443,12 +446,12 @@ double update(Model<T>& m, double a) {
     return combine(m);
 }
 
-// Learn the sample whose score was just taken: h, f and e are still at hand.
-template <class T>
+// Learn the sample whose score was just taken: h, f and e are still at hand, and g may be.
+template <bool known = false, class T>
 bool learn_scored(Model<T>& m, double a) {
     bool held = m.trace > m.trace_limit;
     if (held) a = 1.0;
-    if (!learn_hidden(m, a, dot(m.f, m.f, m.stride))) return false;
+    if (!learn_hidden<known>(m, a, dot(m.f, m.f, m.stride))) return false;
     teach_all(m);
     guard(m, held);
     return true;

@@ -59,24 +59,91 @@ ONLAD_INLINE std::size_t fill_missing(Model<T>& m, double* present) {
 // from what the others make of it.
 template <class T>
 ONLAD_INLINE void find_gaps(Model<T>& m) {
-    constexpr std::size_t L = Lanes<T>::size;
     const std::size_t stride = m.stride;
-    for (std::size_t i = 0; i < m.padded_N; i += 4) {
-        Vec<T> acc[4] = {};
-        for (std::size_t c = 0; c < stride; c += L)
-            for (std::size_t k = 0; k < 4; ++k)
-                acc[k] += at(m.S + (i + k) * stride + c) * at(m.f + c);
-        sums(acc, m.g + i);
-    }
+    for (std::size_t i = 0; i < m.padded_N; i += group)
+        dot_rows(m.S + i * stride, m.f, stride, m.g + i);
     for (std::size_t i = 0; i < m.N; ++i) {
         const T h = m.h[i];
         T slope = T(1);
         if (m.activation == Activation::sigmoid) slope = h * (T(1) - h);
         if (m.activation == Activation::tanh) slope = T(1) - h * h;
         if (m.activation == Activation::relu) slope = T(h > T(0));
-        m.g[i] *= slope * T(m.weight);
+        m.v[i] = m.g[i] * slope * T(m.weight);
     }
-    for (std::size_t j = 0; j < m.n; ++j) m.r[j] = T(dot(m.alpha + j * stride, m.g, stride));
+    for (std::size_t j = 0; j < m.padded_n; j += group)
+        dot_rows(m.alpha + j * stride, m.v, stride, m.r + j);
+}
+
+// Sums and largest of the squares of n values and of their running means, and the means moved on.
+struct Squares {
+    double now, top, lately;
+};
+template <class T>
+ONLAD_INLINE Squares weigh(const T* values, const double* present, std::size_t n,
+                           const Watch& w, std::size_t first) {
+    constexpr std::size_t L = 8;  // partial sums, so that additions do not wait for each other
+    double now[L] = {}, top[L] = {}, lately[L] = {};
+    const double *mean = w.mean + first, *now_scale = w.now_scale + first,
+                 *lately_scale = w.lately_scale + first;
+    double* next = w.next_mean + first;
+    const double cap = w.cap, smoothing = w.smoothing;
+    auto add = [&](std::size_t j, std::size_t k) {
+        const double v = double(values[j]);
+        const double moved = mean[j] + present[j] * smoothing * (v - mean[j]);
+        next[j] = moved;
+        double square = v * v * now_scale[j];
+        square = present[j] * (square < cap ? square : cap);
+        double slow = moved * moved * lately_scale[j];
+        slow = present[j] * (slow < cap ? slow : cap);
+        now[k] += square;
+        top[k] = top[k] < square ? square : top[k];
+        lately[k] += slow;
+    };
+    std::size_t j = 0;
+    for (; j + L <= n; j += L)
+        for (std::size_t k = 0; k < L; ++k) add(j + k, k);
+    for (std::size_t k = 0; j + k < n; ++k) add(j + k, k);
+    Squares all{};
+    for (std::size_t k = 0; k < L; ++k) {
+        all.now += now[k];
+        all.top = all.top < top[k] ? top[k] : all.top;
+        all.lately += lately[k];
+    }
+    return all;
+}
+
+// What was learned goes into the sums of the usual squares, capped.
+template <class T>
+ONLAD_INLINE void take_squares(const T* __restrict values, const double* __restrict present,
+                               std::size_t n, const Watch& w, std::size_t first) {
+    const double *__restrict mean = w.next_mean + first,
+                 *__restrict now_scale = w.now_scale + first,
+                 *__restrict lately_scale = w.lately_scale + first;
+    double *__restrict now_sum = w.now_sum + first, *__restrict lately_sum = w.lately_sum + first,
+           *__restrict count = w.count + first;
+    const double cap = w.cap;
+    for (std::size_t j = 0; j < n; ++j) {
+        const double v = double(values[j]);
+        const double now = v * v, now_cap = cap / now_scale[j];
+        const double lately = mean[j] * mean[j], lately_cap = cap / lately_scale[j];
+        now_sum[j] += present[j] * (now < now_cap ? now : now_cap);
+        lately_sum[j] += present[j] * (lately < lately_cap ? lately : lately_cap);
+        count[j] += present[j];
+    }
+}
+
+// The gaps name the feature best; but an error beyond all measure names it too. `share` holds
+// which features are present, and then their shares.
+template <class T, class G>
+ONLAD_INLINE void share_out(const T* __restrict errors, const G* __restrict gaps,
+                            const double* __restrict gap_scale, double* __restrict share,
+                            std::size_t n, const Watch& w) {
+    const double cap = w.cap, *__restrict error_scale = w.now_scale;
+    for (std::size_t j = 0; j < n; ++j) {
+        const double e = double(errors[j]), r = double(gaps[j]);
+        const double error = e * e * error_scale[j], gap = r * r * gap_scale[j];
+        share[j] *= (gap < cap ? gap : cap) + (error < cap ? 0.0 : cap);
+    }
 }
 
 template <class T>
@@ -87,24 +154,12 @@ double watch(Model<T>& m, const Watch& w, double a, double* evidence, double* sh
     const std::size_t count = fill_missing(m, present);
     score(m, a);
     find_gaps(m);
-    const T* const values[2] = {m.e, m.r};
-    auto capped = [&](double square) { return square < w.cap ? square : w.cap; };
     const double share_of_one = 1.0 / double(count ? count : 1);
-    for (int k = 0; k < 2; ++k) {
-        double now = 0.0, top = 0.0, lately = 0.0;
-        for (std::size_t j = 0; j < n; ++j) {
-            const std::size_t i = k * n + j;
-            const double v = double(values[k][j]);
-            const double mean = w.mean[i] + present[j] * w.smoothing * (v - w.mean[i]);
-            w.next_mean[i] = mean;
-            const double square = present[j] * capped(v * v * w.now_scale[i]);
-            now += square;
-            top = std::fmax(top, square);
-            lately += present[j] * capped(mean * mean * w.lately_scale[i]);
-        }
-        evidence[2 * k] = std::log((k == 0 ? now * share_of_one : top) + tiny);
-        evidence[2 * k + 1] = std::log(lately * share_of_one + tiny);
-    }
+    const Squares errors = weigh(m.e, present, n, w, 0), gaps = weigh(m.r, present, n, w, n);
+    evidence[0] = std::log(errors.now * share_of_one + tiny);
+    evidence[1] = std::log(errors.lately * share_of_one + tiny);
+    evidence[2] = std::log(gaps.top + tiny);
+    evidence[3] = std::log(gaps.lately * share_of_one + tiny);
     const double distance = m.last_leverage * m.weight / double(m.N);
     evidence[0] += w.distance_power * std::log(distance + tiny);
     double z[evidences];
@@ -116,27 +171,15 @@ double watch(Model<T>& m, const Watch& w, double a, double* evidence, double* sh
     double highest = z[0];
     for (std::size_t k = 1; k < evidences; ++k) highest = std::fmax(highest, z[k]);
 
-    *learned = highest <= w.limit && 2 * count > n && learn_scored(m, a);
+    *learned = highest <= w.limit && 2 * count > n && learn_scored<true>(m, a);
     *w.trend = evidence[4];
-    const bool lately = z[3] > z[2];
-    for (std::size_t j = 0; j < n; ++j) {
-        const double known = present[j];
-        for (int k = 0; k < 2; ++k) {
-            const std::size_t i = k * n + j;
-            const double v = double(values[k][j]), mean = w.next_mean[i];
-            const double q = known * capped(v * v * w.now_scale[i]);
-            const double p = known * capped(mean * mean * w.lately_scale[i]);
-            w.mean[i] = mean;
-            // The gaps name the feature best; but an error beyond all measure names it too.
-            if (k == 0) share[j] = q < w.cap ? 0.0 : q;
-            else share[j] += lately ? p : q;
-            if (*learned) {
-                w.now_sum[i] += q / w.now_scale[i];
-                w.lately_sum[i] += p / w.lately_scale[i];
-                w.count[i] += known;
-            }
-        }
+    if (*learned) {
+        take_squares(m.e, present, n, w, 0);
+        take_squares(m.r, present, n, w, n);
     }
+    std::memcpy(w.mean, w.next_mean, 2 * n * sizeof(double));
+    if (z[3] > z[2]) share_out(m.e, w.mean + n, w.lately_scale + n, share, n, w);
+    else share_out(m.e, m.r, w.now_scale + n, share, n, w);
     return highest;
 }
 

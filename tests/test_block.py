@@ -82,7 +82,7 @@ def test_a_factor_that_varies_acts_inside_the_block(dtype):
 
 
 def test_the_wind_up_guard_acts_inside_the_block():
-    X = np.vstack([np.full((60, 9), 0.5), stream(50, 9)])  # all but one direction wind up at once
+    X = np.vstack([np.full((80, 9), 0.5), stream(50, 9)])  # all but one direction wind up at once
     factors = np.full(len(X), 0.7)
     loop, blocks, expected, found = run_both([len(X)], "float64", factors, X)
     assert loop.paused > 10

@@ -43,7 +43,7 @@ def make(n, N, dtype, activation="tanh", ridge=0.1):
         loss="squared",
         dtype=dtype,
         trace_start=trace,
-        trace_limit=reference.WIND_UP * trace,
+        trace_limit=reference.trace_limit(trace, N, 0.99, activation),
     )
 
 

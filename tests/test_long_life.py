@@ -145,14 +145,23 @@ def test_after_a_fault_each_score_is_that_of_a_twin_without_it(fault, dtype, sco
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_after_a_fault_a_wide_model_scores_as_a_twin_without_it(fault, dtype, activation):
-    # 64 hidden units and a memory of ten samples: most directions of beta hang on rounding and on
-    # the wind-up guard, in the twin too, so two models agree in their level and not in each
-    # sample. The median of 2,000 spread scores is itself known to about 3 %.
+    # 64 hidden units and a memory of ten samples: P is large along many directions, but the
+    # normal stream alone keeps it within the limit, so the guard has no say in either of the two.
+    found, expected, pair = after(fault, 100_000, dtype=dtype, activation=activation)
+    wrong = np.abs(found / expected - 1) > 0.1
+    # P's condition number is 1e13 here. In float32 rounding alone is 3 % of a score, seldom more.
+    assert wrong.mean() <= (0.002 if dtype == "float32" else 0.0)
+    assert pair[1].n_paused == 0
+
+
+@pytest.mark.parametrize("activation", ["identity", "relu"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_after_a_fault_a_model_with_dead_directions_is_as_good_as_a_twin(fault, dtype, activation):
+    # More units than the stream can excite: there the guard acts all the time, in the twin too, and
+    # what it does hangs on rounding. Two such models agree in their level, not in each score.
     found, expected, _ = after(fault, 100_000, dtype=dtype, activation=activation)
-    assert np.median(found) == pytest.approx(np.median(expected), rel=0.1)
-    for quantile in (0.9, 0.99):
-        ratio = np.quantile(found, quantile) / np.quantile(expected, quantile)
-        assert 0.5 < ratio < 2
+    assert 0.25 < np.median(found) / np.median(expected) < 4
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -162,5 +171,5 @@ def test_a_stuck_sensor_does_not_wind_P_up_for_ever(dtype):
     for _ in range(10):
         detector.learn_many(stuck(normal(1000, seed=2)))
         # One step divides by a^2 at most after the limit was passed, and one unit is restored.
-        limit = reference.WIND_UP * detector.learned()["trace_start"]
+        limit = reference.trace_limit(detector.learned()["trace_start"], 64, 0.95, "sigmoid")
         assert np.trace(detector.state.P) < 2 * limit

@@ -203,28 +203,42 @@ def test_scores_are_loss_leverage_and_loss_times_the_root_of_leverage():
         assert reference.score(state, x, 0.9, kind=kind) == pytest.approx(expected, rel=1e-12)
 
 
+LIMIT = 1e4 * 6 / RIDGE
+
+
 def wound_up(grow):
     """Return a state whose trace(P) is `grow` times the limit, and the trace at its start."""
     state = learn(start(), samples(20))
-    start_trace = 6 / RIDGE
-    scale = grow * reference.WIND_UP * start_trace / np.trace(state.P)
-    return state._replace(P=state.P * scale), start_trace
+    return state._replace(P=state.P * (grow * LIMIT / np.trace(state.P))), 6 / RIDGE
 
 
 @pytest.mark.parametrize(("grow", "expected"), [(0.99, 0.9), (1.01, 1.0)])
 def test_forgetting_pauses_while_P_is_wound_up(grow, expected):
-    state, start_trace = wound_up(grow)
-    assert reference.guarded(state, 0.9, start_trace) == expected
+    assert reference.guarded(wound_up(grow)[0], 0.9, LIMIT) == expected
+
+
+@pytest.mark.parametrize(
+    ("activation", "a", "expected"),
+    [
+        ("identity", 0.95, 1e4),
+        ("relu", 0.95, 1e4),
+        ("sigmoid", 1.0, 1e4),
+        ("tanh", 0.99, 1e4 / 0.99**192),
+        ("tanh", 0.01, 1e8),  # the room has an end, and a^2N may be too small for a float
+    ],
+)
+def test_P_may_grow_as_much_as_the_weight_of_the_oldest_of_N_samples_needs(activation, a, expected):
+    assert reference.trace_limit(2.0, 64, a, activation) == pytest.approx(2 * expected)
 
 
 def test_restore_does_nothing_below_the_limit():
     state, start_trace = wound_up(0.99)
-    assert reference.restore(state, start_trace) is state
+    assert reference.restore(state, start_trace, LIMIT) is state
 
 
 def test_restore_is_a_ridge_of_the_worst_unit_with_target_zero():
     state, start_trace = wound_up(1.01)
-    restored = reference.restore(state, start_trace)
+    restored = reference.restore(state, start_trace, LIMIT)
     k = np.argmax(np.diag(state.P))
     gram = np.linalg.inv(state.P)
     moment = gram @ state.beta  # the target of the ridge is 0: it adds to the Gram matrix alone
@@ -238,6 +252,6 @@ def test_restore_is_a_ridge_of_the_worst_unit_with_target_zero():
 def test_restoring_for_ever_brings_P_below_the_limit():
     state, start_trace = wound_up(3.0)
     for _ in range(100):
-        state = reference.restore(state, start_trace)
-    assert np.trace(state.P) <= reference.WIND_UP * start_trace
-    assert reference.restore(state, start_trace) is state
+        state = reference.restore(state, start_trace, LIMIT)
+    assert np.trace(state.P) <= LIMIT
+    assert reference.restore(state, start_trace, LIMIT) is state

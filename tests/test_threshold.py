@@ -81,15 +81,16 @@ def test_scores_that_hardly_differ_have_a_least_deviation():
     assert Deviation(2.0).limit(np.full(9, 3.0)) == pytest.approx(3 + 2 * LEAST)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 8, 101])
-@pytest.mark.parametrize("columns", [None, 1, 5])
-def test_centre_and_spread_are_medians(rows, columns):
-    shape = rows if columns is None else (rows, columns)
-    values = np.random.default_rng(rows).normal(3, 2, shape)
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 101])
+@pytest.mark.parametrize("rows", [None, 1, 5])
+def test_centre_and_spread_are_medians(count, rows):
+    shape = count if rows is None else (rows, count)
+    values = np.random.default_rng(count).normal(3, 2, shape)
     centre, spread = centre_and_spread(values)
-    np.testing.assert_array_equal(centre, np.median(values, axis=0))
+    np.testing.assert_array_equal(centre, np.median(values, axis=-1))
     # 1.4826 times the same median: one product
-    np.testing.assert_array_equal(spread, 1.4826 * np.median(np.abs(values - centre), axis=0))
+    deviations = np.abs(values - centre[..., None])
+    np.testing.assert_array_equal(spread, 1.4826 * np.median(deviations, axis=-1))
 
 
 def test_the_spread_of_normal_values_is_their_deviation_and_a_third_may_be_anything():

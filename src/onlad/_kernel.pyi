@@ -41,7 +41,7 @@ class Kernel32:
     ) -> None: ...
     def watch(
         self,
-        X: Array,
+        rows: Array,
         a: float,
         limit: float,
         constants: Array,

@@ -370,6 +370,7 @@ class Detector:
 
     def _make(self, alpha: Array, b: Array, beta: Array, S: Array, **counts: Any) -> Kernel:
         start = counts.pop("trace_start", None) or self.n_hidden / self.ridge
+        a = self.forgetting.start[0]
         return kernel.make(
             alpha,
             b,
@@ -380,7 +381,7 @@ class Detector:
             loss=self.loss,
             dtype=self.dtype,
             trace_start=start,
-            trace_limit=reference.WIND_UP * start,
+            trace_limit=reference.trace_limit(start, self.n_hidden, a, self.activation),
             **counts,
         )
 

@@ -110,7 +110,9 @@ class Yardstick:
 
     def take(self, evidence: Array) -> None:
         """Put the evidences of normal samples into the ring, and the sums into the scales."""
-        self.ring[(self.n_ring + np.arange(len(evidence))) % RING] = evidence
+        at = self.n_ring % RING
+        self.ring[at : at + len(evidence)] = evidence[: RING - at]
+        self.ring[: max(0, at + len(evidence) - RING)] = evidence[RING - at :]
         self.n_ring += len(evidence)
         self.n_fresh += len(evidence)
         count = self.sums[2]
@@ -129,10 +131,11 @@ class Yardstick:
 
     def refresh(self) -> None:
         """Take the levels from the ring, and with them the recent scores."""
-        recent = self.ring[: min(self.n_ring, RING)]
+        recent = np.ascontiguousarray(self.ring[: min(self.n_ring, RING)].T)
         centre, spread = centre_and_spread(recent)
-        self.levels = np.array([centre, np.maximum(spread, SPREAD)])
-        self.scores = np.sort(((recent - centre) / self.levels[1]).max(axis=1))
+        spread = np.maximum(spread, SPREAD)
+        self.levels = np.array([centre, spread])
+        self.scores = np.sort(((recent - centre[:, None]) / spread[:, None]).max(axis=0))
         self.n_fresh = 0
 
     def clear(self, weight: float) -> None:

@@ -238,7 +238,9 @@ class Monitor:
         self._unit = self.scaler.unit(self._scale)
         Z = scale(self._kept, self._unit, self.scaler.clip)
         self._past = np.repeat(Z[:1], width - 1, axis=0)  # the newest row is the last
-        self.detector.start(n * width).learn_many(np.nan_to_num(self._embed(Z)))
+        rows = np.nan_to_num(self._slide(Z))
+        windows = np.lib.stride_tricks.sliding_window_view(rows, (width, n))[:, 0, ::-1]
+        self.detector.start(n * width).learn_many(windows.reshape(FIRST, -1))
         self._yardstick = Yardstick(n * width)
         self._rows = np.zeros((TICK, n))  # of the tick, with their evidence
         self._evidence = np.zeros((TICK, evidence.N_EVIDENCES))
@@ -249,22 +251,21 @@ class Monitor:
         self._count = FIRST  # samples learned
         return False
 
-    def _embed(self, Z: Array) -> Array:
-        """Return each row with the window's earlier ones behind it, and remember the last."""
-        width = len(self._past) + 1
-        rows = np.concatenate([self._past, Z])
+    def _slide(self, Z: Array) -> Array:
+        """Return the window's earlier rows with new ones behind them, and remember the last."""
+        rows = np.concatenate((self._past, Z))
         self._past = rows[len(Z) :]
-        parts = [rows[width - 1 - lag : len(rows) - lag] for lag in range(width)]
-        return np.concatenate(parts, axis=1, dtype=self.detector.dtype)
+        return rows
 
     def _weigh(self, X: Array) -> tuple[Array, Array, Array]:
         """Return scores, shares and whether learned of rows of one tick."""
-        y, rows = self._yardstick, len(X)
-        inputs = self._embed(scale(X, self._unit, self.scaler.clip))
-        at = slice(self.n_seen % TICK, self.n_seen % TICK + rows)
-        score, share = np.empty(rows), np.empty(inputs.shape)
+        y, at = self._yardstick, self.n_seen % TICK
+        rows = self._slide(scale(X, self._unit, self.scaler.clip))
+        self._rows[at : at + len(X)] = X
+        score, share = np.empty(len(X)), np.empty(X.shape)
+        learned = self._learned[at : at + len(X)]
         self.detector.compiled().watch(
-            inputs,
+            rows.astype(self.detector.dtype, copy=False),
             self.detector.factor,
             self._gate_limit,
             self._constants,
@@ -274,15 +275,12 @@ class Monitor:
             y.trend,
             y.sums,
             score,
-            self._evidence[at],
+            self._evidence[at : at + len(X)],
             share,
-            self._learned[at],
+            learned,
         )
-        self._rows[at] = X
-        shares = np.add.reduce(share.reshape(rows, -1, X.shape[1]), axis=1)  # over the window
-        shares[np.isnan(X)] = 0.0  # what is missing now is no cause, whatever it was before
-        total = np.add.reduce(shares, axis=1, keepdims=True)
-        return score, shares / np.maximum(total, 1e-300), self._learned[at]
+        total = np.add.reduce(share, axis=1, keepdims=True)
+        return score, share / np.maximum(total, 1e-300), learned
 
     def _tick(self) -> bool:
         """Move the yardsticks on; return whether the gate gave in."""

@@ -40,7 +40,6 @@ SCORES: tuple[Score, ...] = ("reconstruction", "leverage", "combined")
 
 EPSILON = 1e-4  # alg:detector: no learning when d is below it
 LEAST_LEVERAGE = 1e-3  # so that h = 0 (all relu units off) cannot hide an error
-WIND_UP = 1e4  # trace(P) may grow to this many times its start; measured in docs/decisions.md
 
 
 class State(NamedTuple):
@@ -250,22 +249,31 @@ def fp_elm_update(
     return K, state.beta + np.linalg.solve(ridge * np.eye(len(K)) + K, step)
 
 
-def guarded(state: State, forgetting: float, start: float) -> float:
-    """Return the forgetting factor of the next step: 1 while P is wound up.
+def trace_limit(start: float, N: int, forgetting: float, activation: Activation) -> float:
+    """Return the trace(P) above which P is wound up; ``start`` is the trace at the start.
 
-    ``start`` is trace(P) at the start.
+    P needs N samples to be full, in practice half as many again, and the oldest of them weighs
+    a^3N: so much room P needs along a direction that only it excites. Units that bend excite all
+    directions in the end; of the others some are never excited, and room would be wasted on
+    them. Measured in docs/decisions.md.
     """
-    return 1.0 if np.trace(state.P) > WIND_UP * start else forgetting
+    room = 1.0 if activation in ("identity", "relu") else forgetting ** (3 * N)
+    return 1e4 / max(room, 1e-4) * start
 
 
-def restore(state: State, start: float) -> State:
+def guarded(state: State, forgetting: float, limit: float) -> float:
+    """Return the forgetting factor of the next step: 1 while P is wound up."""
+    return 1.0 if np.trace(state.P) > limit else forgetting
+
+
+def restore(state: State, start: float, limit: float) -> State:
     """Put the forgotten ridge back for the hidden unit where P is largest, if P is wound up.
 
     Forgetting divides what the stream does not excite by a^2 for ever. This is a step of
     OS-ELM on h = e_k sqrt(N / start) with x = 0, as the ridge is N of them.
     """
     # Departs from the paper, which has no guard: a stuck sensor ends its learning for good.
-    if np.trace(state.P) <= WIND_UP * start:
+    if np.trace(state.P) <= limit:
         return state
     k = int(np.argmax(np.diag(state.P)))
     weight = len(state.P) / start

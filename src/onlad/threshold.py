@@ -25,26 +25,25 @@ class Threshold(Protocol):
 
 
 def centre_and_spread(values: Array) -> tuple[Array, Array]:
-    """Return median and scaled median absolute deviation along the first axis.
+    """Return median and scaled median absolute deviation along the last axis.
 
     For normal values the spread is their standard deviation; a third of the values may be
     anything at all.
     """
-    columns = np.ascontiguousarray(values.T)
-    centre = _median(columns)
-    spread: Array = 1.4826 * _median(np.abs(columns - centre[..., None]))
+    centre = _median(values)
+    spread: Array = 1.4826 * _median(np.abs(values - centre[..., None]))
     return centre, spread
 
 
-def _median(columns: Array) -> Array:
+def _median(values: Array) -> Array:
     """Return the median along the last axis; faster than NumPy's, which looks for NaN too."""
-    middle = columns.shape[-1] // 2
-    if columns.shape[-1] % 2:
-        odd: Array = np.partition(columns, middle, axis=-1)[..., middle]
-        return odd
-    parted = np.partition(columns, [middle - 1, middle], axis=-1)
-    even: Array = (parted[..., middle - 1] + parted[..., middle]) / 2
-    return even
+    middle = values.shape[-1] // 2
+    parted = np.partition(values, middle, axis=-1)
+    upper: Array = parted[..., middle]
+    if values.shape[-1] % 2:
+        return upper
+    lower: Array = parted[..., :middle].max(axis=-1)
+    return (lower + upper) / 2
 
 
 @dataclass(frozen=True)

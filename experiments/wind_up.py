@@ -1,0 +1,85 @@
+"""How large P may get before the wind-up guard acts: AUC on validation streams, limit by limit.
+
+    ONLAD_DATA=... python -m experiments.wind_up run      # resumable: skips stored trials
+    python -m experiments.wind_up table                   # from the records alone
+
+Streams, settings and the score are those of `experiments.score_choice`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from experiments import score_choice
+from experiments.score_choice import Setting
+
+RESULTS = Path(__file__).parent / "results" / "wind_up.jsonl"
+LIMITS = (1e4, 1e6, 1e8)  # times the trace at the start
+TRIALS = 3
+CELLS = [  # dataset, activation, N, a
+    ("drive_diagnosis", "sigmoid", 64, 0.9),
+    ("drive_diagnosis", "sigmoid", 64, 0.95),
+    ("drive_diagnosis", "sigmoid", 64, 0.97),
+    ("drive_diagnosis", "tanh", 64, 0.95),
+    ("letter_recognition", "sigmoid", 64, 0.9),
+    ("letter_recognition", "sigmoid", 64, 0.95),
+    ("smartphone_har", "sigmoid", 64, 0.95),
+    ("smartphone_har", "identity", 16, 0.97),
+    ("drive_diagnosis", "identity", 64, 0.95),
+    ("drive_diagnosis", "identity", 64, 0.99),
+    ("letter_recognition", "identity", 64, 0.95),
+    ("letter_recognition", "identity", 64, 0.99),
+    ("drive_diagnosis", "relu", 64, 0.95),
+    ("letter_recognition", "relu", 64, 0.95),
+    ("letter_recognition", "relu", 64, 0.99),
+]
+
+
+def _records() -> list[dict[str, object]]:
+    return (
+        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    )
+
+
+def run() -> None:
+    done = {
+        (r["dataset"], r["activation"], r["forgetting"], r["limit"], r["seed"]) for r in _records()
+    }
+    for dataset, activation, N, a in CELLS:
+        s = Setting("guard", "online", dataset, "limit", activation, N, a, 1e-2)
+        for limit in LIMITS:
+            for seed in range(TRIALS):
+                if (dataset, activation, a, limit, seed) in done:
+                    continue
+                score_choice.WIND_UP = limit
+                found = score_choice._try_online(s, seed)
+                record = asdict(s) | {"limit": limit, "seed": seed} | found
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+                print(dataset, activation, a, f"{limit:g}", seed, found["auc"], file=sys.stderr)
+
+
+def table() -> None:
+    records = _records()
+    print("| | " + " | ".join(f"limit {limit:.0e}" for limit in LIMITS) + " |")
+    print("|---" * (1 + len(LIMITS)) + "|")
+    for dataset, activation, N, a in CELLS:
+        cells = []
+        for limit in LIMITS:
+            aucs = [
+                r["auc"][score_choice.CHOSEN]
+                for r in records
+                if (r["dataset"], r["activation"], r["forgetting"], r["limit"])
+                == (dataset, activation, a, limit)
+            ]
+            cells.append(f"{np.mean(aucs):.3f}")
+        print(f"| {dataset}, {activation}, N = {N}, a = {a} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    {"run": run, "table": table}[sys.argv[1]]()
