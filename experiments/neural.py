@@ -12,14 +12,12 @@ the trials with the settings found. All records are those of `experiments.run` a
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
-import jax
 import numpy as np
 
 from experiments import datasets, metrics, records, testbeds
@@ -27,9 +25,10 @@ from experiments.methods import Hyperparameters
 from experiments.methods import _autoencoder as ae
 from experiments.records import Record
 from experiments.settings import Settings, chosen, paper
+from experiments.steps import machine
 from experiments.testbeds import Testbed
 
-TRIALS = 16  # in the tables; the issue of more is only time
+TRIALS = 16  # in the tables
 WIDTHS: dict[str, list[list[int]]] = {  # of the hidden layers
     "nn": [[8], [16], [32], [64], [128], [256]],
     "dnn": [[16, 8, 16], [32, 16, 32], [64, 32, 64], [128, 256, 128]],
@@ -37,13 +36,6 @@ WIDTHS: dict[str, list[list[int]]] = {  # of the hidden layers
 TRAINING = ((8, 20), (32, 5))  # batch, epochs
 RUNS = {"offline": 3, "online": 10}  # folds of the ten, validation streams
 NARROW = 32  # candidates up to this width are padded to one another, wider ones too
-
-
-def machine() -> str:
-    """Return the processor, and the GPU where there is one."""
-    device = jax.devices()[0]
-    gpu = f"{device.device_kind}, " if device.platform != "cpu" else ""
-    return gpu + records.machine()
 
 
 def candidates(testbed: Testbed, dataset: str, method: str) -> list[Hyperparameters]:
@@ -86,33 +78,28 @@ class Cell:
         return fixed | fields | {"machine": machine(), "commit": records.commit(*files)}
 
     def search(self) -> None:
-        """Try all candidates on validation data and store each run."""
+        """Try all candidates on validation data; store a record for each."""
         name = f"tune/{self.testbed}-{self.method}"
-        done = {
-            json.dumps([r["dataset"], r["hyperparameters"], r["fold"]]) for r in records.read(name)
-        }
-        runs = [
-            testbeds.validation(self.testbed, self.data.X, self.data.y, k)
-            for k in range(RUNS[self.testbed])
-        ]
-        groups: dict[object, list[tuple[Hyperparameters, testbeds.Trial]]] = {}
-        for setting, run in product(candidates(self.testbed, self.data.name, self.method), runs):
-            if json.dumps([self.data.name, setting, run.seed]) not in done:
+        done = [r["hyperparameters"] for r in records.read(name) if r["dataset"] == self.data.name]
+        groups: dict[object, list[Hyperparameters]] = {}
+        for setting in candidates(self.testbed, self.data.name, self.method):
+            if setting not in done:
                 # Offline the training decides the time, and its length depends on batch and epochs.
                 length = (setting["batch"], setting["epochs"]) if self.testbed == "offline" else 0
-                group = (max(setting["hidden"]) <= NARROW, length)
-                groups.setdefault(group, []).append((setting, run))
-        for pairs in groups.values():
+                groups.setdefault((max(setting["hidden"]) <= NARROW, length), []).append(setting)
+        folds = list(range(RUNS[self.testbed]))
+        runs = [testbeds.validation(self.testbed, self.data.X, self.data.y, k) for k in folds]
+        for settings in groups.values():
             begun = time.perf_counter()
+            pairs = list(product(settings, runs))
             found = aucs(self.testbed, *zip(*pairs, strict=True))
-            self._report(f"search, {len(pairs)} runs", begun)
-            records.append(
-                name,
-                [
-                    self._record(hyperparameters=setting, fold=run.seed, auc=auc)
-                    for (setting, run), auc in zip(pairs, found, strict=True)
-                ],
-            )
+            seconds = self._report(f"search, {len(pairs)} runs", begun)
+            each = {"folds": folds, "seconds": round(seconds / len(settings), 3)}
+            for setting, values in zip(
+                settings, np.reshape(found, (-1, len(folds))).round(5).tolist(), strict=True
+            ):
+                record = self._record(hyperparameters=setting, aucs=values, **each)
+                records.append(name, [record])
 
     def trials(self, settings: Settings) -> None:
         """Run the trials of the tables and store each."""
