@@ -31,7 +31,7 @@ from experiments.testbeds import Testbed
 TRIALS = 16  # in the tables
 WIDTHS: dict[str, list[list[int]]] = {  # of the hidden layers
     "nn": [[8], [16], [32], [64], [128], [256]],
-    "dnn": [[16, 8, 16], [32, 16, 32], [64, 32, 64], [128, 256, 128]],
+    "dnn": [[16, 8, 16], [64, 8, 64], [32, 16, 32], [64, 32, 64], [128, 256, 128]],
 }
 TRAINING = ((8, 20), (32, 5))  # batch, epochs
 RUNS = {"offline": 3, "online": 10}  # folds of the ten, validation streams
@@ -147,20 +147,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for data in map(datasets.load, args.dataset or paper()["datasets"])
         for testbed, method in product(testbeds.TESTBEDS, ("nn", "dnn"))
     ]
-    steps: list[Callable[[Cell], None]] = [
-        lambda cell: cell.trials("paper"),
-        Cell.search,
-        lambda cell: cell.trials("found"),
-    ]
+
+    def with_paper(cell: Cell) -> None:
+        cell.trials("paper")
+
+    def with_found(cell: Cell) -> None:
+        cell.search()
+        cell.trials("found")
 
     def run(step: Callable[[Cell], None], cell: Cell) -> None:
         if time.monotonic() < end:
             step(cell)
 
     with ThreadPoolExecutor(args.threads) as pool:
-        for step in steps:
-            for job in [pool.submit(run, step, cell) for cell in cells]:
-                job.result()
+        for job in [pool.submit(run, s, c) for s, c in product((with_paper, with_found), cells)]:
+            job.result()
 
 
 if __name__ == "__main__":
