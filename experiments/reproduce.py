@@ -20,10 +20,10 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from experiments import records
+from experiments import records, tune
 from experiments.methods import registry
 from experiments.run import Cell
-from experiments.settings import NoSettingsError, Settings, paper
+from experiments.settings import SAME_AS, NoSettingsError, Settings, paper
 from experiments.testbeds import TESTBEDS
 
 DATASETS = tuple(paper()["datasets"])
@@ -78,12 +78,20 @@ def cells(
             for settings in settings_of(name) if testbed in entry.testbeds else ():
                 for dataset in datasets:
                     cell = Cell(testbed, dataset, name, settings)
-                    try:
-                        cell.hyperparameters  # noqa: B018  (asks whether there are any)
-                    except NoSettingsError as error:
-                        print(error, file=sys.stderr)
-                        continue
-                    yield cell
+                    if _has_settings(cell):
+                        yield cell
+
+
+def _has_settings(cell: Cell) -> bool:
+    """Return whether the search that gives the cell its settings is complete."""
+    searched = cell.settings != "paper" and SAME_AS.get(cell.method, cell.method) in tune.METHODS
+    if searched and tune.tasks(cell.testbed, cell.dataset, SAME_AS.get(cell.method, cell.method)):
+        return False
+    try:
+        cell.hyperparameters  # noqa: B018  (asks whether there are any)
+    except NoSettingsError:
+        return False
+    return True
 
 
 def _store(cell: Cell, seeds: list[int]) -> int:
