@@ -1,9 +1,10 @@
 """Run every stored table, and go on where it stopped: `make reproduce`.
 
-    python -m experiments.reproduce auc --family os-elm      # one part
     python -m experiments.reproduce                          # all parts, then the report
+    python -m experiments.reproduce auc --family os-elm      # one part
 
-Each result is stored as soon as it is there. Trials run on all cores, one thread each.
+Each result is stored as soon as it is there. Trials run on all cores, one thread each. Timings are
+measured one after another, so leave the machine alone meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 
 # isort: split
 import argparse
+import importlib.util
 import os
 import sys
 import time
@@ -20,13 +22,16 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from experiments import records, tune
+from experiments import datasets, drift, records, report, streams, tune
 from experiments.methods import registry
 from experiments.run import Cell
 from experiments.settings import SAME_AS, NoSettingsError, Settings, paper
 from experiments.testbeds import TESTBEDS
 
 DATASETS = tuple(paper()["datasets"])
+FAMILIES = ("os-elm", "neural", "peer")
+PARTS = ("auc", "tune", "drift", "streams", "performance", "report")
+PERFORMANCE = ("latency", "forgetting_cost", "power")
 PAPERS_METHODS = ("onlad", "onlad-nf", "fpelm", "nn", "dnn")
 
 
@@ -62,21 +67,34 @@ def in_parallel(
         progress.step(title)
 
 
+def at_hand(names: Iterable[str]) -> list[str]:
+    """Return the datasets that are here or can be fetched; name the others, a line each."""
+    found = []
+    for name in names:
+        try:
+            datasets.load(name)
+            found.append(name)
+        except datasets.MissingDataError as error:
+            print(error, file=sys.stderr)
+    return found
+
+
 def settings_of(method: str) -> tuple[Settings, ...]:
     """Return the columns a method has in the tables."""
     return ("paper", "found") if method in PAPERS_METHODS else ("ours",)
 
 
 def cells(
-    families: Iterable[str], methods: Iterable[str] | None, datasets: Iterable[str]
+    families: Iterable[str], methods: Iterable[str] | None, names: Iterable[str]
 ) -> Iterator[Cell]:
     """Yield the cells of the AUC tables; those whose settings are not found yet are left out."""
     for name, entry in registry().items():
         if entry.family not in families or (methods and name not in methods):
             continue
         for testbed in TESTBEDS:
-            for settings in settings_of(name) if testbed in entry.testbeds else ():
-                for dataset in datasets:
+            columns = settings_of(name) if testbed in entry.testbeds else ()
+            for settings in columns:
+                for dataset in names:
                     cell = Cell(testbed, dataset, name, settings)
                     if _has_settings(cell):
                         yield cell
@@ -112,19 +130,48 @@ def auc(wanted: Iterable[Cell], n_jobs: int, trials: int | None = None) -> None:
             pass
 
 
+def performance() -> None:
+    """Measure latency, the cost of forgetting, and power; each says what it does."""
+    for name in PERFORMANCE:
+        if importlib.util.find_spec(f"experiments.{name}"):
+            print(f"reproduce: {name}", file=sys.stderr)
+            importlib.import_module(f"experiments.{name}").main([])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", nargs="?", default="all", choices=["all", "auc"])
-    parser.add_argument("--family", action="append", choices=["os-elm", "neural", "peer"])
+    parser.add_argument("part", nargs="?", default="all", choices=["all", *PARTS])
+    parser.add_argument("--family", action="append", choices=FAMILIES)
     parser.add_argument("--method", action="append", choices=list(registry()))
-    parser.add_argument("--dataset", action="append", choices=DATASETS)
+    parser.add_argument("--dataset", action="append", choices=[*DATASETS, "digits"])
     parser.add_argument("--trials", type=int, help="a cell; default: as in the stored tables")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args(arguments)
-    families = args.family or ("os-elm", "neural", "peer")
-    auc(cells(families, args.method, args.dataset or DATASETS), args.jobs, args.trials)
+    names = at_hand(args.dataset or [*DATASETS, "digits"])
+    families = args.family or FAMILIES
+
+    def tables() -> None:
+        auc(list(cells(families, args.method, names)), args.jobs, args.trials)
+
+    def search() -> None:
+        methods = [m for m in tune.METHODS if not args.method or m in args.method]
+        beds = [(b, n, m) for m in methods for b in TESTBEDS for n in names if n != "digits"]
+        tune.tune(beds, args.jobs)
+
+    steps: dict[str, list[Callable[[], None]]] = {
+        "auc": [tables],
+        "tune": [search],
+        "drift": [drift.run] if "mnist" in names else [],
+        "streams": [streams.run] if os.environ.get("ONLAD_STREAMS") else [],
+        "performance": [performance],
+        "report": [lambda: report.main([])],
+    }
+    order = [args.part] if args.part != "all" else ["auc", "tune", "auc", *list(steps)[2:]]
+    for step in order:
+        for action in steps[step]:
+            action()
 
 
 if __name__ == "__main__":
