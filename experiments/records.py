@@ -33,7 +33,15 @@ AUC_FIELDS = (
 def read(name: str) -> list[Record]:
     """Return the records of ``results/<name>.jsonl``; none where there is no such file."""
     path = RESULTS / f"{name}.jsonl"
-    return [json.loads(line) for line in path.open()] if path.exists() else []
+    if not path.exists():
+        return []
+    status = path.stat()
+    return list(_parsed(path, status.st_mtime_ns, status.st_size))
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, changed: int, size: int) -> tuple[Record, ...]:
+    return tuple(json.loads(line) for line in path.read_text().splitlines())
 
 
 def append(name: str, records: Iterable[Record]) -> None:
