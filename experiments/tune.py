@@ -33,19 +33,21 @@ from onlad import reference
 
 FOLDS = tuple(range(testbeds.FOLDS))
 FEW = FOLDS[:3]  # of the first stage of ours
-BEST = 6  # settings that go on to the second
-RIDGES = (1e-4, 1e-2, 1.0)
+BEST = 3  # settings that go on to the second
+RIDGES = (1e-6, 1e-4, 1e-2)
 METHODS = ("onlad", "fpelm", "onlad-plus")
 
 
 def grid(testbed: Testbed, method: str) -> list[Hyperparameters]:
     """Return the settings to try, small ones first. Offline nothing is forgotten."""
     if method == "onlad-plus":
+        # On the validation data of Letter and Drive 32 units, relu and a = 0.95 were tried too, and
+        # were not among the best.
         ranges: dict[str, Sequence[Any]] = {
-            "n_hidden": (32, 64, 128, 256),
-            "activation": ("sigmoid", "tanh", "relu", "identity"),
+            "n_hidden": (64, 128, 256),
+            "activation": ("tanh", "sigmoid", "identity"),
             "weights": ("uniform", "normal"),
-            "forgetting": (0.95, 0.97, 0.98, 0.99),
+            "forgetting": (0.97, 0.98, 0.99),
             "ridge": (1e-2,),
         }
     else:
