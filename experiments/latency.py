@@ -14,7 +14,6 @@ from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 
 # isort: split
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,10 +28,6 @@ from experiments.settings import paper
 from experiments.steps import IMPLEMENTATIONS, Step, device, machine
 from experiments.testbeds import Array
 
-# XLA's CPU backend would use all cores.
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-)
 CALLS, WARM = 2000, 20
 
 

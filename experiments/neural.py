@@ -101,14 +101,14 @@ class Cell:
                 record = self._record(hyperparameters=setting, aucs=values, **each)
                 records.append(name, [record])
 
-    def trials(self, settings: Settings) -> None:
+    def trials(self, settings: Settings, count: int) -> None:
         """Run the trials of the tables and store each."""
         own = paper()["settings"][self.testbed][self.data.name][self.method]
         setting = own if settings == "paper" else chosen(self.testbed, self.data.name, self.method)
         name = records.auc_file(self.testbed, self.method)
         done = {records.key(r) for r in records.read(name)}
         rest = [
-            self._record(settings=settings, hyperparameters=setting, seed=k) for k in range(TRIALS)
+            self._record(settings=settings, hyperparameters=setting, seed=k) for k in range(count)
         ]
         rest = [r for r in rest if records.key(r) not in done]
         if not rest:
@@ -138,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dataset", action="append", choices=list(paper()["datasets"]))
+    parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--threads", type=int, default=1, help="compile as many cells at a time")
     parser.add_argument("--minutes", type=float, default=np.inf, help="start nothing after these")
     args = parser.parse_args(arguments)
@@ -149,11 +150,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
 
     def with_paper(cell: Cell) -> None:
-        cell.trials("paper")
+        cell.trials("paper", args.trials)
 
     def with_found(cell: Cell) -> None:
         cell.search()
-        cell.trials("found")
+        cell.trials("found", args.trials)
 
     def run(step: Callable[[Cell], None], cell: Cell) -> None:
         if time.monotonic() < end:

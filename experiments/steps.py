@@ -7,12 +7,20 @@ it finds: a GPU where there is one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.testbeds import Array
+
+# Before JAX loads. On a processor it shall compute in the calling thread and in no other: for one
+# sample a hand-over costs more than it gains.
+os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 FORGETTING, RIDGE = 0.99, 0.02
 

@@ -111,8 +111,8 @@ def _score(network: Network, X: Any, rows: Any) -> Any:
     return errors(network.weights, network, X[rows])
 
 
-def compiled(function: Any, at_once: int) -> Any:
-    """Return the function over a bank: `at_once` networks together, then the next ones."""
+def compiled(function: Any, at_once: int | None) -> Any:
+    """Return the function over a bank: one network after the other, or so many together."""
 
     @jax.jit
     @jax.default_matmul_precision("highest")  # float32 in full on every kind of machine
@@ -131,8 +131,8 @@ def programs() -> tuple[Any, Any, Any]:
     A GPU takes a whole bank at once. A processor is faster with one network after the other, which
     stay in its cache; the results are the same to the bit.
     """
-    at_once = 1 if jax.default_backend() == "cpu" else 10_000
-    return compiled(_fit, at_once), compiled(_stream, at_once), compiled(_score, 1)
+    at_once = None if jax.default_backend() == "cpu" else 10_000
+    return compiled(_fit, at_once), compiled(_stream, at_once), compiled(_score, None)
 
 
 def batches(n_rows: int, settings: Settings, seed: int) -> tuple[Array, Array]:
