@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 from experiments import figures, forgetting_cost, operations, records
 from experiments.records import Record
 from experiments.settings import paper
+from experiments.steps import IMPLEMENTATIONS
 from experiments.tables import markdown, provenance
 
 LABELS = {
@@ -41,19 +42,21 @@ def _size(record: Record) -> tuple[int, int]:
 
 
 def panels(
-    lines: dict[str, list[tuple[int, int, float]]], unit: str, styles: Sequence[str] = ()
+    lines: dict[str, list[tuple[int, int, float]]], unit: str, styles: Sequence[str]
 ) -> plt.Figure:
-    """Draw time over n, a panel for each N; a line is a list of (n, N, time)."""
+    """Draw time over n, a panel for each N; a line is a list of (n, N, time).
+
+    A style is the number of a colour, with "--" behind it for a broken line.
+    """
     widths = sorted({N for points in lines.values() for _, N, _ in points})
     figure, axes = plt.subplots(
         1, len(widths), figsize=(10, 3.4), sharex=True, sharey=True, squeeze=False
     )
     for axis, width in zip(axes[0], widths, strict=True):
-        for i, (label, points) in enumerate(lines.items()):
+        for (label, points), style in zip(lines.items(), styles, strict=True):
             xs, ys = zip(*[(n, t) for n, N, t in sorted(points) if width == N], strict=True)
-            style = styles[i] if styles else "-"
-            colour = figures.COLOURS[i % len(figures.COLOURS)]
-            axis.plot(xs, ys, style, marker="o", ms=3, lw=1.2, color=colour, label=label)
+            colour, kind = figures.COLOURS[int(style[0])], style[1:] or "-"
+            axis.plot(xs, ys, kind, marker="o", ms=3, lw=1.2, color=colour, label=label)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.set_xticks(sorted({n for points in lines.values() for n, _, _ in points}))
@@ -95,7 +98,8 @@ def latency(folder: Path) -> str:
             ]
             if points:
                 lines[label] = points
-                styles.append("--" if who[1] == "gpu" else "-")
+                colour = list(IMPLEMENTATIONS).index(who[0])
+                styles.append(f"{colour}--" if who[1] == "gpu" else f"{colour}")
         figures.save(panels(lines, f"µs a {quantity} call", styles), f"latency-{quantity}", folder)
         text.append(f"![Time of {quantity}](evaluation/latency-{quantity}.svg)")
         printed, found = paper()["latency"][f"{quantity}_speedup"], speedups(stored, quantity)
@@ -121,7 +125,7 @@ def cost(folder: Path) -> str:
         label: [(*_size(r), r["milliseconds"]) for r in of("paper", name)]
         for name, label in COST_LABELS.items()
     }
-    figures.save(panels(lines, "ms a training step"), "forgetting-cost", folder)
+    figures.save(panels(lines, "ms a training step", "023"), "forgetting-cost", folder)
     ours = {_size(r): r["milliseconds"] for r in of("paper", "onlad")}
     rows = []
     for name, label in COST_LABELS.items():
