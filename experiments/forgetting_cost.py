@@ -13,6 +13,7 @@ from __future__ import annotations
 from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 
 # isort: split
+import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -93,7 +94,10 @@ def growth(stored: Sequence[Record]) -> float:
     return float(np.polyfit(N, np.log([r["milliseconds"] for r in stored]), 1)[0])
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args(arguments)
     scale, sizes = paper()["forgetting_cost"]["scale"], paper()["latency"]
     cases = [
         ("paper", scale * n, scale * N) for N, n in product(sizes["n_hidden"], sizes["n_features"])

@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
+import jax
 import numpy as np
 
 from experiments import datasets, metrics, records, testbeds
@@ -35,7 +36,8 @@ WIDTHS: dict[str, list[list[int]]] = {  # of the hidden layers
 }
 TRAINING = ((8, 20), (32, 5))  # batch, epochs
 RUNS = {"offline": 3, "online": 10}  # folds of the ten, validation streams
-NARROW = 32  # candidates up to this width are padded to one another, wider ones too
+ON_CPU = jax.default_backend() == "cpu"
+NARROW = 32  # on a GPU candidates up to this width are padded to one another, wider ones too
 
 
 def candidates(testbed: Testbed, dataset: str, method: str) -> list[Hyperparameters]:
@@ -77,6 +79,13 @@ class Cell:
         files = "experiments/methods/neural.py", "experiments/methods/_autoencoder.py"
         return fixed | fields | {"machine": machine(), "commit": records.commit(*files)}
 
+    def _group(self, setting: Hyperparameters) -> object:
+        """Return what settings must have in common to run side by side with little padding."""
+        widths = tuple(setting["hidden"])
+        # Offline the training decides the time, and its length depends on batch and epochs.
+        length = (setting["batch"], setting["epochs"]) if self.testbed == "offline" else 0
+        return (widths if ON_CPU else max(widths) <= NARROW), length
+
     def search(self) -> None:
         """Try all candidates on validation data; store a record for each."""
         name = f"tune/{self.testbed}-{self.method}"
@@ -84,9 +93,7 @@ class Cell:
         groups: dict[object, list[Hyperparameters]] = {}
         for setting in candidates(self.testbed, self.data.name, self.method):
             if setting not in done:
-                # Offline the training decides the time, and its length depends on batch and epochs.
-                length = (setting["batch"], setting["epochs"]) if self.testbed == "offline" else 0
-                groups.setdefault((max(setting["hidden"]) <= NARROW, length), []).append(setting)
+                groups.setdefault(self._group(setting), []).append(setting)
         folds = list(range(RUNS[self.testbed]))
         runs = [testbeds.validation(self.testbed, self.data.X, self.data.y, k) for k in folds]
         for settings in groups.values():
@@ -106,31 +113,47 @@ class Cell:
         own = paper()["settings"][self.testbed][self.data.name][self.method]
         setting = own if settings == "paper" else chosen(self.testbed, self.data.name, self.method)
         name = records.auc_file(self.testbed, self.method)
-        done = {records.key(r) for r in records.read(name)}
+        stored = records.read(name)
+        done = {records.key(r) for r in stored}
         rest = [
             self._record(settings=settings, hyperparameters=setting, seed=k) for k in range(count)
         ]
         rest = [r for r in rest if records.key(r) not in done]
-        if not rest:
-            return
-        runs = [
-            testbeds.trial(self.testbed, self.data.X, self.data.y, record["seed"])
-            for record in rest
-        ]
+        # What was found may be the paper's own: then its trials are run already.
+        twins = {records.key(r | {"settings": settings}): r for r in stored}
+        for record in [r for r in rest if records.key(r) in twins]:
+            records.append(name, [twins[records.key(record)] | {"settings": settings}])
+            rest.remove(record)
+        # A processor takes one after the other anyway: so each is kept as soon as it is there.
+        at_once = 1 if ON_CPU and self.testbed == "offline" else TRIALS
+        for start in range(0, len(rest), at_once):
+            self._run(rest[start : start + at_once])
+
+    def _run(self, wanted: list[Record]) -> None:
+        runs = [testbeds.trial(self.testbed, self.data.X, self.data.y, r["seed"]) for r in wanted]
         begun = time.perf_counter()
-        found = aucs(self.testbed, [setting] * len(runs), runs)
-        seconds = self._report(f"{settings}, {len(runs)} trials, {np.mean(found):.3f}", begun)
-        for record, run, auc in zip(rest, runs, found, strict=True):
+        found = aucs(self.testbed, [r["hyperparameters"] for r in wanted], runs)
+        what = f"{wanted[0]['settings']}, {len(runs)} trials, {np.mean(found):.3f}"
+        seconds = round(self._report(what, begun) / len(runs), 4)
+        for record, run, auc in zip(wanted, runs, found, strict=True):
             samples = sum(len(part.rows) for part in run.parts)
-            result = {"auc": auc, "seconds": round(seconds / len(runs), 4), "samples": samples}
-            ordered = {field: (record | result)[field] for field in records.AUC_FIELDS}
-            records.append(name, [ordered])
+            whole = record | {"auc": auc, "seconds": seconds, "samples": samples}
+            name = records.auc_file(self.testbed, self.method)
+            records.append(name, [{field: whole[field] for field in records.AUC_FIELDS}])
 
     def _report(self, what: str, begun: float) -> float:
         seconds = time.perf_counter() - begun
         cell = f"{self.testbed} {self.data.name} {self.method}"
         print(f"{seconds:7.1f} s  {cell}: {what}", file=sys.stderr, flush=True)
         return seconds
+
+
+def cells(names: Iterable[str]) -> list[Cell]:
+    return [
+        Cell(testbed, data, method)
+        for data in map(datasets.load, names)
+        for testbed, method in product(testbeds.TESTBEDS, ("nn", "dnn"))
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -143,11 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=np.inf, help="start nothing after these")
     args = parser.parse_args(arguments)
     end = time.monotonic() + 60 * args.minutes
-    cells = [
-        Cell(testbed, data, method)
-        for data in map(datasets.load, args.dataset or paper()["datasets"])
-        for testbed, method in product(testbeds.TESTBEDS, ("nn", "dnn"))
-    ]
+    wanted = cells(args.dataset or paper()["datasets"])
 
     def with_paper(cell: Cell) -> None:
         cell.trials("paper", args.trials)
@@ -161,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             step(cell)
 
     with ThreadPoolExecutor(args.threads) as pool:
-        for job in [pool.submit(run, s, c) for s, c in product((with_paper, with_found), cells)]:
+        for job in [pool.submit(run, s, c) for s, c in product((with_paper, with_found), wanted)]:
             job.result()
 
 
