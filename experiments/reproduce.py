@@ -13,8 +13,8 @@ from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 
 # isort: split
 import argparse
-import importlib.util
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from experiments.testbeds import TESTBEDS
 DATASETS = tuple(paper()["datasets"])
 FAMILIES = ("os-elm", "neural", "peer")
 PARTS = ("auc", "tune", "drift", "streams", "performance", "report")
-PERFORMANCE = ("latency", "forgetting_cost", "power")
+PERFORMANCE = ("latency", "forgetting_cost", "power", "operations")
 PAPERS_METHODS = ("onlad", "onlad-nf", "fpelm", "nn", "dnn")
 
 
@@ -131,11 +131,12 @@ def auc(wanted: Iterable[Cell], n_jobs: int, trials: int | None = None) -> None:
 
 
 def performance() -> None:
-    """Measure latency, the cost of forgetting, and power; each says what it does."""
+    """Measure what has no records of this machine yet."""
     for name in PERFORMANCE:
-        if importlib.util.find_spec(f"experiments.{name}"):
-            print(f"reproduce: {name}", file=sys.stderr)
-            importlib.import_module(f"experiments.{name}").main([])
+        if any(r.get("machine") == records.machine() for r in records.read(name)):
+            continue
+        print(f"reproduce: {name}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", f"experiments.{name}"], check=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -169,9 +170,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "report": [lambda: report.main([])],
     }
     order = [args.part] if args.part != "all" else ["auc", "tune", "auc", *list(steps)[2:]]
-    for step in order:
-        for action in steps[step]:
+    try:
+        for action in (action for step in order for action in steps[step]):
             action()
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; what is done is stored: run it again to go on") from None
 
 
 if __name__ == "__main__":

@@ -173,15 +173,15 @@ class Aucs:
                 for s in settings
                 if (mean := self.mean(dataset, m, s))
             }
-            rival = max(here, key=lambda k: here[k])
+            rival = max(here, key=lambda k: here[k], default="")
             rows.append(
                 [
                     label,
                     _show(ours),
                     f"{registry()[leader].label} {column[leader]:.3f}",
                     _compared(ours.mean - column[leader], ours.half),
-                    f"{rival} {here[rival]:.3f}",
-                    _compared(ours.mean - here[rival], ours.half),
+                    f"{rival} {here[rival]:.3f}" if rival else "",
+                    _compared(ours.mean - here[rival], ours.half) if rival else "",
                     _words(hyperparameters("ours", self.testbed, dataset, OURS)),
                 ]
             )

@@ -43,3 +43,9 @@ def test_stored_records_are_whole(testbed):
 def test_the_page_is_what_the_records_give(tmp_path):
     assert report.PAGE.read_text() == report.page(tmp_path), "run python -m experiments.report"
     assert {path.name for path in tmp_path.iterdir()} >= {"auc-offline.svg", "auc-online.svg"}
+
+
+def test_without_records_the_page_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RESULTS", tmp_path / "none")
+    monkeypatch.setattr(report, "_others", lambda: report.NOTHING)
+    assert report.page(tmp_path).count(report.NOTHING) >= 6

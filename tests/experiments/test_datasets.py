@@ -114,3 +114,9 @@ def test_the_papers_datasets_are_what_their_readme_says():
         data = datasets.load(name)
         assert data.X.shape == (rows, columns)
         assert data.y.max() + 1 == classes
+
+
+def test_the_next_source_is_asked_when_one_fails(tiny):
+    assert datasets._first(unreachable, lambda: tiny) is tiny
+    with pytest.raises(OSError, match="no network"):
+        datasets._first(unreachable, unreachable)
