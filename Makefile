@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
-EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,fleet
+EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fleet-demo test test-slow bench docs lint format clean
+.PHONY: help demo fleet-demo test test-slow bench reproduce docs lint format clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,6 +30,9 @@ test-slow: $(VENV)/.dev  ## the tests that take minutes
 
 bench: $(VENV)/.dev  ## time the detector beside its peers
 	$(BIN)/python -m benchmarks
+
+reproduce: $(VENV)/.dev  ## run the evaluation, go on where it stopped; QUICK=1 repeats a part of it
+	$(BIN)/python -m experiments.$(if $(QUICK),quick,reproduce)
 
 docs: $(VENV)/.dev  ## build the pages into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html

@@ -22,15 +22,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
+from experiments import metrics
 from experiments.score_choice import PAPER, online
+from experiments.streams import METHODS as OTHERS
+from experiments.streams import QUIET, Stream, labelled, make, quiet, watch
 from onlad import Detector, Gate, Monitor, scaler, threshold
 from onlad.demo.machine import record
 from onlad.evidence import N_EVIDENCES, RING, Yardstick
@@ -38,58 +39,25 @@ from onlad.reference import Array
 
 RESULTS = Path(__file__).parent / "results" / "defaults.jsonl"
 SEEDS = (0, 1, 2)
-SKAB_START, SMD_START, NAB_SHARE, CLASS_ROWS = 400, 5_000, 0.15, 6_000
-QUIET = {"skab quiet": 86_400, "smd quiet": 1_440}  # rows a day
-
-
-@dataclass(frozen=True)
-class Stream:
-    name: str
-    X: Array
-    y: Array
-    start: int  # first row that counts
+CLASS_ROWS = 6_000
 
 
 @lru_cache
 def streams() -> tuple[Stream, ...]:
-    folder = os.environ.get("ONLAD_STREAMS")
-    if not folder:
-        raise SystemExit("set ONLAD_STREAMS to the folder with the streams' npz files")
-
-    def load(name: str) -> Any:
-        return np.load(Path(folder) / name)
-
-    def stream(name: str, X: Array, y: Array | None, start: int) -> Stream:
-        X = X.astype("float64").reshape(len(X), -1)
-        return Stream(name, X, np.zeros(len(X), int) if y is None else y.astype(int), start)
-
-    skab, smd, nab = load("skab_valve1.npz"), load("smd_machine_1_6.npz"), load("nab.npz")
-    found = [
-        stream(f"skab {k[2:]}", skab[k], skab[f"y_{k[2:]}"], SKAB_START)
-        for k in skab.files
-        if k.startswith("X_valve1")
-    ]
-    X = np.vstack([smd["Xtrain"][-SMD_START:], smd["X"]])
-    found.append(stream("smd 1-6", X, np.r_[np.zeros(SMD_START), smd["y"]], SMD_START))
-    for k in nab.files:
-        if k.startswith("X_"):
-            y = nab[f"y_{k[2:]}"]
-            found.append(stream(f"nab {k[2:]}", nab[k], y, int(NAB_SHARE * len(y))))
+    found = [*labelled()]
     if os.environ.get("ONLAD_DATA"):  # classes that change: the paper's online testbed, X_valid
         for dataset in PAPER:
             first, X, y, _ = online(dataset, 0)
             X, y = X[:CLASS_ROWS], y[:CLASS_ROWS]
             y = np.r_[np.zeros(len(first)), y]
-            found.append(stream(f"class {dataset}", np.vstack([first, X]), y, len(first)))
+            found.append(make(f"class {dataset}", np.vstack([first, X]), y, len(first), 0))
     for seed in range(2):  # the pump of the demo: faults in one sensor, known to the sample
         pump = record(seed=seed)
         y = np.zeros(len(pump.values))
         for fault in pump.faults:
             y[fault.start : fault.stop] = 1
-        found.append(stream(f"pump {seed}", pump.values, y, 1_500))
-    found.append(stream("skab quiet", skab["X_anomaly_free"], None, 0))
-    found.append(stream("smd quiet", smd["Xtrain"][-12_000:], None, 0))
-    return tuple(found)
+        found.append(make(f"pump {seed}", pump.values, y, 1_500, 0))
+    return (*found, *quiet())
 
 
 def detector(seed: int, **changes: Any) -> Detector:
@@ -160,84 +128,37 @@ VARIANTS: dict[str, Callable[[int], Monitor]] = {
 }
 
 
-def watch(make: Callable[[int], Monitor], seed: int, X: Array) -> tuple[Array, Array]:
-    verdicts = make(seed).observe_many(X)
-    return verdicts.score, verdicts.is_anomaly
-
-
 def watch_with(kept: tuple[int, ...], seed: int, X: Array) -> tuple[Array, Array]:
     with only_evidence(*kept):
-        return watch(VARIANTS["default"], seed, X)
-
-
-def river_run(name: str, seed: int, X: Array) -> tuple[Array, Array]:
-    """Scores of a River detector; its alarms are scores above the 0.999 quantile so far."""
-    from river import anomaly, preprocessing  # noqa: PLC0415  (only this study needs it)
-
-    model = {
-        "River HalfSpaceTrees": lambda: (
-            preprocessing.MinMaxScaler() | anomaly.HalfSpaceTrees(seed=seed)
-        ),
-        "River OneClassSVM": lambda: preprocessing.StandardScaler() | anomaly.OneClassSVM(),
-    }[name]()
-    scores = np.empty(len(X))
-    for i, row in enumerate(X.tolist()):
-        x = dict(enumerate(row))
-        scores[i] = model.score_one(x)
-        model.learn_one(x)
-    alarms = np.zeros(len(X), bool)
-    for i in range(256, len(X), 32):  # the same rhythm and the same window as the monitor's
-        limit = np.quantile(scores[max(0, i - 2048) : i], 0.999)
-        alarms[i : i + 32] = scores[i : i + 32] > limit
-    return scores, alarms
+        return watch(Monitor(seed=seed), X)
 
 
 METHODS: dict[str, Callable[[int, Array], tuple[Array, Array]]] = {
-    **{name: (lambda seed, X, make=make: watch(make, seed, X)) for name, make in VARIANTS.items()},
+    **{
+        name: (lambda seed, X, build=build: watch(build(seed), X))
+        for name, build in VARIANTS.items()
+    },
     **{
         name: (lambda seed, X, kept=kept: watch_with(kept, seed, X))
         for name, kept in EVIDENCE.items()
     },
     **{
-        name: (lambda seed, X, name=name: river_run(name, seed, X))
+        name: OTHERS[name]  # their alarms are scores above the 0.999 quantile so far
         for name in ("River HalfSpaceTrees", "River OneClassSVM")
     },
 }
 
 
-def auc(y: Array, score: Array) -> float:
-    positive = int(y.sum())
-    ranks = rankdata(score)
-    below = ranks[y == 1].sum() - positive * (positive + 1) / 2
-    return float(below / (positive * (len(y) - positive)))
-
-
-def intervals(flags: Array, gap: int = 0) -> list[tuple[int, int]]:
-    """Return [start, stop) of the runs of True; runs less than `gap` apart are one."""
-    edges = np.flatnonzero(np.diff(np.r_[0, flags.astype(int), 0]))
-    runs: list[tuple[int, int]] = []
-    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        if runs and start - runs[-1][1] < gap:
-            runs[-1] = (runs[-1][0], stop)
-        else:
-            runs.append((start, stop))
-    return runs
-
-
 def measure(stream: Stream, score: Array, alarms: Array) -> dict[str, Any]:
     y, score, alarms = (part[stream.start :] for part in (stream.y, score, alarms))
-    false = len(intervals(alarms & (y == 0), gap=10))
     if stream.name in QUIET:
+        false = metrics.false_alarms(y, alarms)
         return {"alarms_a_day": round(false / len(y) * QUIET[stream.name], 3)}
+    area = {"auc": round(metrics.auc(y, score), 4)}
     if stream.name.startswith("class"):  # anomalies are single rows among others
-        return {"auc": round(auc(y, score), 4)}
-    delays = []
-    faults = intervals(y == 1)
-    for start, stop in faults:
-        hit = np.flatnonzero(alarms[start:stop])
-        if len(hit):
-            delays.append(int(hit[0]))
-    found = {"auc": round(auc(y, score), 4), "faults": len(faults), "found": len(delays)}
+        return area
+    faults, delays = metrics.delays(y, alarms)
+    found = area | {"faults": faults, "found": len(delays)}
     return found | ({"delays": delays} if stream.name.startswith("skab") else {})
 
 

@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
-from sklearn.metrics import roc_auc_score
 
+from experiments import datasets, metrics
+from experiments.settings import paper
 from onlad import kernel, reference
 from onlad.reference import Array
 
 RESULTS = Path(__file__).parent / "results" / "score_choice.jsonl"
 PAPER = {  # tb:eval_online_hp and tb:eval_offline_hp: activation, N, a
-    "fashion_mnist": {"online": ("sigmoid", 64, 0.99), "offline": ("identity", 64, 1.0)},
-    "mnist": {"online": ("sigmoid", 64, 0.99), "offline": ("identity", 64, 1.0)},
-    "smartphone_har": {"online": ("identity", 16, 0.97), "offline": ("identity", 128, 1.0)},
-    "drive_diagnosis": {"online": ("sigmoid", 16, 0.99), "offline": ("sigmoid", 16, 1.0)},
-    "letter_recognition": {"online": ("identity", 8, 0.95), "offline": ("sigmoid", 8, 1.0)},
+    dataset: {
+        testbed: tuple(paper()["settings"][testbed][dataset]["onlad"].values())
+        for testbed in ("online", "offline")
+    }
+    for dataset in paper()["datasets"]
 }
 TRIALS = {"score": 10, "trend": 10, "ridge": 2, "guard": 3}
 RIDGES = (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -99,9 +99,9 @@ class Setting:
 
 
 def _settings(part: str) -> Iterator[Setting]:
-    for dataset, paper in PAPER.items():
+    for dataset, rows in PAPER.items():
         if part == "score":
-            for testbed, row in paper.items():
+            for testbed, row in rows.items():
                 yield Setting(part, testbed, dataset, "paper", *row, 0.0)
             for testbed, a in (("online", 0.99), ("online", 0.97), ("offline", 1), ("concept", 1)):
                 yield Setting(part, testbed, dataset, f"default, a = {a}", "sigmoid", 64, a, 1e-2)
@@ -125,8 +125,7 @@ def _settings(part: str) -> Iterator[Setting]:
 @lru_cache
 def _load(dataset: str) -> tuple[Array, Array, str]:
     path = Path(os.environ["ONLAD_DATA"]) / f"{dataset}.npz"
-    with np.load(path) as data:
-        return data["X"], data["y"], hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return *datasets.raw(dataset), hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _kept(dataset: str, share: float) -> tuple[Array, Array]:
@@ -188,7 +187,7 @@ def _learn(s: Setting, model: kernel.Kernel, X: Array) -> tuple[Array, Array, fl
 
 def _aucs(s: Setting, loss: Array, leverage: Array, labels: Array) -> dict[str, float]:
     scores = {n: SCORES[n](loss, 1 + leverage) for n in (SCORES if s.part == "score" else STORED)}
-    return {n: round(roc_auc_score(labels, np.nan_to_num(v)), 4) for n, v in scores.items()}
+    return {n: round(metrics.auc(labels, np.nan_to_num(v)), 4) for n, v in scores.items()}
 
 
 def _try_online(s: Setting, seed: int) -> dict[str, Any]:
@@ -244,8 +243,8 @@ def run() -> None:
 
 
 def _mean(values: list[float], interval: bool) -> str:
-    half = student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):.3f}" + f" ± {half:.3f}" * interval
+    mean = metrics.mean(values)
+    return f"{mean.mean:.3f}" + f" ± {mean.half:.3f}" * interval
 
 
 def _pivot(title: str, entries: list[tuple[str, str, float]], interval: bool = False) -> None:

@@ -1,0 +1,236 @@
+"""The report's sections on time, energy and operations, from stored records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean, median
+
+import matplotlib.pyplot as plt
+
+from experiments import figures, forgetting_cost, operations, records
+from experiments.records import Record
+from experiments.settings import paper
+from experiments.steps import IMPLEMENTATIONS
+from experiments.tables import markdown, provenance
+
+LABELS = {
+    ("onlad", "cpu"): "ONLAD, compiled",
+    ("onlad-numpy", "cpu"): "ONLAD, NumPy",
+    ("fpelm-numpy", "cpu"): "FPELM-AE, NumPy",
+    ("fpelm", "cpu"): "FPELM-AE-CPU",
+    ("nn", "cpu"): "NN-AE-CPU",
+    ("dnn", "cpu"): "DNN-AE-CPU",
+    ("fpelm", "gpu"): "FPELM-AE-GPU",
+    ("nn", "gpu"): "NN-AE-GPU",
+    ("dnn", "gpu"): "DNN-AE-GPU",
+}
+OURS = ("onlad", "cpu")
+COST_LABELS = {
+    "onlad": "ONLAD",
+    "fpelm": "FP-ELM as printed",
+    "fpelm-vector": "FP-ELM, one vector solve (with the score)",
+}
+
+
+def _who(record: Record) -> tuple[str, str]:
+    return record["implementation"], record["device"]
+
+
+def _size(record: Record) -> tuple[int, int]:
+    return record["n_features"], record["n_hidden"]
+
+
+def panels(
+    lines: dict[str, list[tuple[int, int, float]]], unit: str, styles: Sequence[str]
+) -> plt.Figure:
+    """Draw time over n, a panel for each N; a line is a list of (n, N, time).
+
+    A style is the number of a colour, with "--" behind it for a broken line.
+    """
+    widths = sorted({N for points in lines.values() for _, N, _ in points})
+    figure, axes = plt.subplots(
+        1, len(widths), figsize=(10, 3.4), sharex=True, sharey=True, squeeze=False
+    )
+    for axis, width in zip(axes[0], widths, strict=True):
+        for (label, points), style in zip(lines.items(), styles, strict=True):
+            xs, ys = zip(*[(n, t) for n, N, t in sorted(points) if width == N], strict=True)
+            colour, kind = figures.COLOURS[int(style[0])], style[1:] or "-"
+            axis.plot(xs, ys, kind, marker="o", ms=3, lw=1.2, color=colour, label=label)
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xticks(sorted({n for points in lines.values() for n, _, _ in points}))
+        axis.get_xaxis().set_major_formatter(plt.FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_title(f"{width} hidden units", fontsize=9)
+        axis.set_xlabel("features")
+    axes[0][0].set_ylabel(unit)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return figure
+
+
+def speedups(stored: Iterable[Record], quantity: str) -> dict[tuple[str, str], float]:
+    """Return how many times as long as the compiled detector each takes, mean over the sizes."""
+    times = {(_who(r), _size(r)): r["microseconds"] for r in stored if r["quantity"] == quantity}
+    sizes = {size for _, size in times}
+    return {
+        who: fmean(times[who, size] / times[OURS, size] for size in sizes)
+        for who in LABELS
+        if who != OURS and all((name, size) in times for name in (who, OURS) for size in sizes)
+    }
+
+
+def latency(folder: Path) -> str:
+    stored = records.read("latency")
+    text = [
+        "## Latency",
+        "One sample a call, from the call until the result is there; the median of many calls. On"
+        " the processor one thread. NN-AE, DNN-AE and FPELM-AE are compiled by JAX; training of the"
+        " compiled detector includes its score.",
+    ]
+    rows = {who: [LABELS[who]] for who in LABELS if who != OURS}
+    for quantity in ("training", "prediction"):
+        lines, styles = {}, []
+        for who, label in LABELS.items():
+            points = [
+                (*_size(r), r["microseconds"])
+                for r in stored
+                if _who(r) == who and r["quantity"] == quantity
+            ]
+            if points:
+                lines[label] = points
+                colour = list(IMPLEMENTATIONS).index(who[0])
+                styles.append(f"{colour}--" if who[1] == "gpu" else f"{colour}")
+        figures.save(panels(lines, f"µs a {quantity} call", styles), f"latency-{quantity}", folder)
+        text.append(f"![Time of {quantity}](evaluation/latency-{quantity}.svg)")
+        printed, found = paper()["latency"][f"{quantity}_speedup"], speedups(stored, quantity)
+        for who, row in rows.items():
+            number = printed.get("-".join(who))
+            row += [f"{number:.2f}" if number else "", f"{found[who]:.1f}" if who in found else ""]
+    text.append(
+        "How many times faster than each: the paper's ONLAD Core on its FPGA, and here the compiled"
+        " detector on the processor. Means over the twelve sizes."
+    )
+    heads = ["over", "training: paper", "here", "prediction: paper", "here"]
+    text += [markdown(heads, rows.values()), provenance(stored)]
+    return "\n\n".join(text)
+
+
+def cost(folder: Path) -> str:
+    stored = records.read("forgetting_cost")
+
+    def of(part: str, name: str) -> list[Record]:
+        return [r for r in stored if r["part"] == part and r["implementation"] == name]
+
+    lines = {
+        label: [(*_size(r), r["milliseconds"]) for r in of("paper", name)]
+        for name, label in COST_LABELS.items()
+    }
+    figures.save(panels(lines, "ms a training step", "023"), "forgetting-cost", folder)
+    ours = {_size(r): r["milliseconds"] for r in of("paper", "onlad")}
+    rows = []
+    for name, label in COST_LABELS.items():
+        ratio = fmean(r["milliseconds"] / ours[_size(r)] for r in of("paper", name))
+        by_n = [
+            forgetting_cost.growth([r for r in of("paper", name) if r["n_features"] == n])
+            for n in sorted({n for n, _ in ours})
+        ]
+        grown = forgetting_cost.growth(of("growth", name))
+        rows.append([label, f"{ratio:.2f}", f"{grown:.2f}", f"{fmean(by_n):.2f}"])
+    counted = fmean(operations.train_fpelm(*s) / operations.train_here(*s) for s in ours)
+    wanted = paper()["forgetting_cost"]
+    few = forgetting_cost.GROWTH_FEATURES
+    return "\n\n".join(
+        [
+            "## What forgetting costs",
+            "A training step of ONLAD and of FP-ELM, both in NumPy on one thread, at the paper's"
+            f" sizes (eight times those above). The paper has {wanted['ratio']}x on average.",
+            "![Time of a training step](evaluation/forgetting-cost.svg)",
+            markdown(
+                ["", "times ONLAD, mean", f"exponent of N, n = {few}", "exponent of N, these n"],
+                rows,
+            ),
+            f"By the count of operations FP-ELM as printed takes {counted:.1f} times as many. The"
+            f" paper's exponents are {wanted['growth_onlad']} and {wanted['growth_fpelm']}: they"
+            f" show where features are few (n = {few}). At the paper's sizes n is far above N, and"
+            " the terms with n, which are linear in N for ONLAD and quadratic for FP-ELM, decide.",
+            provenance(stored),
+        ]
+    )
+
+
+def power() -> str:
+    stored = records.read("power")
+    rows = []
+    for r in stored:
+        label = "at rest" if r["implementation"] == "idle" else LABELS[_who(r)]
+        name, watts = next(iter(r["watts"].items()), ("", None))
+        joules = r["joules_per_step"].get(name)
+        rows.append(
+            [
+                label,
+                r["machine"],
+                f"{watts:.1f} ({name})" if watts is not None else r["missing"],
+                f"{1e3 * joules:.2f}" if joules is not None else "",
+                f"{1e6 * r['seconds'] / r['steps']:.1f}" if r["steps"] else "",
+            ]
+        )
+    wanted = paper()["power"]
+    low, high = wanted["others_times"]
+    return "\n\n".join(
+        [
+            "## Power",
+            f"Training without pause, n = {wanted['n_features']}, N = {wanted['n_hidden']}. The"
+            f" paper has {wanted['core_watts']} W for its board and {low} to {high} times as much"
+            " for the others. `python -m experiments.power` reads the counters of the processor"
+            " (RAPL) and of the GPU (NVML); a machine without one gives no joules. A counter is for"
+            " the whole device: compare with the row at rest.",
+            markdown(["", "machine", "watts", "mJ a step", "µs a step"], rows),
+            provenance(stored),
+        ]
+    )
+
+
+def counts() -> str:
+    stored = records.read("operations")
+    rows = []
+    for r in stored:
+        n, N = _size(r)
+        parts = operations.space(n, N)
+        rows.append(
+            [
+                f"{n}, {N}",
+                f"{operations.train(n, N):,} / {r['train_as_printed']:,}",
+                f"{operations.train_here(n, N):,} / {r['train_here']:,}",
+                f"{operations.train_fpelm(n, N):,} / {r['train_fpelm']:,}",
+                f"{operations.predict(n, N):,} / {r['predict']:,}",
+                f"{parts['parameter'] + parts['train']:,} / "
+                f"{r['space_parameter'] + r['space_train']:,}",
+                f"{sum(parts.values()):,}",
+                f"{operations.space_printed(n, N):,}",
+            ]
+        )
+    ratio = median(r["train_here"] / r["train_as_printed"] for r in stored)
+    heads = ["n, N", "I_train", "I_train here", "FP-ELM", "I_predict"]
+    heads += ["S_parameter + S_train", "sum of the four S", "S_onlad as printed"]
+    return "\n\n".join(
+        [
+            "## Operations",
+            "Iterations of matrix products and inverses as the paper counts them: by formula / as"
+            " counted on arrays that count what is done with them. Our step uses that P is"
+            " symmetric and that the new P h is already known: 2N² iterations fewer, a median of"
+            f" {100 * (1 - ratio):.0f} % at these sizes. The paper's S_onlad is larger than the"
+            " sum of the four parts that it gives.",
+            markdown(heads, rows),
+        ]
+    )
+
+
+def sections(folder: Path = figures.FOLDER) -> list[str]:
+    """Return a section for each kind of record there is."""
+    makers: dict[str, Callable[[], str]] = {
+        "latency": lambda: latency(folder),
+        "forgetting_cost": lambda: cost(folder),
+        "power": power,
+        "operations": counts,
+    }
+    return [make() for name, make in makers.items() if records.read(name)]

@@ -1,0 +1,125 @@
+"""What a user would take instead, as each library gives it, behind the scaler it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.methods import Entry, Hyperparameters
+from experiments.testbeds import Array
+
+
+class River:
+    """A River detector: dicts, one at a time. Scores are its own, higher is more unusual."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Array) -> None:
+        for row in X.tolist():
+            self.model.learn_one(dict(enumerate(row)))
+
+    def score(self, X: Array) -> Array:
+        return np.array([self.model.score_one(dict(enumerate(row))) for row in X.tolist()])
+
+    def stream(self, X: Array) -> Array:
+        scores = np.empty(len(X))
+        for i, row in enumerate(X.tolist()):
+            x = dict(enumerate(row))
+            scores[i] = self.model.score_one(x)
+            self.model.learn_one(x)
+        return scores
+
+
+class PySad:
+    """A PySAD model: arrays, one at a time. What is no finite number yet counts as usual."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Array) -> None:
+        for x in X.astype("float64"):
+            self.model.fit_partial(x)
+
+    def score(self, X: Array) -> Array:
+        return np.array([self.model.score_partial(x) for x in X.astype("float64")])
+
+    def stream(self, X: Array) -> Array:
+        scores = np.empty(len(X))
+        for i, x in enumerate(X.astype("float64")):
+            scores[i] = self.model.score_partial(x)
+            self.model.fit_partial(x)
+        return scores
+
+
+class Offline:
+    """A model of scikit-learn that learns once."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Array) -> None:
+        self.model.fit(X)
+
+    def score(self, X: Array) -> Array:
+        return -np.asarray(self.model.score_samples(X))
+
+    def stream(self, X: Array) -> Array:
+        raise NotImplementedError("learns once: there is no stream")
+
+
+class Pca(Offline):
+    """The mean squared error of a reconstruction from principal components."""
+
+    def score(self, X: Array) -> Array:
+        back = self.model.inverse_transform(self.model.transform(X))
+        error: Array = np.mean((X - back) ** 2, axis=1)
+        return error
+
+
+def half_space_trees(hyperparameters: Hyperparameters, n_features: int, seed: int) -> River:
+    from river import anomaly  # noqa: PLC0415
+
+    return River(anomaly.HalfSpaceTrees(seed=seed, **hyperparameters))  # for values in [0, 1]
+
+
+def one_class_svm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> River:
+    from river import anomaly, preprocessing  # noqa: PLC0415
+
+    return River(preprocessing.StandardScaler() | anomaly.OneClassSVM(**hyperparameters))
+
+
+def loda(hyperparameters: Hyperparameters, n_features: int, seed: int) -> PySad:
+    from pysad.models import LODA  # noqa: PLC0415
+
+    return PySad(LODA(random_state=seed, **hyperparameters))
+
+
+def kitnet(hyperparameters: Hyperparameters, n_features: int, seed: int) -> PySad:
+    from pysad.models import KitNet  # noqa: PLC0415
+
+    return PySad(KitNet(random_state=seed, **hyperparameters))
+
+
+def isolation_forest(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
+    from sklearn.ensemble import IsolationForest  # noqa: PLC0415
+
+    return Offline(IsolationForest(random_state=seed, **hyperparameters))
+
+
+def pca(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Pca:
+    from sklearn.decomposition import PCA  # noqa: PLC0415
+
+    # Components for 90 % of the variance: with all of them, the default, nothing is left over.
+    return Pca(PCA(**({"n_components": 0.9} | hyperparameters)))
+
+
+METHODS = {
+    "hst": Entry("River HalfSpaceTrees", "peer", half_space_trees),
+    "ocsvm": Entry("River OneClassSVM", "peer", one_class_svm),
+    "loda": Entry("PySAD LODA", "peer", loda),
+    "kitnet": Entry("PySAD KitNet", "peer", kitnet),
+    "iforest": Entry("IsolationForest", "peer", isolation_forest, testbeds=("offline",)),
+    "pca": Entry("PCA", "peer", pca, testbeds=("offline",)),
+}

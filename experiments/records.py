@@ -1,0 +1,98 @@
+"""What happened, one JSON line a trial: tables and figures are made from these lines alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+ROOT = Path(__file__).parent
+RESULTS = ROOT / "results"
+AUC_FIELDS = (
+    "testbed",
+    "dataset",
+    "dataset_sha256",
+    "method",
+    "settings",
+    "hyperparameters",
+    "seed",
+    "auc",
+    "seconds",
+    "samples",
+    "machine",
+    "commit",
+)
+
+
+def read(name: str) -> list[Record]:
+    """Return the records of ``results/<name>.jsonl``; none where there is no such file."""
+    path = RESULTS / f"{name}.jsonl"
+    if not path.exists():
+        return []
+    status = path.stat()
+    return list(_parsed(path, status.st_mtime_ns, status.st_size))
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, changed: int, size: int) -> tuple[Record, ...]:
+    return tuple(json.loads(line) for line in path.read_text().splitlines())
+
+
+def append(name: str, records: Iterable[Record]) -> None:
+    """Add records to ``results/<name>.jsonl``, each line written at once and whole."""
+    path = RESULTS / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for record in records:
+        line = json.dumps(record, separators=(",", ":")) + "\n"
+        with path.open("ab", buffering=0) as file:
+            file.write(line.encode())
+
+
+def auc_file(testbed: str, method: str) -> str:
+    """Return the name of the file that holds a method's AUC records."""
+    return f"auc/{testbed}-{method}"
+
+
+def key(record: Record) -> str:
+    """Return what makes two AUC records the same trial of the same cell."""
+    names = ("testbed", "dataset", "method", "settings", "hyperparameters", "seed")
+    return json.dumps([record[name] for name in names], sort_keys=True)
+
+
+@lru_cache
+def machine() -> str:
+    """Return the processor and its number of cores."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.lower().startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return f"{model}, {os.cpu_count()} cores"
+
+
+@lru_cache
+def commit(*paths: str) -> str:
+    """Return the commit of this checkout; a + says that what decides a result has changed since.
+
+    `paths` are further files that decide it, beside the library, the data and the testbeds.
+    """
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=ROOT.parent, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    decisive = ("src", "cpp", "experiments/datasets.py", "experiments/testbeds.py", *paths)
+    try:
+        changed = git("status", "--porcelain", "--", *decisive)
+        return git("rev-parse", "--short=12", "HEAD") + "+" * bool(changed)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

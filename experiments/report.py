@@ -1,0 +1,97 @@
+"""Make docs/evaluation.md and its pictures from the stored records alone.
+
+    python -m experiments.report             # writes
+    python -m experiments.report --check     # fails where the page is stale
+
+The words are in evaluation.template.md. Modules experiments/figures_*.py add sections of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import experiments
+from experiments import datasets, figures, records, streams, tables
+from experiments.methods import registry
+from experiments.testbeds import TESTBEDS
+
+TEMPLATE = Path(__file__).parent / "evaluation.template.md"
+PAGE = Path(__file__).parent.parent / "docs" / "evaluation.md"
+NOTHING = "No records yet."
+
+
+def _auc(folder: Path) -> dict[str, str]:
+    parts = {}
+    for testbed in TESTBEDS:
+        aucs = tables.Aucs(testbed)
+        parts[f"{testbed}_paper"] = aucs.beside_the_paper()
+        parts[f"{testbed}_all"] = aucs.all_methods()
+        parts[f"{testbed}_best"] = aucs.ours()
+        means = aucs.means()
+        shown = {m: e.label for m, e in tables.ordered().items() if any(m == k[1] for k in means)}
+        printed = {(d, m): v for d, row in aucs.paper.items() for m, v in row.items()}
+        picture = figures.auc(means, tables.names(), shown, printed)
+        figures.save(picture, f"auc-{testbed}", folder)
+    return parts
+
+
+def _drift(folder: Path) -> str:
+    stored = records.read("drift")
+    if not stored:
+        return NOTHING
+    labels = {name: entry.label for name, entry in registry().items()}
+    figures.save(figures.drift(stored, labels), "drift", folder)
+    name = datasets.DATASETS[stored[0]["dataset"]].label
+    return f"{name}, seed {stored[0]['seed']}. {tables.provenance(stored)}"
+
+
+def _streams() -> str:
+    stored = records.read("streams")
+    if not stored:
+        return NOTHING
+    guess = ", ".join(f"{share:.2f} on {name}" for name, share in streams.guesses(stored).items())
+    seeds = {str(len(streams.SEEDS)): ["methods with a seed"], "1": list(streams.SEEDLESS)}
+    lines = ["\n".join(streams.table(stored)), f"The AUC-PR of a guess is {guess}."]
+    return "\n\n".join([*lines, tables.provenance(stored, seeds)])
+
+
+def _others() -> str:
+    found: list[str] = []
+    for module in pkgutil.iter_modules(experiments.__path__):
+        if module.name.startswith("figures_"):
+            found += importlib.import_module(f"experiments.{module.name}").sections()
+    return "\n\n".join(found) or NOTHING
+
+
+def page(folder: Path = figures.FOLDER) -> str:
+    """Return the page, and write its pictures into `folder`."""
+    parts = {
+        **_auc(folder),
+        "settings": tables.settings_found(),
+        "drift": _drift(folder),
+        "streams": _streams(),
+        "performance": _others(),
+    }
+    text = TEMPLATE.read_text()
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text).rstrip() + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args(arguments)
+    text = page()
+    if args.check and (not PAGE.exists() or PAGE.read_text() != text):
+        raise SystemExit("docs/evaluation.md is stale: run python -m experiments.report")
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

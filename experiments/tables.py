@@ -1,0 +1,224 @@
+"""The AUC tables and the table of settings, as Markdown, from records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from experiments import metrics, records
+from experiments.methods import Entry, Hyperparameters, registry
+from experiments.metrics import Mean
+from experiments.records import Record
+from experiments.settings import NoSettingsError, Settings, hyperparameters, paper
+from experiments.testbeds import TESTBEDS, Testbed
+
+PAPERS = ("onlad", "onlad-nf", "fpelm", "nn", "dnn")
+OURS = "onlad-plus"
+SUBSTITUTE = "smartphone_har"
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def provenance(used: Sequence[Record], trials: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return one line: how many trials, which machines, which commits."""
+    counts = "; ".join(f"{n} trials: {', '.join(names)}" for n, names in (trials or {}).items())
+    machines = ", ".join(sorted({r["machine"] for r in used}))
+    commits = ", ".join(sorted({r["commit"] for r in used}))
+    return f"*{counts}{'. ' * bool(counts)}Machine: {machines}. Commit: {commits}.*"
+
+
+def ordered() -> dict[str, Entry]:
+    """Return the methods: ours first, then the paper's, then the peers."""
+    known = registry()
+    first = [name for name in (OURS, *PAPERS) if name in known]
+    return {name: known[name] for name in (*first, *(n for n in known if n not in first))}
+
+
+def names() -> dict[str, str]:
+    """Return the paper's datasets; a star marks the one that is not the paper's data."""
+    return {key: label + "*" * (key == SUBSTITUTE) for key, label in paper()["datasets"].items()}
+
+
+def _show(mean: Mean | None) -> str:
+    if mean is None:
+        return ""
+    return f"{mean.mean:.3f}" if mean.n == 1 else f"{mean.mean:.3f} ± {mean.half:.3f}"
+
+
+def _difference(mean: Mean | None, number: float | None) -> str:
+    return "" if mean is None or number is None else f"{mean.mean - number:+.3f}"
+
+
+def _compared(gain: float, half: float) -> str:
+    word = "above" if gain > half else "below" if gain < -half else "level"
+    return f"{gain:+.3f}, {word}"
+
+
+def _words(parameters: Hyperparameters) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parameters.items())
+
+
+def _current(
+    settings: Settings, testbed: Testbed, dataset: str, method: str
+) -> Hyperparameters | None:
+    try:
+        return hyperparameters(settings, testbed, dataset, method)
+    except NoSettingsError:
+        return None
+
+
+class Aucs:
+    """The stored AUC records of one testbed, by dataset, method and settings.
+
+    Records with hyperparameters that the settings no longer have are left out.
+    """
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.testbed: Testbed = testbed
+        self.paper: dict[str, dict[str, float]] = paper()["auc"][testbed]
+        groups: dict[tuple[str, str, Settings], list[Record]] = defaultdict(list)
+        for method in registry():
+            for r in records.read(records.auc_file(testbed, method)):
+                groups[r["dataset"], method, r["settings"]].append(r)
+        self.cells = {}
+        for (dataset, method, settings), found in groups.items():
+            wanted = _current(settings, testbed, dataset, method)
+            kept = {r["seed"]: r for r in found if r["hyperparameters"] == wanted}
+            if kept and dataset in self.paper:
+                self.cells[dataset, method, settings] = list(kept.values())
+
+    def mean(self, dataset: str, method: str, settings: Settings | None = None) -> Mean | None:
+        """Return a cell; without settings the paper's for its methods, else ours."""
+        settings = settings or ("paper" if method in PAPERS else "ours")
+        found = self.cells.get((dataset, method, settings))
+        return metrics.mean([r["auc"] for r in found]) if found else None
+
+    def about(self, methods: Iterable[str]) -> str:
+        """Return trials, machines and commits of these methods' records."""
+        methods = list(methods)
+        used = [r for key, found in self.cells.items() if key[1] in methods for r in found]
+        if not used:
+            return "No records yet."
+        groups: dict[str, list[str]] = defaultdict(list)
+        for method in methods:
+            counts = {len(found) for key, found in self.cells.items() if key[1] == method}
+            if counts:
+                low, high = min(counts), max(counts)
+                groups[str(low) if low == high else f"{low} to {high}"].append(
+                    registry()[method].label
+                )
+        return provenance(used, groups)
+
+    def means(self) -> dict[tuple[str, str], Mean]:
+        """Return the cells of the table of all methods."""
+        return {
+            (dataset, method): mean
+            for dataset in self.paper
+            for method in registry()
+            if (mean := self.mean(dataset, method))
+        }
+
+    def beside_the_paper(self) -> str:
+        """Return the paper's table with our numbers."""
+        rows = []
+        for dataset, label in names().items():
+            for method in (m for m in PAPERS if m in self.paper[dataset]):
+                number = self.paper[dataset][method]
+                here, found = (self.mean(dataset, method, s) for s in ("paper", "found"))
+                rows.append(
+                    [
+                        label,
+                        registry()[method].label,
+                        f"{number:.3f}",
+                        _show(here),
+                        _difference(here, number),
+                        _show(found),
+                        _difference(found, number),
+                    ]
+                )
+        heads = "dataset", "method", "paper", "here, paper's settings", "difference"
+        table = markdown((*heads, "here, settings found", "difference"), rows)
+        return f"{table}\n\n{self.about(PAPERS)}"
+
+    def all_methods(self) -> str:
+        """Return the means of all methods."""
+        best = {dataset: max(column.values()) for dataset, column in self.paper.items()}
+        rows = [["best in the paper", *(f"{best[dataset]:.3f}" for dataset in names())]]
+        for method, entry in ordered().items():
+            cells = [self.mean(dataset, method) for dataset in names()]
+            if any(cells):
+                pairs = zip(cells, names(), strict=True)
+                above = [cell is not None and cell.mean > best[dataset] for cell, dataset in pairs]
+                shown = zip(map(_show, cells), above, strict=True)
+                rows.append([entry.label, *(f"**{c}**" if high else c for c, high in shown)])
+        return f"{markdown(('method', *names().values()), rows)}\n\n{self.about(ordered())}"
+
+    def ours(self) -> str:
+        """Return how ONLAD+ stands against the best of the paper and of its methods here."""
+        rows = []
+        for dataset, label in names().items():
+            ours = self.mean(dataset, OURS)
+            if ours is None:
+                continue
+            column = self.paper[dataset]
+            leader = max(column, key=lambda m: column[m])
+            settings: tuple[Settings, ...] = ("paper", "found")
+            here = {
+                f"{registry()[m].label}, {s}": mean.mean
+                for m in PAPERS
+                for s in settings
+                if (mean := self.mean(dataset, m, s))
+            }
+            rival = max(here, key=lambda k: here[k], default="")
+            rows.append(
+                [
+                    label,
+                    _show(ours),
+                    f"{registry()[leader].label} {column[leader]:.3f}",
+                    _compared(ours.mean - column[leader], ours.half),
+                    f"{rival} {here[rival]:.3f}" if rival else "",
+                    _compared(ours.mean - here[rival], ours.half) if rival else "",
+                    _words(hyperparameters("ours", self.testbed, dataset, OURS)),
+                ]
+            )
+        heads = "dataset", "ONLAD+", "best in the paper", "ONLAD+ is", "best of its methods here"
+        table = markdown((*heads, "ONLAD+ is", "settings of ONLAD+"), rows)
+        return f"{table}\n\n{self.about([OURS])}"
+
+
+def settings_found() -> str:
+    """Return the settings found by search, beside the paper's."""
+    rows, used = [], []
+    for testbed in TESTBEDS:
+        for method in ("onlad", "fpelm", "nn", "dnn", OURS):
+            tried = records.read(f"tune/{testbed}-{method}")
+            for dataset, label in names().items():
+                mine = [r for r in tried if r["dataset"] == dataset]
+                if not mine:
+                    continue
+                used += mine
+                found = hyperparameters("found", testbed, dataset, method)
+                longest = max(len(r["aucs"]) for r in mine)
+                aucs = max(
+                    r["aucs"]
+                    for r in mine
+                    if r["hyperparameters"] == found and len(r["aucs"]) == longest
+                )
+                rows.append(
+                    [
+                        f"{testbed}, {label}",
+                        registry()[method].label,
+                        _words(paper()["settings"][testbed][dataset].get(method, {})),
+                        _words(found),
+                        f"{metrics.mean(aucs).mean:.3f}",
+                        f"{len(mine)}, {longest}",
+                    ]
+                )
+    if not rows:
+        return "No records yet."
+    heads = "testbed, dataset", "method", "paper", "found", "AUC, validation"
+    return f"{markdown((*heads, 'settings tried, folds'), rows)}\n\n{provenance(used)}"

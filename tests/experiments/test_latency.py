@@ -1,0 +1,139 @@
+"""Latency and the cost of forgetting: the steps are the right ones, the figures read records."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("matplotlib")
+
+from experiments.settings import paper
+
+from experiments import figures_performance, forgetting_cost, latency, records, steps
+from onlad import reference
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [*steps.IMPLEMENTATIONS, "fpelm-vector"])
+def test_every_step_learns_what_it_is_fed(name):
+    make = (steps.IMPLEMENTATIONS | forgetting_cost.IMPLEMENTATIONS)[name]
+    step = make(6, 3)
+    x = step.samples[0]
+    before = step.predict(x)
+    assert step.predict(x) == before  # a prediction does not learn
+    for _ in range(50):
+        step.train(x)
+    assert step.predict(x) < before
+
+
+def test_fp_elm_in_three_forms_is_one_algorithm():
+    forms = [steps.fpelm(6, 3), steps.fpelm_numpy(6, 3), forgetting_cost.fpelm_vector(6, 3)]
+    rows = forms[1].samples[:30]
+    for form in forms:
+        for x in rows:
+            form.train(x.astype(form.samples.dtype))
+    found = [form.predict(rows[5].astype(form.samples.dtype)) for form in forms]
+    assert found[2] == pytest.approx(found[1], rel=1e-8)
+    assert found[0] == pytest.approx(found[1], rel=1e-2)  # float32, and r = 0.02 beside K of 100s
+
+
+def test_a_record_for_each_size_and_quantity():
+    found = list(latency.measure(["onlad-numpy"], [(4, 2), (8, 2)], calls=5))
+    assert [(r["n_features"], r["quantity"]) for r in found] == [
+        (4, "training"),
+        (4, "prediction"),
+        (8, "training"),
+        (8, "prediction"),
+    ]
+    assert all(r["microseconds"] > 0 and r["device"] == "cpu" for r in found)
+
+
+def test_the_first_calls_do_not_count():
+    calls = []
+    seconds = latency.measured(calls.append, np.zeros((3, 2)), calls=7)
+    assert len(calls) == 7 + latency.WARM
+    assert seconds.shape == (7,)
+
+
+def test_a_new_run_replaces_its_own_kind_only(results):
+    records.append("t", [{"who": "a", "on": 1, "x": 1}, {"who": "b", "on": 1, "x": 2}])
+    latency.replace("t", [{"who": "a", "on": 1, "x": 3}], ("who", "on"))
+    assert [(r["who"], r["x"]) for r in records.read("t")] == [("b", 2), ("a", 3)]
+
+
+def test_growth_is_the_exponent():
+    stored = [{"n_hidden": N, "milliseconds": 0.01 * N**2.5} for N in (8, 16, 32)]
+    assert forgetting_cost.growth(stored) == pytest.approx(2.5)
+
+
+def test_the_steps_take_turns_and_the_first_call_does_not_count():
+    found = forgetting_cost.measure("growth", 4, 3, seconds=0.0, least=4)
+    assert [r["implementation"] for r in found] == ["onlad", "fpelm", "fpelm-vector"]
+    assert all(r["calls"] == 4 and r["milliseconds"] > 0 for r in found)
+
+
+def latency_record(name, device, quantity, n, N, microseconds):
+    keys = ("implementation", "device", "quantity", "n_features", "n_hidden", "microseconds")
+    fixed = {"calls": 1, "machine": "m", "commit": "c"}
+    return dict(zip(keys, (name, device, quantity, n, N, microseconds), strict=True)) | fixed
+
+
+def test_the_page_is_made_from_the_records(results, tmp_path):
+    assert figures_performance.sections(tmp_path) == []
+    records.append(
+        "latency",
+        [
+            latency_record(name, device, quantity, n, N, 2.0 if name == "onlad" else 7.0)
+            for name, device in figures_performance.LABELS
+            for quantity in ("training", "prediction")
+            for n in (128, 256)
+            for N in (16, 32)
+        ],
+    )
+    fixed = {"calls": 1, "machine": "m", "commit": "c"}
+    records.append(
+        "forgetting_cost",
+        [
+            {"part": part, "implementation": name, "n_features": n, "n_hidden": N}
+            | {"milliseconds": 1e-3 * N ** (2 if name == "onlad" else 3)}
+            | fixed
+            for name in figures_performance.COST_LABELS
+            for part, n in (("paper", 1024), ("paper", 2048), ("growth", 16))
+            for N in (2, 4, 8)
+        ],
+    )
+    time, cost = figures_performance.sections(tmp_path)
+    assert "| NN-AE-CPU | 1.95 | 3.5 | 2.29 | 3.5 |" in time
+    assert "| FP-ELM as printed | 4.67 | 3.00 | 3.00 |" in cost
+    assert f"{paper()['forgetting_cost']['ratio']}x" in cost
+    first = (tmp_path / "latency-training.svg").read_bytes()
+    figures_performance.sections(tmp_path)
+    assert (tmp_path / "latency-training.svg").read_bytes() == first
+
+
+def test_latency_of_all_is_stored_on_a_processor_and_of_the_networks_on_a_gpu():
+    sizes = paper()["latency"]
+    count = len(sizes["n_features"]) * len(sizes["n_hidden"])
+    stored = records.read("latency")
+    for who in figures_performance.LABELS:
+        for quantity in ("training", "prediction"):
+            found = [
+                r
+                for r in stored
+                if (r["implementation"], r["device"]) == who and r["quantity"] == quantity
+            ]
+            assert len({(r["n_features"], r["n_hidden"]) for r in found}) == count, (who, quantity)
+    assert all("NVIDIA" in r["machine"] for r in stored if r["device"] == "gpu")
+
+
+def test_the_reference_step_measured_is_the_reference():
+    step, state = steps.onlad_numpy(5, 3), reference.init(5, 3, ridge=steps.RIDGE)
+    for x in step.samples[:10]:
+        step.train(x)
+        state = reference.update(state, x, steps.FORGETTING, "identity")
+    x = step.samples[10]
+    assert step.predict(x) == reference.score(state, x, activation="identity")
