@@ -90,3 +90,14 @@ class Kernel64(Kernel32): ...
 def read_dict(
     row: dict[Any, Any], names: tuple[Any, ...], out: Array, places: Array | None = None, /
 ) -> bool: ...
+def read_csv(
+    data: bytes,
+    start: int,
+    delimiter: str,
+    slots: Array,
+    values: Array,
+    texts: Array,
+    lines: Array,
+    kinds: Array,
+    /,
+) -> tuple[int, int]: ...
