@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from onlad.cli import demo, watch
+from onlad.cli import completion, demo, evaluate, fit, info, merge, plot, score, serve, watch
+from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
 #: Each command is a module with one function, `add`, that describes its arguments and what to run.
-COMMANDS = (watch, demo)
+COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="onlad",
         description="Watch streams of numbers, learn what is normal, and say what is not.",
-        epilog="example: onlad demo --seed 1 --output pump.png",
+        formatter_class=Help,
+        epilog="examples:\n  onlad demo\n  onlad watch pump.csv\n  onlad COMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"onlad {version('onlad')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -1,0 +1,125 @@
+"""The service is killed at random moments under load, and nothing is lost and nothing twice."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving import Client, machine, models, sample, until, write_config
+
+from onlad.serve import config
+
+CONFIG = """
+[service]
+state = "state"
+checkpoint = 0.05
+[mqtt]
+port = PORT
+version = "VERSION"
+[[streams]]
+name = "pump"
+topic = "plant/{device}/sensors"
+"""
+DEVICES = ("a", "b")
+
+
+class Forker:
+    def __init__(self, path):
+        script = Path(__file__).with_name("forker.py")
+        self.log = path.with_suffix(".log").open("ab")
+        self.popen = subprocess.Popen(
+            [sys.executable, str(script), str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+
+    def ask(self, word):
+        self.popen.stdin.write(word + "\n")
+        self.popen.stdin.flush()
+        return int(self.popen.stdout.readline())
+
+    def close(self):
+        self.popen.stdin.close()
+        self.popen.stdout.close()
+        self.popen.wait(10)
+        self.log.close()
+
+
+def feed(client, X, stop, rate):
+    """Publish rows, each once, until told to stop; return how many."""
+    start = time.monotonic()
+    for count, row in enumerate(X):
+        if stop.is_set():
+            return count
+        client.send(f"plant/{DEVICES[count % len(DEVICES)]}/sensors", sample(row))
+        ahead = start + count / rate - time.monotonic()
+        if ahead > 0:
+            time.sleep(ahead)
+    return len(X)
+
+
+def survive(folder, broker, version, kills, rate=1000):
+    path = write_config(folder, broker.port, CONFIG.replace("VERSION", version))
+    X = machine(100_000, faults=range(1200, 100_000, 1501))
+    rng, stop, sent = random.Random(0), threading.Event(), []
+    forker = Forker(path)
+    with Client(broker.port) as client:
+        # The first start subscribes. What is sent before is sent to nobody.
+        pid = forker.ask("start")
+        until(lambda: (b"online") in [p for _, p, _ in client.heard], "the first start")
+        feeder = threading.Thread(target=lambda: sent.append(feed(client, X, stop, rate)))
+        feeder.start()
+        for _ in range(kills):
+            time.sleep(rng.uniform(0.0, 0.25))
+            os.kill(pid, signal.SIGKILL)
+            assert forker.ask("wait") == -signal.SIGKILL, "it ended before it was killed"
+            pid = forker.ask("start")
+        stop.set()
+        feeder.join()
+
+        def all_seen():
+            newest = [client.on(f"onlad/pump/{device}/state")[-1:] for device in DEVICES]
+            return sum(state["samples"] for states in newest for state in states) >= sent[0]
+
+        until(all_seen, f"{sent[0]} samples", 60)
+        os.kill(pid, signal.SIGTERM)
+        assert forker.ask("wait") == 0
+        alarms = {alarm["id"] for alarm in client.on("onlad/pump/./alarm")}
+    forker.close()
+    resumed = [int(n) for n in re.findall(r"replayed=(\d+)", path.with_suffix(".log").read_text())]
+    assert sum(n > 0 for n in resumed) > kills / 4, "hardly a kill hit samples that were not saved"
+    return X[: sent[0]], models(folder / "state"), alarms, config.load(path).streams[0]
+
+
+def check(X, found, alarms, stream):
+    for k, device in enumerate(DEVICES):
+        rows = X[k :: len(DEVICES)]
+        twin = stream.monitor()
+        verdicts = twin.observe_many([sample(row) for row in rows])
+        model = found["pump", device]
+        assert model.n_seen == len(rows)
+        assert model.names == twin.names
+        # The same samples in the same order: a block of any size gives what single ones give.
+        np.testing.assert_allclose(model.detector.state.beta, twin.detector.state.beta, atol=1e-9)
+        anomalies = np.flatnonzero(verdicts.is_anomaly)
+        began = [
+            r for i, r in enumerate(anomalies) if i == 0 or r - anomalies[i - 1] > stream.quiet
+        ]
+        assert len(began) > 3
+        assert {f"pump/{device}/{row}" for row in began} == {
+            alarm for alarm in alarms if alarm.startswith(f"pump/{device}/")
+        }
+
+
+@pytest.mark.parametrize("kills", [200])
+def test_200_kills_under_load_lose_nothing(tmp_path, broker, kills):
+    check(*survive(tmp_path, broker, "3.1.1", kills))
