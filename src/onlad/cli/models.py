@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from onlad import persist
@@ -18,12 +19,17 @@ from onlad.verdict import Verdicts
 LONGEST_NAME = 200  # of a file, in bytes
 
 
-def load_monitor(path: Path) -> Monitor:
-    """Return the monitor in a file."""
+def load_model(path: Path) -> Any:
+    """Return the model in a file."""
     try:
-        model = persist.load(path)
+        return persist.load(path)
     except OSError as error:
         raise OnladError(f"cannot read {path}: {error.strerror}") from None
+
+
+def load_monitor(path: Path) -> Monitor:
+    """Return the monitor in a file."""
+    model = load_model(path)
     if not isinstance(model, Monitor):
         raise OnladError(f"{path} holds a {type(model).__name__}; this needs a Monitor")
     return model
@@ -54,15 +60,17 @@ def file_name(series: str) -> str:
 class Models:
     """A monitor for each series, loaded or made when the series first comes."""
 
-    def __init__(self, make: Callable[[], Monitor], load: Path | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Monitor],
+        load: Path | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
         self._make, self._load = make, load
-        self._monitors: dict[str, Monitor] = {}
+        self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
         self._saved: dict[str, int] = {}  # samples that were seen when it was saved
         if load and not load.is_dir():
             self._monitors[""] = load_monitor(load)
-
-    def __iter__(self) -> Iterator[tuple[str, Monitor]]:
-        return iter(self._monitors.items())
 
     def names(self, series: str) -> Names:
         """Return the names that the model of a series has learned; none if it is new."""

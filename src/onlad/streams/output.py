@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
 from onlad.streams import influx
@@ -53,6 +56,35 @@ def jsonl(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
             line["series"] = block.series
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False))
     return "".join(line + "\n" for line in lines)
+
+
+class Table:
+    """CSV with a header; a cell is empty where there is nothing to say."""
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def __call__(self, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
+        """Return one line a sample."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not self._begun:
+            self._begun = True
+            writer.writerow(("row", "time", "score", "threshold", "p_value", "is_anomaly", "cause"))
+        for i in which:
+            limit, ready = float(verdicts.threshold[i]), bool(verdicts.ready[i])
+            writer.writerow(
+                (
+                    int(block.row[i]),
+                    _time(block, i),
+                    float(verdicts.score[i]),
+                    limit if math.isfinite(limit) else "",
+                    float(verdicts.p_value[i]) if ready else "",
+                    int(verdicts.is_anomaly[i]) if ready else "",
+                    next(iter(causes(verdicts.names, verdicts.shares[i])), ""),
+                )
+            )
+        return text.getvalue()
 
 
 class InfluxLines:
@@ -119,30 +151,25 @@ def nanoseconds(time: str | float) -> int:
     """
     text = str(time).strip()
     try:
-        exact = int(text)
-    except ValueError:
-        try:
-            number = float(text)
-        except ValueError:
-            return _from_iso(text)
-        if not math.isfinite(number):
-            raise
-        return round(number * _unit(number))
-    return exact * _unit(exact)
+        number = Decimal(text)
+    except InvalidOperation:
+        return _from_iso(text)
+    return round(number * _unit(number))  # OverflowError or ValueError if it is not finite
 
 
-def _unit(number: float) -> int:
+def _unit(number: Decimal) -> int:
     """Return nanoseconds in the unit that a time of this size must have, to be of our days."""
-    for limit, unit in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3)):
-        if abs(number) < limit:
+    for digits, unit in ((11, 10**9), (14, 10**6), (17, 10**3)):
+        if number.is_nan() or abs(number) < 10**digits:
             return unit
     return 1
 
 
 def _from_iso(text: str) -> int:
-    fixed = re.sub(r"[zZ]$", "+00:00", text)  # Python 3.10 knows no Z, and 3 or 6 digits only
-    fixed = re.sub(r"\.(\d+)", lambda found: "." + found.group(1)[:6].ljust(6, "0"), fixed)
-    when = datetime.fromisoformat(fixed)
+    fraction = re.search(r"[.,](\d{1,9})", text)  # Python 3.10 knows 3 or 6 digits only, and no Z
+    rest = re.sub(r"[zZ]$", "+00:00", re.sub(r"[.,]\d+", "", text))
+    when = datetime.fromisoformat(rest)
     when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
     since = when - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return (since.days * 86400 + since.seconds) * 10**9 + since.microseconds * 1000
+    part = int(fraction.group(1).ljust(9, "0")) if fraction else 0
+    return (since.days * 86400 + since.seconds) * 10**9 + part
