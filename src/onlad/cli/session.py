@@ -64,7 +64,9 @@ class Session:
             self._keep()
             self.seconds = time.monotonic() - began
             if not self.samples and self.bad and not stop.signal:
-                raise StreamError(f"no row could be read: {self._first_bad}")
+                raise StreamError(
+                    f"no row could be read: {self._first_bad}. --ignore leaves a column out"
+                )
             self._summary()
             return 128 + stop.signal if stop.signal else 0
 
