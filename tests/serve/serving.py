@@ -1,5 +1,6 @@
 """What the tests of the service share: a broker's handle, a client, a service as a process."""
 
+import asyncio
 import json
 import os
 import re
@@ -17,6 +18,9 @@ import numpy as np
 import paho.mqtt.client as paho
 
 from onlad import persist
+from onlad.serve.config import load
+from onlad.serve.run import run
+from onlad.serve.service import Service
 
 ONLAD = str(Path(sys.executable).with_name("onlad"))
 
@@ -121,6 +125,48 @@ class Process:
             self.popen.wait(10)
 
 
+class Served:
+    """A service in a thread of this process, with its event loop at hand."""
+
+    def __init__(self, config):
+        self._config, self._ready = config, threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
+        self.error = None
+
+    async def _main(self):
+        try:
+            self.stop_event, self.loop = asyncio.Event(), asyncio.get_running_loop()
+            self.service = Service(load(self._config))
+            self.loop.call_later(0.01, self._ready.set)
+            await run(self.service, self.stop_event)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._ready.set()
+
+    def do(self, coroutine):
+        """Run a coroutine on the service's loop and return what it returns."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+    def samples(self):
+        return sum(w.monitor.n_seen for w in list(self.service.watchers.values()))
+
+    def __enter__(self):
+        self._thread.start()
+        assert self._ready.wait(30)
+        if self.error is not None:
+            self._thread.join()
+            raise self.error
+        return self
+
+    def __exit__(self, *_):
+        self.loop.call_soon_threadsafe(self.stop_event.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
 def models(state):
     """Return the monitors in a state folder's checkpoint, by stream and device."""
     values = json.loads((Path(state) / "state.json").read_text())
@@ -136,7 +182,7 @@ def machine(rows, seed=0, faults=()):
     level = np.sin(np.arange(rows) / 20)[:, None]
     X = level * [1.0, 2.0, -1.0, 0.5] + rng.normal(0, 0.1, (rows, 4))
     for row in faults:
-        X[row, 2] += 8.0
+        X[row, 2] += 20.0
     return X
 
 

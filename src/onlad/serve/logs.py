@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from datetime import datetime, timezone
 from typing import Any
 
 log = logging.getLogger("onlad.serve")
 
+MOST = 20  # of one kind of event in a second
 _LONGEST = 300  # what a client sends may be in a value
+_lately: dict[str, tuple[int, int]] = {}
 
 
 class _Text(logging.Formatter):
@@ -49,8 +52,15 @@ def setup(kind: str, level: str) -> None:
 
 
 def event(level: int, what: str, **facts: Any) -> None:
-    """Write one event with its facts."""
-    log.log(level, what, extra={"facts": facts})
+    """Write one event with its facts, unless a flood of it would fill the disk."""
+    now = int(time.time())
+    second, count = _lately.get(what, (now, 0))
+    count = count + 1 if second == now else 1
+    _lately[what] = (now, count)
+    if count == MOST:
+        facts["more"] = "not shown in this second"
+    if count <= MOST:
+        log.log(level, what, extra={"facts": facts})
 
 
 def info(what: str, **facts: Any) -> None:

@@ -47,6 +47,7 @@ from onlad.verdict import Verdicts
 Listener: TypeAlias = Callable[[Watcher, int, Array, Verdicts], None]
 
 GATHER = 0.003  # seconds that a batch waits for company: a block costs a fifth of single samples
+LONGEST_DEVICE = 200  # letters of its name
 SLICE = 256  # rows after which others get their turn
 MARKS = 10_000  # messages that a broker may send again
 BUCKETS = np.array([0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0])  # seconds
@@ -244,7 +245,8 @@ class Service:
                 watcher = self._birth(item)
             if watcher is None:
                 most = self.config.service.devices
-                answer = Answer(bad=[(0, f"there are {most} devices already; no more is taken")])
+                rule = f"at most {most} devices with names of {LONGEST_DEVICE} letters are watched"
+                answer = Answer(bad=[(0, rule)])
                 batch.answers.append((item, answer))
             else:
                 answer = batch.take(item, watcher, now)
@@ -257,7 +259,7 @@ class Service:
         return batch
 
     def _birth(self, item: Item) -> Watcher | None:
-        if len(self.watchers) >= self.config.service.devices:
+        if len(self.watchers) >= self.config.service.devices or len(item.device) > LONGEST_DEVICE:
             return None
         watcher = self._add(self._next, item.stream.name, item.device, self._fresh(item.stream))
         self._born.discard(self._next)  # until the journal has it
