@@ -1,13 +1,16 @@
 """A real broker on a free port: mosquitto, or amqtt where that is not installed."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -53,7 +56,7 @@ def start_broker(tmp_path):
     """Return a function that starts a broker, with more lines of mosquitto's configuration."""
     with contextlib.ExitStack() as stack:
 
-        def start(port=None, more=""):
+        def start(port=None, more="", first=""):
             port = port or free_port()
             if MOSQUITTO is None:
                 if more:
@@ -71,7 +74,7 @@ def start_broker(tmp_path):
                     text += "user root\n"  # it would become a user who may not write here
                 text = text.replace("listener 1883 127.0.0.1", f"listener {port} 127.0.0.1")
                 path = tmp_path / f"mosquitto-{port}.conf"
-                path.write_text(text + more)
+                path.write_text(first + text + more)
                 command = [MOSQUITTO, "-c", str(path)]
             own = contextlib.ExitStack()
             process = own.enter_context(running(command, port))
@@ -93,3 +96,31 @@ def versions():
 def pytest_generate_tests(metafunc):
     if "version" in metafunc.fixturenames:
         metafunc.parametrize("version", versions())
+
+
+@pytest.fixture
+def receiver():
+    """A webhook's other end, which refuses the first `fail` requests."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            server.tries += 1
+            if server.tries <= server.fail:
+                self.send_error(503)
+                return
+            server.got.append((body, self.headers["Authorization"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.tries, server.fail, server.got, server.port = 0, 0, [], server.server_port
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()

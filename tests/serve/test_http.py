@@ -152,7 +152,7 @@ def test_live_verdicts_and_a_client_that_does_not_read(tmp_path):
         with (
             connect(url + "?only=anomalies") as anomalies,
             connect(url + "?device=b") as other,
-            connect(url + "?stream=pump", sock=narrow, max_queue=1) as slow,
+            connect(url + "?stream=pump", sock=narrow, max_queue=1, close_timeout=0.2) as slow,
         ):
             until(lambda: len(_live(running)) == 3, "the clients")
             # 900 verdicts a request, until the buffers of the one that reads none are full.

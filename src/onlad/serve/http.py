@@ -33,6 +33,7 @@ from onlad.serve.watcher import Watcher
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
 
+BUFFER = 2**17  # bytes that the system keeps for a client that does not read
 ANSWER = 30.0  # seconds that a request waits for its verdicts
 
 
@@ -168,6 +169,7 @@ def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # connections inherit it
     try:
         bound.bind((host, port))
     except OSError as error:
