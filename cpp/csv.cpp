@@ -3,8 +3,10 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -24,16 +26,31 @@ enum Kind : std::uint8_t { plain = 0, odd = 1, blank = 2 };
 template <class T, std::size_t D>
 using Out = nb::ndarray<T, nb::ndim<D>, nb::c_contig, nb::device::cpu>;
 
+// As from_chars, with another sign than the point before the decimals; a point is then none.
+std::from_chars_result read_decimal(const char* p, const char* end, char decimal, double& value) {
+    if (decimal == '.') return std::from_chars(p, end, value);
+    char digits[64];
+    const char* const stop = p + std::min<std::ptrdiff_t>(end - p, sizeof digits);
+    std::transform(p, stop, digits, [decimal](char c) {
+        return c == decimal ? '.' : c == '.' ? decimal : c;
+    });
+    const auto [next, error] = std::from_chars(digits, digits + (stop - p), value);
+    // A number that fills the room may go on behind it: leave it to the caller.
+    if (next == digits + sizeof digits) return {p, std::errc::invalid_argument};
+    return {p + (next - digits), error};
+}
+
 // One number, or nothing (a missing value), up to the delimiter or the end of the line. Spaces
 // around it are as Python's float has them. Returns null where that is not what is there.
-const char* read_number(const char* p, const char* end, char delimiter, double& value) {
+const char* read_number(const char* p, const char* end, char delimiter, char decimal,
+                        double& value) {
     if (delimiter != ' ')
         while (p < end && *p == ' ') ++p;
     if (p == end || *p == delimiter) {
         value = std::numeric_limits<double>::quiet_NaN();
         return p;
     }
-    const auto [next, error] = std::from_chars(p, end, value);
+    const auto [next, error] = read_decimal(p, end, decimal, value);
     if (error != std::errc()) return nullptr;
     if (std::isnan(value)) {
         if (next - p > 4) return nullptr;  // nan(...), which is C's alone
@@ -60,7 +77,7 @@ const char* skip_field(const char* p, const char* end, char delimiter) {
 // becomes of each field, `lines` gets begin and end of each line, `texts` those of its text fields,
 // `kinds` whether it was plain. Returns the number of rows and where the next line begins.
 std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, char delimiter,
-                                             Out<const std::int32_t, 1> slots,
+                                             char decimal, Out<const std::int32_t, 1> slots,
                                              Out<double, 2> values, Out<std::int64_t, 3> texts,
                                              Out<std::int64_t, 2> lines, Out<std::uint8_t, 1> kinds) {
     const std::size_t room = kinds.shape(0), width = values.shape(1), n_texts = texts.shape(1);
@@ -88,7 +105,8 @@ std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, 
         for (std::size_t f = 0; kind == plain && f < fields; ++f) {
             const std::int32_t slot = slots.data()[f];
             const char* const begin = p;
-            p = slot >= 0 ? read_number(p, end, delimiter, values.data()[row * width + slot])
+            p = slot >= 0 ? read_number(p, end, delimiter, decimal,
+                                        values.data()[row * width + slot])
                           : skip_field(p, end, delimiter);
             const bool last = f + 1 == fields;
             if (!p || (last ? p != end : p == end || *p != delimiter)) {
@@ -109,7 +127,7 @@ std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, 
 }
 
 void bind_csv(nb::module_& module) {
-    module.def("read_csv", &read_csv, nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert(),
+    module.def("read_csv", &read_csv, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert(),
                nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
                nb::arg().noconvert());
 }

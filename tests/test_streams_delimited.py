@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onlad.streams import delimited
@@ -17,7 +17,7 @@ from onlad.streams.lines import LONGEST, Chunk, Lines
 MISSING = {"", "nan", "na", "n/a", "null", "none"}
 
 
-def read(data, sizes=(), choice=None, known=(), delimiter=None):
+def read(data, sizes=(), choice=None, known=(), delimiter=None, decimal="."):
     """Return row indices, values, times, labels and bad rows of `data`, read in pieces."""
     lines, pieces, at = Lines(), [], 0
     for size in (*sizes, *[1 << 18] * (len(data) // (1 << 18) + 1)):
@@ -30,7 +30,8 @@ def read(data, sizes=(), choice=None, known=(), delimiter=None):
             yield from lines.feed(piece)
         yield from lines.finish()
 
-    found = list(delimited.blocks(chunks(), choice or Choice(), known, delimiter, said.append))
+    dialect = delimited.Dialect(delimiter, decimal)
+    found = list(delimited.blocks(chunks(), choice or Choice(), known, dialect, said.append))
     blocks = [block for block in found if block.names]
     return {
         "names": blocks[0].names if blocks else (),
@@ -43,7 +44,7 @@ def read(data, sizes=(), choice=None, known=(), delimiter=None):
     }
 
 
-def expected(lines, n_fields, delimiter):
+def expected(lines, n_fields, delimiter, decimal):
     """Return what Python makes of the lines after the header: good rows and bad ones."""
     good, bad, row = [], [], 0
     for number, line in enumerate(lines, 2):
@@ -53,8 +54,11 @@ def expected(lines, n_fields, delimiter):
             fields = next(csv.reader([line], delimiter=delimiter, strict=True))
             if "\0" in line or len(fields) != n_fields:
                 raise ValueError
+            if decimal != "." and any("." in field for field in fields):
+                raise ValueError
             values = [
-                math.nan if field.strip().lower() in MISSING else float(field) for field in fields
+                math.nan if field.strip().lower() in MISSING else float(field.replace(decimal, "."))
+                for field in fields
             ]
             if any(abs(v) > 1e100 for v in values) or any("_" in field for field in fields):
                 raise ValueError
@@ -87,17 +91,21 @@ CELLS = st.one_of(
 )
 
 
+@settings(max_examples=300)
 @given(
     rows=st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=12),
-    delimiter=st.sampled_from(",;\t"),
+    delimiter=st.sampled_from(",;\t "),
+    decimal=st.sampled_from(".,"),
     sizes=st.lists(st.integers(1, 40), max_size=30),
     end=st.sampled_from(["\n", "\r\n"]),
 )
-def test_rows_are_those_of_csv_and_float_to_the_bit(rows, delimiter, sizes, end):
+def test_rows_are_those_of_csv_and_float_to_the_bit(rows, delimiter, decimal, sizes, end):
+    assume(delimiter != decimal)
+    rows = [[cell.replace(".", decimal) for cell in row] for row in rows]
     lines = [delimiter.join(row) for row in rows]
     data = end.join([delimiter.join("abc"), *lines, ""]).encode()
-    found = read(data, sizes, delimiter=delimiter)
-    good, bad = expected(lines, 3, delimiter)
+    found = read(data, sizes, delimiter=delimiter, decimal=decimal)
+    good, bad = expected(lines, 3, delimiter, decimal)
     assert found["row"] == [row for row, _ in good]
     if good:
         assert [[bits(v) for v in row] for row in found["values"].tolist()] == [

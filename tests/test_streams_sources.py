@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from onlad import Monitor
 from onlad.streams import records, track
 from onlad.streams.block import Block, Choice, StreamError
-from onlad.streams.evaluation import evaluate, is_anomalous, runs
+from onlad.streams.evaluation import evaluate, is_anomalous, runs, truths
 from onlad.streams.lines import Chunk
 from onlad.streams.mqtt import parse_address
 from onlad.streams.source import Reading
@@ -58,7 +58,6 @@ def test_objects_and_arrays_are_samples():
         ('{"a": [1], "b": 2}', "column 'a' holds [1], which is no number"),
         ('{"a": 1e999, "b": 2}', "column 'a' holds inf, which is no measurement"),
         ('{"a": 1' + "0" * 400 + "}", "column 'a' holds a number beyond all measure"),
-        ('{"a": 1, "b": 2, "c": 3}', "the first record has no 'c'"),
         ("[" * 100_000, "it is not JSON: "),
     ],
 )
@@ -70,10 +69,24 @@ def test_a_bad_record_is_named_and_the_others_stay(line, why):
     assert str(block.bad[0]).startswith(f"line 2: {why}")
 
 
+def test_names_that_come_later_are_said_once_and_not_watched():
+    said = []
+    text = '{"a": 1}\n{"a": 2, "b": 5}\n{"b": 6, "a": 3}\n{"a": 4, "c": 1}\n'
+    chunk = Chunk(text.encode(), 1, 0)
+    (block,) = records.blocks([chunk], Choice(ignore=("a_*",)), (), said.append)
+    assert block.values.tolist() == [[1], [2], [3], [4]]
+    assert said == ["'b' came later and is not watched", "'c' came later and is not watched"]
+
+
 def test_a_first_record_that_is_bad_decides_nothing():
     (block,) = json_blocks('{"x": "text"}\n{"a": 1}\n')
     assert block.names == ("a",)
     assert len(block.bad) == 1
+    (block,) = json_blocks(
+        '{"state": 1}\n{"flow": 2, "at": "noon"}\n', Choice(columns=("flow",), time="at")
+    )
+    assert (block.names, block.values.tolist(), list(block.times)) == (("flow",), [[2]], ["noon"])
+    assert str(block.bad[0]) == "line 1: no column matches 'flow'; there are 'state'"
 
 
 @pytest.mark.parametrize(
@@ -204,12 +217,18 @@ def test_labels_say_it_in_many_ways(label, truth):
     assert is_anomalous(label) is truth
 
 
-@pytest.mark.parametrize("label", ["", "-1", "2", "smurf"])
+@pytest.mark.parametrize("label", ["-1", "2", "smurf"])
 def test_a_label_that_says_nothing_is_refused(label):
     with pytest.raises(StreamError, match="--normal VALUE names the normal one"):
         is_anomalous(label)
     assert is_anomalous(label, normal="x")
     assert not is_anomalous(label, normal=label)
+
+
+def test_samples_without_a_label_do_not_count():
+    known, truth = truths(["1", "", "0", "n/a"])
+    assert known.tolist() == [True, False, True, False]
+    assert truth.tolist() == [True, False, False, False]
 
 
 # -- tracks -----------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ def read_csv(
     data: bytes,
     start: int,
     delimiter: str,
+    decimal: str,
     slots: Array,
     values: Array,
     texts: Array,

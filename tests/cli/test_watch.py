@@ -411,3 +411,46 @@ def test_a_bar_is_shown_on_a_terminal_and_nowhere_else(tmp_path, X):
     assert b"\x1b" in shown
     assert b"\x1b" not in out
     assert out.decode() == run("watch", path).stdout
+
+
+# -- where data goes --------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_one_line_and_the_model_is_kept(tmp_path, X):
+    (tmp_path / "a.csv").write_text(table(X))
+    model = tmp_path / "pump.onlad"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*ONLAD, "watch", tmp_path / "a.csv", "--all", "--save", model],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "onlad: cannot write the output: No space left on device\n"
+    assert onlad.load(model).n_seen > 0
+
+
+def test_output_is_utf_8_in_every_locale(X):
+    text = table(X).replace("bearing", "Lager_Ω")
+    options = ("--all", "--output", "jsonl")
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = run("watch", "-", *options, input=text.encode(), env=env)
+    assert done.returncode == 0
+    assert "Lager_Ω" in objects(done.stdout.decode("utf-8"))[-1]["causes"]
+
+
+def test_no_standard_input_is_one_line():
+    done = subprocess.run(
+        ["bash", "-c", '"$@" <&-', "bash", *ONLAD, "watch", "-"],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "onlad: cannot read standard input: it is closed\n"
+
+
+def test_a_decimal_comma_is_read(X, expected):
+    text = table(X).replace(",", ";").replace(".", ",")
+    done = run("watch", "-", "--decimal", ",", "--all", "--output", "jsonl", input=text)
+    assert objects(done.stdout) == expected
+    refused = run("watch", "-", input=text)
+    assert refused.returncode == 1
+    assert "column 'flow' holds '50,06" in refused.stderr

@@ -31,6 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone. Python flushes once more at its end, so that must lead somewhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # what a command writes: the disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"onlad: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 1
     return status
 
 

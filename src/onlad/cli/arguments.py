@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from onlad.monitor import FIRST, Monitor
 from onlad.streams.block import Choice
+from onlad.streams.delimited import Dialect
 from onlad.streams.source import FORMATS, Reading
 from onlad.threshold import Deviation, Fixed, Quantile, Tail, Threshold
 
@@ -86,6 +87,10 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
         help="between the fields of CSV (default: comma, semicolon, tab or bar, by the first line)",
     )  # fmt: skip
     group.add_argument(
+        "--decimal", choices=(".", ","), default=".",
+        help="the sign before the decimals of CSV (default: .)",
+    )  # fmt: skip
+    group.add_argument(
         "--columns", type=_names, default=[], metavar="NAMES",
         help="watch these only; names or patterns with commas between, such as 'temp_*,flow'",
     )  # fmt: skip
@@ -153,6 +158,8 @@ def reading(args: argparse.Namespace) -> Reading:
     """Return how the source is read."""
     if args.normal is not None and args.label is None:
         args.usage("argument --normal: needs argument --label")
+    if args.delimiter == args.decimal:
+        args.usage(f"argument --delimiter: cannot be the decimal sign {args.decimal!r}")
     follow = getattr(args, "follow", False)
     if follow and (args.source == "-" or "://" in args.source):
         args.usage("argument --follow: only a file can be followed; others never end by themselves")
@@ -164,6 +171,6 @@ def reading(args: argparse.Namespace) -> Reading:
             label=args.label,
         ),
         format=args.input,
-        delimiter=args.delimiter,
+        dialect=Dialect(args.delimiter, args.decimal),
         follow=follow,
     )

@@ -15,7 +15,7 @@ from onlad.cli.session import Session
 from onlad.errors import OnladError
 from onlad.reference import Array
 from onlad.streams.block import Block
-from onlad.streams.evaluation import Report, evaluate, is_anomalous
+from onlad.streams.evaluation import Report, evaluate, truths
 from onlad.verdict import Verdicts
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def add(commands: Commands) -> None:
         "evaluate",
         help="compare scores and alarms with labels",
         description="Watch a source with labels, which the monitor never sees, and say how good "
-        "the scores and the alarms were. Samples before the monitor is ready do not count. An "
+        "the scores and the alarms were. Samples without a label, and those before the monitor is "
+        "ready, do not count. An "
         "event is a run of samples with an anomalous label; its delay is the number of samples "
         "before its first alarm; a false alarm is a run of alarms that no label marks.",
         formatter_class=Help,
@@ -50,15 +51,14 @@ def run(args: argparse.Namespace) -> int:
     parts: list[tuple[Array, Array, Array]] = []
 
     def take(block: Block, verdicts: Verdicts) -> None:
-        ready = verdicts.ready
-        labels = block.labels or ()
-        truth = np.array([is_anomalous(label, args.normal) for label in labels], bool)
-        parts.append((verdicts.score[ready], verdicts.is_anomaly[ready], truth[ready]))
+        known, truth = truths(block.labels or (), args.normal)
+        which = known & verdicts.ready
+        parts.append((verdicts.score[which], verdicts.is_anomaly[which], truth[which]))
 
     session = Session(args, Models(monitor_maker(args), args.load))
     status = session.run(take)
     if not sum(len(score) for score, _, _ in parts):
-        raise OnladError("there is nothing to evaluate: the monitor was never ready")
+        raise OnladError("there is nothing to evaluate: no sample has a label and a verdict")
     report = evaluate(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     print(json.dumps(report.as_dict()) if args.json else table(report))
     return status

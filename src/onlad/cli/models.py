@@ -99,6 +99,8 @@ class Models:
 
     def check(self, many: bool, save: Path | None) -> None:
         """Refuse a file where a folder is needed, or the other way round, before work is done."""
+        if many and "" in self._monitors:
+            raise OnladError("a model of one series cannot judge a source of many")
         for path in (self._load, save):
             if path is not None and path.exists() and path.is_dir() != many:
                 need = "a folder: a series is a file in it" if many else "a file"

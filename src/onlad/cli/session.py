@@ -15,6 +15,7 @@ import numpy as np
 
 from onlad.cli.arguments import reading
 from onlad.cli.models import Models
+from onlad.errors import OnladError
 from onlad.streams.block import Block, StreamError
 from onlad.streams.stop import Stop
 from onlad.verdict import Verdicts
@@ -33,6 +34,8 @@ class Session:
         self.seconds = 0.0
         self._first_bad = self._last_bad = ""
         self._bar: _Bar | None = None
+        if not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")  # data is the same in every locale
 
     def run(
         self,
@@ -56,9 +59,9 @@ class Session:
                         self._judge(block, take, passed)
                         self._bar.show(block.position, self.alarms)
                         if self._save and time.monotonic() - saved > CHECKPOINT:
-                            self._models.save(self._save, self._many)
+                            self._checkpoint()
                             saved = time.monotonic()
-            except (StreamError, BrokenPipeError):  # between two samples: the models are whole
+            except (StreamError, OSError):  # between two samples: the models are whole
                 self._keep()
                 raise
             self._keep()
@@ -105,6 +108,13 @@ class Session:
                 f"{series}row {block.row[i]}: drift. What was held out is the new normal; "
                 "learning it now"
             )
+
+    def _checkpoint(self) -> None:
+        """Save, and go on if that fails: the disk may have room again before the end."""
+        try:
+            self._keep()
+        except OnladError as error:
+            self.say(f"{error}. Trying again later")
 
     def _keep(self) -> None:
         if self._save:

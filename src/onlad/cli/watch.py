@@ -13,7 +13,7 @@ from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.streams.block import Block
-from onlad.streams.evaluation import is_anomalous
+from onlad.streams.evaluation import truths
 from onlad.streams.output import InfluxLines, Writer, jsonl, people
 from onlad.verdict import Verdicts
 
@@ -75,11 +75,9 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(write(block, verdicts, shown))
             sys.stdout.flush()
         if block.labels is not None:
-            truth = np.array([is_anomalous(label, args.normal) for label in block.labels])
-            for t in (0, 1):
-                for a in (0, 1):
-                    both = (truth == t) & (verdicts.is_anomaly == a) & verdicts.ready
-                    counts[t, a] += np.count_nonzero(both)
+            known, truth = truths(block.labels, args.normal)
+            which = known & verdicts.ready
+            np.add.at(counts, (truth[which] + 0, verdicts.is_anomaly[which] + 0), 1)
 
     def passed(block: Block) -> None:
         if args.output == "influx" and args.all and block.lines:

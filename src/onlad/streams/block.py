@@ -97,12 +97,24 @@ class Choice:
     time: str | None = None  # None: a column that is called like one
     label: str | None = None
 
-    def roles(self, found: Sequence[Hashable], known: Names = ()) -> Roles:
-        """Return the roles of the columns `found`; a model that has names decides the features."""
+    def wants(self, name: Hashable) -> bool:
+        """Return whether a column is to be watched, if it has no other role."""
+        chosen = not self.columns or _matches(str(name), self.columns)
+        return chosen and not _matches(str(name), self.ignore)
+
+    def roles(
+        self, found: Sequence[Hashable], known: Names = (), *, complete: bool = True
+    ) -> Roles:
+        """Return the roles of the columns `found`; a model that has names decides the features.
+
+        If the columns are not `complete`, one that is ignored, or the time, may come later.
+        """
         by_name = {str(name): name for name in found}
         for name in (self.time, self.label):
             if name is not None and name not in by_name:
-                raise StreamError(f"there is no column {name!r}; there are {_listed(found)}")
+                if complete:
+                    raise StreamError(f"there is no column {name!r}; there are {_listed(found)}")
+                by_name[name] = name
         time = self.time
         if time is None:
             time = next((name for name in by_name if name.lower() in TIMES), None)
@@ -110,15 +122,11 @@ class Choice:
             time = None
         kept = {name for name in (time, self.label) if name is not None}
         label = None if self.label is None else by_name[self.label]
-        for pattern in (*self.columns, *self.ignore):
+        for pattern in (*self.columns, *(self.ignore if complete else ())):
             if not any(fnmatchcase(name, pattern) for name in by_name):
                 raise StreamError(f"no column matches {pattern!r}; there are {_listed(found)}")
         features = known or tuple(
-            original
-            for name, original in by_name.items()
-            if name not in kept
-            and (not self.columns or _matches(name, self.columns))
-            and not _matches(name, self.ignore)
+            original for name, original in by_name.items() if name not in kept and self.wants(name)
         )
         absent = [name for name in features if name not in found]
         if absent:
@@ -140,7 +148,7 @@ def _listed(names: Sequence[Hashable]) -> str:
     return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
-def number(text: str, name: Hashable) -> float:
+def number(text: str, name: Hashable, decimal: str = ".") -> float:
     """Return the number that a cell holds, NaN where it holds none, or say what it holds.
 
     Examples
@@ -153,9 +161,10 @@ def number(text: str, name: Hashable) -> float:
     ValueError: column 'flow' holds '1_000', which is no number
     """
     try:
-        if "_" in text:  # Python's own spelling, and nobody else's
+        # The underscore is Python's own spelling; a point beside another sign groups thousands.
+        if "_" in text or (decimal != "." and "." in text):
             raise ValueError
-        value = float(text)
+        value = float(text.replace(decimal, "."))
     except ValueError:
         if text.strip().lower() in MISSING:
             return float("nan")

@@ -19,10 +19,18 @@ DELIMITERS = ",;\t|"
 IGNORED, TEXT = -1, -2  # slots of the kernel; TEXT - k is text column k
 
 
+class Dialect(NamedTuple):
+    """How a table is written; None: as the first line looks."""
+
+    delimiter: str | None = None
+    decimal: str = "."
+
+
 class Table(NamedTuple):
     """What the first line says: how to read the others."""
 
     delimiter: str
+    decimal: str
     header: bytes  # as it stands in the file, to know it again; nothing if there is none
     roles: Roles
     places: dict[int, int]  # field -> feature
@@ -35,7 +43,7 @@ def blocks(
     chunks: Iterable[Chunk],
     choice: Choice,
     known: Names = (),
-    delimiter: str | None = None,
+    dialect: Dialect = Dialect(),  # noqa: B008  (a value)
     say: Say = print,
 ) -> Iterator[Block]:
     """Yield the samples of delimited text with a header line, or without one."""
@@ -58,7 +66,7 @@ def blocks(
                     start, line = end, line + 1
                     continue
                 table, headless = _table(
-                    first, line, choice=choice, known=known, delimiter=delimiter, say=say
+                    first, line, choice=choice, known=known, dialect=dialect, say=say
                 )
                 if headless:
                     yield Block(bad=[Bad(f"line {line}", headless, row)])
@@ -81,7 +89,7 @@ def _read(
     lines = np.empty((ROWS, 2), np.int64)
     kinds = np.empty(ROWS, np.uint8)
     n, start = read_csv(
-        chunk.data, start, table.delimiter, table.slots, values, texts, lines, kinds
+        chunk.data, start, table.delimiter, table.decimal, table.slots, values, texts, lines, kinds
     )
     bad: list[Bad] = []
     said: dict[int, tuple[str, str]] = {}  # time and label of odd rows
@@ -143,7 +151,7 @@ def _odd(raw: bytes, table: Table) -> tuple[list[float], str, str]:
         raise ValueError(f"it has {len(fields)} fields; the first line has {wanted}")
     values = [0.0] * len(table.roles.features)
     for place, j in table.places.items():
-        values[j] = number(fields[place], table.roles.features[j])
+        values[j] = number(fields[place], table.roles.features[j], table.decimal)
     time = "" if table.time is None else fields[table.time].strip()
     return values, time, "" if table.label is None else fields[table.label].strip()
 
@@ -162,18 +170,18 @@ def _fields(raw: bytes, delimiter: str) -> list[str]:
 
 
 def _table(
-    raw: bytes, line: int, *, choice: Choice, known: Names, delimiter: str | None, say: Say
+    raw: bytes, line: int, *, choice: Choice, known: Names, dialect: Dialect, say: Say
 ) -> tuple[Table, str]:
     """Return the table that the first line describes, and what is wrong with that line, if so."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise StreamError("the source is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
     raw = raw.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
-    delimiter = delimiter or _delimiter(raw)
+    delimiter = dialect.delimiter or _delimiter(raw, dialect.decimal)
     try:
         fields = [field.strip() for field in _fields(raw, delimiter)]
     except ValueError as error:
         raise StreamError(f"line {line}, the header: {error}") from None
-    headless = all(_is_value(field) for field in fields) and any(fields)
+    headless = all(_is_value(field, dialect.decimal) for field in fields) and any(fields)
     names: list[Hashable] = list(range(len(fields))) if headless else list(fields)
     if headless:
         header, problem = b"", "it holds numbers, not names: columns are called 0, 1, 2 ..."
@@ -196,20 +204,21 @@ def _table(
         slots[place] = j
     for k, place in enumerate(texts):
         slots[place] = TEXT - k
-    return Table(delimiter, header, roles, places, time, label, slots), problem
+    return Table(delimiter, dialect.decimal, header, roles, places, time, label, slots), problem
 
 
-def _delimiter(line: bytes) -> str:
+def _delimiter(line: bytes, decimal: str) -> str:
     """Return the delimiter that is in the line most often, the comma before others."""
     text = line.decode("latin-1")
-    return max(DELIMITERS, key=lambda each: (text.count(each), -DELIMITERS.index(each)))
+    known = DELIMITERS.replace(decimal, "")
+    return max(known, key=lambda each: (text.count(each), -known.index(each)))
 
 
-def _is_value(text: str) -> bool:
+def _is_value(text: str, decimal: str) -> bool:
     if text.lower() in MISSING:
         return True
     try:
-        float(text)
+        float(text.replace(decimal, "."))
     except ValueError:
         return False
     return True

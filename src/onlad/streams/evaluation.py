@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from onlad.reference import Array
-from onlad.streams.block import StreamError
+from onlad.streams.block import MISSING, StreamError
 
 NORMAL = ("0", "false", "f", "no", "n", "normal", "ok", "good", "inlier", "benign")
 ANOMALOUS = ("1", "true", "t", "yes", "y", "anomaly", "anomalous", "abnormal", "outlier", "fault")
 
 
-def is_anomalous(label: str, normal: str | None = None) -> bool:
-    """Return what a label says; `normal` is the one label of normal samples, if they say so.
+def is_anomalous(label: str, normal: str | None = None) -> bool | None:
+    """Return what a label says, None if there is none; `normal` is the label of normal samples.
 
     Examples
     --------
     >>> is_anomalous("0.0"), is_anomalous("Anomaly"), is_anomalous("smurf", normal="normal.")
     (False, True, True)
     """
+    word = label.strip().lower()
+    if word in MISSING:
+        return None
     if normal is not None:
         return label != normal
-    word = label.strip().lower()
     with contextlib.suppress(ValueError):  # 0.0 and 1.00 too
         word = str(int(float(word))) if float(word) in (0.0, 1.0) else word
     if word in NORMAL or word in ANOMALOUS:
@@ -38,6 +41,16 @@ def is_anomalous(label: str, normal: str | None = None) -> bool:
     raise StreamError(
         f"label {label!r} says neither normal nor anomalous. --normal VALUE names the normal one"
     )
+
+
+def truths(labels: Sequence[str], normal: str | None = None) -> tuple[Array, Array]:
+    """Return which samples have a label, and which of them an anomalous one."""
+    said: dict[str, bool | None] = {}
+    for label in labels:
+        if label not in said:
+            said[label] = is_anomalous(label, normal)
+    known = np.array([said[label] is not None for label in labels], bool)
+    return known, np.array([bool(said[label]) for label in labels], bool)
 
 
 @dataclass(frozen=True)

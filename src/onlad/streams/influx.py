@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
@@ -126,7 +125,7 @@ class Series:
 
     def sample(self, point: Point) -> tuple[Names, list[float]]:
         """Return names and values to watch; no names if there are no numbers."""
-        wanted = [name for name in point.fields if self._wanted(name)]
+        wanted = [name for name in point.fields if self._choice.wants(name)]
         names = self._names.get(point.series)
         if names is None:
             if len(self._names) == MOST:
@@ -141,12 +140,6 @@ class Series:
                     self._strange.add((point.series, name))
                 self._say(f"{point.series}: field {name!r} came later and is not watched")
         return names, [sane(point.fields.get(str(name), math.nan), name) for name in names]
-
-    def _wanted(self, name: str) -> bool:
-        chosen = not self._choice.columns or any(
-            fnmatchcase(name, pattern) for pattern in self._choice.columns
-        )
-        return chosen and not any(fnmatchcase(name, each) for each in self._choice.ignore)
 
 
 def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +37,8 @@ class Bytes(NamedTuple):
 def open_bytes(path: Path | None, follow: bool) -> Bytes:
     """Open a file, or standard input if `path` is None."""
     if path is None:
+        if sys.stdin is None:  # then 0 is whatever was opened first
+            raise StreamError("cannot read standard input: it is closed")
         return Bytes(0, None, None)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -100,8 +103,7 @@ def chunks(source: Bytes, stop: Stop, follow: bool, say: Say) -> Iterator[Chunk]
     Half a line is no line while more may come; at the end of the source it is one.
     """
     fd, lines = source.fd, Lines()
-    while not stop.wait(fd):
-        data = os.read(fd, READ)
+    while (data := _read(fd, stop, source.path)) is not None:
         if data:
             yield from lines.feed(data)
             continue
@@ -117,6 +119,14 @@ def chunks(source: Bytes, stop: Stop, follow: bool, say: Say) -> Iterator[Chunk]
         if renewed != fd:
             os.close(fd)
         fd, lines = renewed, Lines()
+
+
+def _read(fd: int, stop: Stop, path: Path | None) -> bytes | None:
+    """Return what there is to read, nothing at the end, None when stopped."""
+    try:
+        return None if stop.wait(fd) else os.read(fd, READ)
+    except OSError as error:
+        raise StreamError(f"cannot read {path or 'standard input'}: {error.strerror}") from None
 
 
 def _renewed(path: Path, fd: int, position: int) -> int | None:

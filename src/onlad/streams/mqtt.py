@@ -68,7 +68,7 @@ def blocks(
             if reader is None:
                 if len(readers) == MOST:
                     raise ValueError(f"topic {topic!r} is one too many; {MOST} are watched")
-                reader = readers[topic] = Records(choice, known(topic))
+                reader = readers[topic] = Records(choice, known(topic), say)
             if len(payload) > LONGEST:
                 raise ValueError(f"it has {len(payload)} bytes; a message may have {LONGEST}")
             samples.append(reader.read(payload))

@@ -23,7 +23,7 @@ def open_parquet(path: Path) -> Any:
     except ImportError:
         raise StreamError("Parquet needs pyarrow: pip install onlad[parquet]") from None
     try:
-        return parquet.ParquetFile(path, memory_map=True)
+        return parquet.ParquetFile(path, pre_buffer=False)
     except (OSError, ArrowInvalid) as error:
         raise StreamError(f"cannot read {path}: {' '.join(str(error).split())}") from None
 

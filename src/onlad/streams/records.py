@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onlad.rows import Names
-from onlad.streams.block import Bad, Block, Choice, Roles, Time, sane
+from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamError, Time, sane
 from onlad.streams.lines import LONGEST, Chunk
 
 Sample = tuple[list[float], Time, str]
@@ -18,9 +18,10 @@ Sample = tuple[list[float], Time, str]
 class Records:
     """Reads records of one series; the first one decides the names."""
 
-    def __init__(self, choice: Choice, known: Names = ()) -> None:
-        self._choice, self._known = choice, known
+    def __init__(self, choice: Choice, known: Names = (), say: Say = print) -> None:
+        self._choice, self._known, self._say = choice, known, say
         self.roles: Roles | None = None
+        self._strange: set[Any] = set()
 
     def read(self, raw: bytes) -> Sample:
         """Return numbers, time and label, or raise `ValueError` that says what is wrong."""
@@ -40,11 +41,10 @@ class Records:
             raise ValueError("it is no object of names and numbers, and no array of numbers")
         roles = self.roles or self._roles(record)
         values = [_number(record.get(name), name) for name in roles.features]
-        unknown = record.keys() - self._found
-        if unknown:
-            raise ValueError(f"the first record has no {sorted(map(str, unknown))[0]!r}")
         if self.roles is None:
             self.roles = roles
+        elif not record.keys() <= self._found:
+            self._tell_strange(record)
         time = record.get(roles.time) if roles.time is not None else None
         label = "" if roles.label is None else record.get(roles.label)
         if isinstance(label, (bool, int, float)):
@@ -52,12 +52,24 @@ class Records:
         time = time if isinstance(time, (str, int, float)) else None
         return values, time, label if isinstance(label, str) else ""
 
+    def _tell_strange(self, record: dict[Any, Any]) -> None:
+        """Say, once each, which names came later and are not watched."""
+        for name in record:
+            strange = name not in self._found and name not in self._strange
+            if strange and not self._known and self._choice.wants(name):
+                if len(self._strange) < MOST:
+                    self._strange.add(name)
+                self._say(f"{str(name)!r} came later and is not watched")
+
     def _roles(self, record: dict[Any, Any]) -> Roles:
         self._found = record.keys() | set(self._known)
         self._width = len(record)
         # A name that the model knows can be missing in a record, so also in the first.
         found = [*record, *(name for name in self._known if name not in record)]
-        return self._choice.roles(found, self._known)
+        try:
+            return self._choice.roles(found, self._known, complete=False)
+        except StreamError as error:  # the next record may be another
+            raise ValueError(str(error)) from None
 
 
 def _number(value: Any, name: Any) -> float:
@@ -73,9 +85,11 @@ def _number(value: Any, name: Any) -> float:
     raise ValueError(f"column {str(name)!r} holds {shown}, which is no number")
 
 
-def blocks(chunks: Iterable[Chunk], choice: Choice, known: Names = ()) -> Iterator[Block]:
+def blocks(
+    chunks: Iterable[Chunk], choice: Choice, known: Names = (), say: Say = print
+) -> Iterator[Block]:
     """Yield the samples of JSON lines."""
-    records = Records(choice, known)
+    records = Records(choice, known, say)
     row = 0
     for chunk in chunks:
         samples: list[Sample] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from onlad.rows import Names
 from onlad.streams import delimited, influx, parquet, records
 from onlad.streams.block import Block, Choice, Say, StreamError
+from onlad.streams.delimited import Dialect
 from onlad.streams.lines import Chunk, chunks, open_bytes
 from onlad.streams.stop import Stop
 
@@ -37,7 +38,7 @@ class Reading:
 
     choice: Choice = Choice()  # noqa: RUF009  (a frozen value)
     format: str | None = None
-    delimiter: str | None = None
+    dialect: Dialect = Dialect()  # noqa: RUF009
     follow: bool = False
 
     def open(self, where: str, known: Callable[[str], Names], stop: Stop, say: Say) -> Source:
@@ -65,8 +66,8 @@ class Reading:
             series = influx.Series(self.choice, known, say)
             return Source(influx.blocks(found, series), source.size, many=True)
         if kind == "jsonl":
-            return Source(records.blocks(found, self.choice, known("")), source.size)
-        table = delimited.blocks(found, self.choice, known(""), self.delimiter, say)
+            return Source(records.blocks(found, self.choice, known(""), say), source.size)
+        table = delimited.blocks(found, self.choice, known(""), self.dialect, say)
         return Source(table, source.size)
 
 
