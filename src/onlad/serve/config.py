@@ -66,7 +66,7 @@ class MqttTable:
 
     host: str = "127.0.0.1"
     port: int | None = _rule(None, low=1, high=65535)  # 1883, with TLS 8883
-    version: str = _rule("5", allowed=("3.1.1", "5"))
+    version: str = _rule("3.1.1", allowed=("3.1.1", "5"))
     client_id: str = _rule("onlad", pattern=r"[0-9A-Za-z_-]{1,64}")
     username: str | None = None
     password: str | None = None

@@ -86,19 +86,20 @@ class Batch:
 
 
 def told(watcher: Watcher, verdicts: Verdicts, index: int, row: int, time: float) -> dict[str, Any]:
-    """Return a verdict as JSON has it: no infinity, names as text."""
-    verdict = verdicts[index]
+    """Return a verdict as JSON has it: no infinity, names as text, causes of anomalies only."""
+    ready, is_anomaly = bool(verdicts.ready[index]), bool(verdicts.is_anomaly[index])
+    causes = verdicts[index].causes if is_anomaly else {}
     return {
         "stream": watcher.stream.name,
         "device": watcher.device,
         "row": row,
         "time": time,
-        "score": verdict.score,
-        "threshold": verdict.threshold if verdict.ready else None,
-        "p_value": verdict.p_value,
-        "is_anomaly": verdict.is_anomaly,
-        "ready": verdict.ready,
-        "learned": verdict.learned,
-        "drift": verdict.drift,
-        "causes": {str(name): round(share, 4) for name, share in verdict.causes.items()},
+        "score": float(verdicts.score[index]),
+        "threshold": float(verdicts.threshold[index]) if ready else None,
+        "p_value": float(verdicts.p_value[index]),
+        "is_anomaly": is_anomaly,
+        "ready": ready,
+        "learned": bool(verdicts.learned[index]),
+        "drift": bool(verdicts.drift[index]),
+        "causes": {str(name): round(share, 4) for name, share in causes.items()},
     }

@@ -25,7 +25,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from onlad.reference import Array
-from onlad.serve import discovery, logs
+from onlad.serve import discovery, logs, wire
 from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.intake import Item, told
 from onlad.serve.journal import Mark, digest
@@ -36,7 +36,8 @@ from onlad.serve.watcher import Watcher
 from onlad.verdict import Verdicts
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
-MOST_OUT = 5000  # messages on their way out; then verdicts are dropped
+MOST_OUT = 100  # writes that wait for the broker; beyond that verdicts are dropped
+INFLIGHT = 5000  # alarms and states on their way at once
 FOREVER = 0xFFFFFFFF  # a session's end, in MQTT 5
 
 
@@ -53,10 +54,11 @@ class Mqtt:
         self._client: aiomqtt.Client | None = None
         self._again: asyncio.Event = asyncio.Event()  # set: leave this connection
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
-        self._out = 0
+        self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
         self._states: dict[int, tuple[str, float]] = {}  # what was published: state, when
         self._password = _password(table)
         service.listeners.append(self._verdicts)
+        service.after_step.append(self._flush)
         service.outbox.couriers["mqtt"] = self._alarm
 
     async def run(self) -> None:
@@ -85,7 +87,9 @@ class Mqtt:
             self._again.clear()
             self._alarms.clear()
             self._states.clear()
-            self._out = 0
+            self._batch.clear()
+            paho: Any = client._client
+            paho._sock = wire.Buffered(paho._sock)
             for pattern, _ in self.streams:
                 # MQTT 5 can leave retained messages out; 3.1.1 cannot, so `_message` does too.
                 options = SubscribeOptions(qos=table.qos, retainHandling=2)
@@ -139,7 +143,7 @@ class Mqtt:
             protocol=aiomqtt.ProtocolVersion.V5 if five else aiomqtt.ProtocolVersion.V311,
             keepalive=table.keepalive,
             will=aiomqtt.Will(f"{table.prefix}/status", b"offline", 1, True),
-            max_inflight_messages=MOST_OUT,
+            max_inflight_messages=INFLIGHT,
             **settings,
         )
         paho, greet = client._client, client._on_connect
@@ -185,23 +189,37 @@ class Mqtt:
             return
         if mark is not None:
             # Of several streams the last one acknowledges: one step journals them all or none.
-            items[-1].done = lambda: paho.ack(mark.mid, 1)
+            items[-1].done = lambda: self._done(paho, mark.mid)
             items[-1].refused = self._again.set
         if not self.service.submit(*items) and mark is not None:
             self._again.set()  # not acknowledged, so it comes again
 
+    def _done(self, paho: Any, mid: int) -> None:
+        # A message of an earlier connection comes again; it is acknowledged then.
+        if self._client is not None and paho is self._client._client:
+            self._batch.append(wire.acknowledgement(mid))
+
     # -- out ----------------------------------------------------------------------------------
 
-    def _publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> Any:
+    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> Any:
+        """Publish one message that must arrive; without a connection return None."""
         if self._client is None or not self.connected:
             return None
-        info = self._client._client.publish(f"{self.table.prefix}/{topic}", payload, qos, retain)
-        if not info.is_published():
-            self._out += 1
-        return info
+        return self._client._client.publish(f"{self.table.prefix}/{topic}", payload, 1, retain)
+
+    def _flush(self) -> None:
+        """Send what a step has gathered."""
+        if self._batch and self._client is not None:
+            data = b"".join(self._batch)
+            self._client._client._packet_queue(wire.PUBACK, data, 0, 0)
+        self._batch.clear()
+
+    @property
+    def _stuck(self) -> bool:
+        """Whether the broker takes nothing, so that what is for it piles up here."""
+        return self._client is not None and len(self._client._client._out_packet) > MOST_OUT
 
     def _published(self, _paho: Any, _data: object, mid: int, *_rest: object) -> None:
-        self._out = max(0, self._out - 1)
         alarm = self._alarms.pop(mid, None)
         if alarm is not None:
             self.service.outbox.delivered("mqtt", alarm)
@@ -211,13 +229,14 @@ class Mqtt:
         if self.table.verdicts != "all":
             anomalies = verdicts.is_anomaly.nonzero()[0].tolist()
             which = anomalies if self.table.verdicts == "anomalies" else ()
-        if which and (not self.connected or self._out > MOST_OUT):
+        if which and (not self.connected or self._stuck):
             self.service.drop("verdict", len(which))
         elif which:
-            topic = f"{_topic(watcher)}/verdict"
+            topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
+            five = self.table.version == "5"
             for i in which:
                 said = told(watcher, verdicts, i, first + i, float(times[i]))
-                self._publish(topic, orjson.dumps(said), qos=0)
+                self._batch.append(wire.publication(topic, orjson.dumps(said), five))
         state = self._states.get(watcher.number)
         if self.connected and (state is None or state[0] != watcher.state):
             if state is None:
@@ -230,6 +249,9 @@ class Mqtt:
         info = self._publish(f"{place}/alarm", orjson.dumps(message))
         if info is not None:
             self._alarms[info.mid] = message["id"]
+            watcher = self.service.watchers.get((message["stream"], message["device"]))
+            if watcher is not None:  # an alarm may be over by the end of the step it began in
+                self._tell_state(watcher, "alarm")
 
     def _refresh(self) -> None:
         """Tell the states that are old news."""
@@ -240,18 +262,18 @@ class Mqtt:
             if changed or (now - when >= self.table.state_every and watcher.last_time):
                 self._tell_state(watcher)
 
-    def _tell_state(self, watcher: Watcher) -> None:
-        last = watcher.last
+    def _tell_state(self, watcher: Watcher, state: str = "") -> None:
+        last, state = watcher.last, state or watcher.state
         known = last is not None and last.ready
         said = {
-            "state": watcher.state,
+            "state": state,
             "time": watcher.last_time,
             "score": last.score if last is not None and known else None,
             "threshold": last.threshold if last is not None and known else None,
             "samples": watcher.monitor.n_seen,
             "alarm": watcher.alarm.message() if watcher.alarm is not None else None,
         }
-        self._states[watcher.number] = (watcher.state, time.monotonic())
+        self._states[watcher.number] = (state, time.monotonic())
         self._publish(f"{_topic(watcher)}/state", orjson.dumps(said), retain=True)
 
     def _announce(self, watcher: Watcher) -> None:

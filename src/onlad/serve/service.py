@@ -61,6 +61,7 @@ class Service:
         self.streams: dict[str, StreamTable] = {s.name: s for s in config.streams}
         self.watchers: dict[tuple[str, str], Watcher] = {}
         self.listeners: list[Listener] = []
+        self.after_step: list[Callable[[], None]] = []
         self.outbox = Outbox(self._delivered)
         self.trouble: dict[str, str] = {}  # what is wrong now, by part
         self.dropped: dict[str, int] = {}
@@ -232,6 +233,8 @@ class Service:
                 item.done()
             if item.reply is not None:
                 item.reply(answer)
+        for finish in self.after_step:
+            finish()
         now = time.perf_counter()
         waited = np.array([now - item.arrived for item, answer in batch.answers if answer.rows])
         np.add.at(self.latency, np.searchsorted(BUCKETS, waited), 1)
