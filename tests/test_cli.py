@@ -85,6 +85,7 @@ def test_help_has_an_example(name, capsys):
             "--seed: not allowed with argument --load",
         ),
         (["watch", "a.csv", "--normal", "0"], "--normal: needs argument --label"),
+        (["watch", "a.csv", "--model", "m", "--save", "m"], "--model: not allowed with argument"),
         (["watch", "-", "--follow"], "--follow: only a file can be followed"),
         (["evaluate", "a.csv"], "argument --label: is needed"),
         (["plot", "a.csv", "-o", "a.gif"], "must end in .png, .svg, .html; got a.gif"),

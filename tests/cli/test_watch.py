@@ -196,6 +196,18 @@ def test_a_model_that_is_saved_goes_on_to_the_bit(tmp_path, X, expected):
     assert "the model watches 'bearing', which the source does not have" in wrong.stderr
 
 
+def test_a_model_is_gone_on_with_if_it_is_there(tmp_path, X, expected):
+    model = tmp_path / "pump.onlad"
+    options = ("--all", "--output", "jsonl", "--model", model, "--warmup", "256")
+    parts = [table(X[:400]), table(X[400:], 400)]
+    found = [objects(run("watch", "-", *options, input=part).stdout) for part in parts]
+    assert [line["score"] for line in found[0] + found[1]] == [line["score"] for line in expected]
+    model.write_bytes(model.read_bytes()[:-1])
+    damaged = run("watch", "-", *options, input=parts[0])
+    assert (damaged.returncode, damaged.stdout) == (1, "")
+    assert "is damaged" in damaged.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -32,9 +32,9 @@ def add(commands: Commands) -> None:
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad watch pump.csv\n"
-        "  onlad watch pump.csv --follow --save pump.onlad\n"
+        "  onlad watch pump.csv --follow --model pump.onlad\n"
         "  tail -n +1 -f pump.jsonl | onlad watch - --output jsonl | jq .causes\n"
-        "  onlad watch mqtt://broker/plant/+/sensors --save models/\n"
+        "  onlad watch mqtt://broker/plant/+/sensors --model models/\n"
         "  onlad watch - --input influx --output influx --all      (for Telegraf's execd)",
     )
     add_source(parser, broker=True)
@@ -53,14 +53,21 @@ def add(commands: Commands) -> None:
         "--save", type=Path, metavar="MODEL",
         help="keep the model here: at the end, every minute, and when stopped by a signal",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    parser.add_argument(
+        "--model", type=Path, metavar="MODEL",
+        help="load it if it is there, and save it: for a command that is started again and again",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     add_monitor(parser)
     parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
     """Watch, print, and say at the end how the alarms compare with the labels, if there are any."""
-    models = Models(monitor_maker(args), args.load)
-    session = Session(args, models, args.save)
+    if args.model and (args.load or args.save):
+        args.usage("argument --model: not allowed with argument --load or --save")
+    load = args.model if args.model and args.model.exists() else args.load
+    models = Models(monitor_maker(args), load)
+    session = Session(args, models, args.model or args.save)
     writers: dict[str, Writer] = {
         "people": people,
         "jsonl": jsonl,
