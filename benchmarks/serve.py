@@ -183,9 +183,11 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         begin = time.time()
         sent = send(port, args.rate, args.seconds, args.qos, args.devices)
         took = time.time() - begin
-        last = -1
-        while last != (last := len(listener.chunks)):  # until no more verdicts come
-            time.sleep(1)
+        last, since = -1, time.time()
+        while time.time() - since < 5:  # until no more verdicts come
+            if last != (last := len(listener.chunks)):
+                since = time.time()
+            time.sleep(0.1)
         used = cpu(service.pid) - before
         listener.socket.close()
         late = np.sort(listener.latencies())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ DEVICES = ("a", "b")
 class Forker:
     def __init__(self, path):
         script = Path(__file__).with_name("forker.py")
+        self.pid = 0
         self.log = path.with_suffix(".log").open("ab")
         self.popen = subprocess.Popen(
             [sys.executable, str(script), str(path)],
@@ -42,12 +44,23 @@ class Forker:
             text=True,
         )
 
-    def ask(self, word):
+    def start(self):
+        self.pid = self._ask("start")
+
+    def end(self, number):
+        """Send a signal, and return the exit status."""
+        os.kill(self.pid, number)
+        status, self.pid = self._ask("wait"), 0
+        return status
+
+    def _ask(self, word):
         self.popen.stdin.write(word + "\n")
         self.popen.stdin.flush()
         return int(self.popen.stdout.readline())
 
     def close(self):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
         self.popen.stdin.close()
         self.popen.stdout.close()
         self.popen.wait(10)
@@ -71,18 +84,24 @@ def survive(folder, broker, version, kills, rate=1000):
     path = write_config(folder, broker.port, CONFIG.replace("VERSION", version))
     X = machine(100_000, faults=range(1200, 100_000, 1501))
     rng, stop, sent = random.Random(0), threading.Event(), []
-    forker = Forker(path)
-    with Client(broker.port) as client:
+    with Client(broker.port) as client, closing(Forker(path)) as forker:
+
+        def starts():
+            return sum(payload == b"online" for _, payload, _ in list(client.heard))
+
         # The first start subscribes. What is sent before is sent to nobody.
-        pid = forker.ask("start")
-        until(lambda: (b"online") in [p for _, p, _ in client.heard], "the first start")
+        forker.start()
+        until(starts, "the first start")
         feeder = threading.Thread(target=lambda: sent.append(feed(client, X, stop, rate)))
         feeder.start()
+        before = 0
         for _ in range(kills):
-            time.sleep(rng.uniform(0.0, 0.25))
-            os.kill(pid, signal.SIGKILL)
-            assert forker.ask("wait") == -signal.SIGKILL, "it ended before it was killed"
-            pid = forker.ask("start")
+            if rng.random() < 0.8:  # at work, and not while it starts
+                until(lambda n=before: starts() > n, "a connection", 60)
+            time.sleep(rng.uniform(0.0, 0.15))
+            assert forker.end(signal.SIGKILL) == -signal.SIGKILL, "it ended before it was killed"
+            before = starts()
+            forker.start()
         stop.set()
         feeder.join()
 
@@ -90,11 +109,9 @@ def survive(folder, broker, version, kills, rate=1000):
             newest = [client.on(f"onlad/pump/{device}/state")[-1:] for device in DEVICES]
             return sum(state["samples"] for states in newest for state in states) >= sent[0]
 
-        until(all_seen, f"{sent[0]} samples", 60)
-        os.kill(pid, signal.SIGTERM)
-        assert forker.ask("wait") == 0
+        until(all_seen, f"{sent[0]} samples", 120)
+        assert forker.end(signal.SIGTERM) == 0
         alarms = {alarm["id"] for alarm in client.on("onlad/pump/./alarm")}
-    forker.close()
     resumed = [int(n) for n in re.findall(r"replayed=(\d+)", path.with_suffix(".log").read_text())]
     assert sum(n > 0 for n in resumed) > kills / 4, "hardly a kill hit samples that were not saved"
     return X[: sent[0]], models(folder / "state"), alarms, config.load(path).streams[0]

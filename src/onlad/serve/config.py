@@ -100,9 +100,10 @@ class HttpTable:
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookTable:
-    """[webhook]: where each alarm is posted as JSON."""
+    """[webhook]: where each alarm is posted."""
 
     url: str = _rule(pattern=r"https?://[^\s/]+\S*")
+    format: str = _rule("json", allowed=("json", "text"))  # the alarm, or a line for a phone
     token: str | None = None  # sent as a bearer token
     timeout: float = _rule(10.0, low=0.1, high=300)
 

@@ -81,7 +81,11 @@ class Service:
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # held by a step and by whatever must not see half of one
         self._disk = asyncio.Lock()  # held while a segment may be closed or synced
-        self._resume()
+        try:
+            self._resume()
+        except BaseException:
+            self.close()
+            raise
 
     # -- the start ----------------------------------------------------------------------------
 

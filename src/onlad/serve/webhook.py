@@ -16,6 +16,21 @@ from onlad.serve.outbox import Message, Outbox
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 
 
+def line(message: Message) -> str:
+    """Return an alarm as a person reads it.
+
+    Examples
+    --------
+    >>> alarm = {"stream": "plant", "device": "pump", "score": 12.34, "threshold": 6.1}
+    >>> line(alarm | {"causes": {"flow": 0.71, "power": 0.2, "heat": 0.06, "valve": 0.03}})
+    'plant/pump: score 12.3 above 6.1. flow 71 %, power 20 %, heat 6 %'
+    """
+    name = "/".join(part for part in (message["stream"], message["device"]) if part)
+    largest = list(message["causes"].items())[:3]
+    causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
+    return f"{name}: score {message['score']:.1f} above {message['threshold']:.1f}. {causes}"
+
+
 class Webhook:
     """A courier of alarms. A slow or dead receiver keeps alarms waiting, and nothing else."""
 
@@ -48,10 +63,13 @@ class Webhook:
 
     def _post(self, message: Message) -> str:
         """Return why the receiver did not take an alarm, or nothing."""
-        headers = {"Content-Type": "application/json", "User-Agent": "onlad"}
+        text = self.table.format == "text"
+        body = line(message).encode() if text else orjson.dumps(message)
+        kind = "text/plain; charset=utf-8" if text else "application/json"
+        headers = {"Content-Type": kind, "User-Agent": "onlad"}
         if self.table.token is not None:
             headers["Authorization"] = f"Bearer {self.table.token}"
-        request = urllib.request.Request(self.table.url, orjson.dumps(message), headers)
+        request = urllib.request.Request(self.table.url, body, headers)
         try:
             with urllib.request.urlopen(request, timeout=self.table.timeout):
                 return ""
