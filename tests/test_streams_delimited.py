@@ -114,10 +114,12 @@ def test_rows_are_those_of_csv_and_float_to_the_bit(rows, delimiter, decimal, si
     assert [(each.where, each.row) for each in found["bad"]] == bad
 
 
-SPECIAL = ["nan(1)", "nan()", "-nan", "+nan", "NAN", "nano", "inf", "-inf", "Infinity", "1e100",
+SPECIAL = [
+    "nan(1)", "nan()", "-nan", "+nan", "NAN", "nano", "inf", "-inf", "Infinity", "1e100",
     "1.0000001e100", "-1e101", "1e400", "-1e-400", "5e-324", "2.4703282292062327e-324", "-0", "+1",
     " 1", "1 ", "1\t", ".5", "5.", ".", "-", "1e", "1e+", "0x10", "1d3", "1f", "1_0", "9" * 70,
-    "0." + "0" * 70 + "1", "1" + "0" * 62 + ".5", "0.1e-7", "1..2", "1.2.3", "'1'", '"1"', '" 1 "']  # fmt: skip
+    "0." + "0" * 70 + "1", "1" + "0" * 62 + ".5", "0.1e-7", "1..2", "1.2.3", "'1'", '"1"', '" 1 "',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("decimal", [".", ","])

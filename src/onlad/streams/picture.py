@@ -149,7 +149,8 @@ figure { margin: 0; position: relative; background: white; border-radius: 6px; o
 figure svg { width: 100%; min-width: 40rem; height: auto; display: block; }
 output { position: absolute; pointer-events: none; background: #222; color: white; padding: 2px 8px;
   border-radius: 4px; font-size: 13px; white-space: nowrap; top: 4px; visibility: hidden; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; display: block; overflow-x: auto; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 2px 10px; border-bottom: 1px solid #8884; }
 </style>
 </head>
