@@ -61,7 +61,10 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
         item = Item(stream, device, body, time.perf_counter(), reply=reply)
         if not service.submit(item):
             return _refusal(503, "too many samples wait", {"Retry-After": "1"})
-        answer = await asyncio.wait_for(future, ANSWER)
+        try:
+            answer = await asyncio.wait_for(future, ANSWER)
+        except asyncio.TimeoutError:
+            return _refusal(503, "the verdict takes too long", {"Retry-After": "10"})
         if "journal" in service.trouble:
             return _refusal(503, service.trouble["journal"], {"Retry-After": "10"})
         return _json(await _verdicts(answer), 200 if answer.rows else 422)

@@ -25,6 +25,7 @@ class Item:
     payload: bytes
     arrived: float  # time.perf_counter
     mark: Mark | None = None
+    again: bool = False  # the broker says that it may have sent it before
     done: Callable[[], None] | None = None  # its samples are safe: acknowledge it
     refused: Callable[[], None] | None = None  # they are not: it has to come again
     reply: Callable[[Answer], None] | None = None

@@ -11,9 +11,11 @@ duplicates, so messages are taken from the client of paho below it, where both a
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import ssl
 import time
+from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +54,7 @@ class Mqtt:
         self.connected = False
         self.connections = 0
         self._client: aiomqtt.Client | None = None
+        self._socket: wire.Buffered | None = None
         self._again: asyncio.Event = asyncio.Event()  # set: leave this connection
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
         self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
@@ -89,12 +92,19 @@ class Mqtt:
             self._states.clear()
             self._batch.clear()
             paho: Any = client._client
-            paho._sock = wire.Buffered(paho._sock)
+            self._socket = wire.Buffered(paho._sock, lambda: self.service.busy)
+            paho._sock = self._socket
             for pattern, _ in self.streams:
                 # MQTT 5 can leave retained messages out; 3.1.1 cannot, so `_message` does too.
                 options = SubscribeOptions(qos=table.qos, retainHandling=2)
                 how: Any = {"options": options} if table.version == "5" else {"qos": table.qos}
-                await client.subscribe(pattern.filter, **how)
+                # The answer stands behind all that the broker has kept for us.
+                waiting = client.subscribe(pattern.filter, timeout=math.inf, **how)
+                asked: asyncio.Future[Any] = asyncio.ensure_future(waiting)
+                lost: asyncio.Future[Any] = client._disconnected
+                await asyncio.wait({asked, lost}, return_when=FIRST_COMPLETED)
+                if not asked.cancel():
+                    asked.result()
             self._publish("status", b"online", retain=True)
             self.service.trouble.pop("mqtt", None)
             logs.info("connected", host=table.host, version=table.version)
@@ -103,9 +113,10 @@ class Mqtt:
             for watcher in self.service.watchers.values():
                 self._announce(watcher)
             while not self._again.is_set():
-                self._refresh()
                 if client._disconnected.done():
-                    raise aiomqtt.MqttError("the connection was lost")
+                    why = client._disconnected.exception()
+                    raise aiomqtt.MqttError(f"the connection was lost: {why}") from why
+                self._refresh()
                 await asyncio.wait([client._disconnected], timeout=min(1.0, table.state_every / 4))
             await asyncio.sleep(1.0)  # the disk needs time too
 
@@ -175,12 +186,8 @@ class Mqtt:
         payload, arrived, mark = bytes(message.payload), time.perf_counter(), None
         if message.qos:
             mark = Mark(message.mid, digest(topic, payload))
-            if message.dup and self.service.seen(mark):
-                self.service.duplicates += 1
-                paho.ack(message.mid, message.qos)
-                return
         items = [
-            Item(stream, device, payload, arrived, mark)
+            Item(stream, device, payload, arrived, mark, bool(message.dup))
             for pattern, stream in self.streams
             if (device := pattern.device(topic)) is not None
         ]
@@ -213,6 +220,17 @@ class Mqtt:
             data = b"".join(self._batch)
             self._client._client._packet_queue(wire.PUBACK, data, 0, 0)
         self._batch.clear()
+        if self._client is not None and self._socket is not None and self._socket.blocked:
+            self._read_on(self._client._client)
+
+    def _read_on(self, paho: Any) -> None:
+        """Read what was left while too much waited: TLS may have it, and then nothing wakes us."""
+        try:
+            paho.loop_read()
+            while paho._sock is self._socket and self._socket.pending():
+                paho.loop_read()
+        except OSError:
+            self._again.set()
 
     @property
     def _stuck(self) -> bool:

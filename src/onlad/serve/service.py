@@ -25,7 +25,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,6 +33,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onlad import persist
+from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.serve import checkpoint, logs
@@ -47,6 +48,7 @@ from onlad.verdict import Verdicts
 Listener: TypeAlias = Callable[[Watcher, int, Array, Verdicts], None]
 
 GATHER = 0.003  # seconds that a batch waits for company: a block costs a fifth of single samples
+BATCH = 500  # messages of one step: others must not wait for a backlog
 LONGEST_DEVICE = 200  # letters of its name
 SLICE = 256  # rows after which others get their turn
 MARKS = 10_000  # messages that a broker may send again
@@ -77,7 +79,7 @@ class Service:
         self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
         self._next = 1
         self._recent: OrderedDict[int, int] = OrderedDict()
-        self._pending: list[Item] = []
+        self._pending: deque[tuple[Item, ...]] = deque()
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # held by a step and by whatever must not see half of one
         self._disk = asyncio.Lock()  # held while a segment may be closed or synced
@@ -108,6 +110,8 @@ class Service:
         for record in self.store.journal.replay(point.segment):
             replayed += self._redo(record)
         self.store.journal.open(max([point.segment, *self.store.journal.segments()]))
+        for watcher in self.watchers.values():
+            watcher.begin_counts()
         if self.watchers:
             logs.info("resumed", watchers=len(self.watchers), replayed=replayed)
 
@@ -179,14 +183,19 @@ class Service:
         if len(self._pending) >= self.config.service.queue:
             self.drop("intake")
             return False
-        self._pending += items
+        self._pending.append(items)
         self._wake.set()
         return True
 
     @property
     def queue(self) -> int:
-        """Return how many items wait."""
+        """Return how many messages wait."""
         return len(self._pending)
+
+    @property
+    def busy(self) -> bool:
+        """Whether so much waits that no more should be read from where it can wait as well."""
+        return len(self._pending) >= 2 * BATCH
 
     def seen(self, mark: Mark) -> bool:
         """Whether a message that the broker sends again is in the journal already."""
@@ -207,17 +216,20 @@ class Service:
         """Work off what comes in, for ever."""
         while True:
             await self._wake.wait()
-            await asyncio.sleep(GATHER)
-            self._wake.clear()
-            items, self._pending = self._pending, []
-            async with self._turn:
-                await self._step(items)
+            await asyncio.sleep(GATHER if len(self._pending) < BATCH else 0)
+            await self._next_step()
+            if not self._pending:
+                self._wake.clear()
 
     async def drain(self) -> None:
         """Work off what waits now."""
-        items, self._pending = self._pending, []
+        while self._pending:
+            await self._next_step()
+
+    async def _next_step(self) -> None:
         async with self._turn:
-            await self._step(items)
+            few = [self._pending.popleft() for _ in range(min(BATCH, len(self._pending)))]
+            await self._step([item for items in few for item in items])
 
     async def _step(self, items: list[Item]) -> None:
         batch = self._read(items)
@@ -228,8 +240,11 @@ class Service:
             return
         self.trouble.pop("journal", None)
         said = {number: await self._watch(part) for number, part in batch.parts.items()}
-        if self.config.service.sync == 0 and batch.parts:
-            await self._sync()
+        if self.config.service.sync == 0 and batch.parts and not await self._sync():
+            for item, _ in batch.answers:
+                if item.refused is not None:
+                    item.refused()
+            return
         for item, answer in batch.answers:
             if answer.rows and answer.watcher is not None:
                 answer.verdicts = said[answer.watcher.number]
@@ -246,7 +261,12 @@ class Service:
 
     def _read(self, items: list[Item]) -> Batch:
         batch, now = Batch(), time.time()
+        taken: dict[Mark, Mark] = {}
         for item in items:
+            if item.mark is not None and self._known(item.mark, item.again, taken):
+                self.duplicates += 1
+                batch.answers.append((item, Answer()))
+                continue
             watcher = self.watchers.get((item.stream.name, item.device))
             if watcher is None:
                 watcher = self._birth(item)
@@ -264,6 +284,12 @@ class Service:
                 facts = {"stream": item.stream.name, "device": item.device, "index": index}
                 logs.warning("skipped a sample", **facts, why=why)
         return batch
+
+    def _known(self, mark: Mark, again: bool, taken: dict[Mark, Mark]) -> bool:
+        """Whether a message is in the journal, or in this batch by an earlier connection."""
+        first = taken.setdefault(mark, mark)
+        # Items of one message, for several streams, share the very same mark.
+        return again and (first is not mark or self.seen(mark))
 
     def _birth(self, item: Item) -> Watcher | None:
         if len(self.watchers) >= self.config.service.devices or len(item.device) > LONGEST_DEVICE:
@@ -324,9 +350,17 @@ class Service:
 
     # -- to the disk --------------------------------------------------------------------------
 
-    async def _sync(self) -> None:
+    async def _sync(self) -> bool:
+        """Bring the journal to the disk; return whether it is there."""
         async with self._disk:
-            await asyncio.to_thread(self.store.journal.sync)
+            try:
+                await asyncio.to_thread(self.store.journal.sync)
+            except OSError as error:
+                self.trouble["disk"] = f"the disk takes nothing: {error.strerror}"
+                logs.warning("the disk takes nothing", error=error.strerror)
+                return False
+        self.trouble.pop("disk", None)
+        return True
 
     async def keep_synced(self) -> None:
         """Bring the journal to the disk every `sync` seconds, for ever."""
@@ -368,7 +402,7 @@ class Service:
                 outbox = tuple(message for message, _ in self.outbox.waiting.values())
                 point = Checkpoint(number, (*entries, *self._absent), outbox, marks)
                 await asyncio.to_thread(self.store.commit, point)
-            except OSError as error:
+            except (OSError, OnladError) as error:
                 self._no_checkpoint(error)
                 return
             self._covered = covered
@@ -386,9 +420,10 @@ class Service:
             self._saved[watcher.number] = (changes, file)
         return entry._replace(file=file)
 
-    def _no_checkpoint(self, error: OSError) -> None:
-        self.trouble["checkpoint"] = f"no checkpoint can be written: {error.strerror}"
-        logs.warning("no checkpoint can be written", error=error.strerror)
+    def _no_checkpoint(self, error: Exception) -> None:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        self.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
+        logs.warning("no checkpoint can be written", error=why)
 
     # -- what a person does -------------------------------------------------------------------
 

@@ -71,11 +71,13 @@ class Watcher:
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
         self.last: Verdict | None = None
         self.last_time = 0.0
-        self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = (
-            0  # since the start
-        )
-        self.held_out = self._marked = 0
+        self.begin_counts()
+        self._marked = 0
         self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
+
+    def begin_counts(self) -> None:
+        """Count from here on what came since the start of the process; replays do not."""
+        self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = self.held_out = 0
 
     @property
     def key(self) -> str:

@@ -8,6 +8,7 @@ second that is most of the work. `Buffered` reads all that is there at once. `ac
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 PUBACK = 0x40
@@ -16,15 +17,22 @@ CHUNK = 1 << 16
 
 
 class Buffered:
-    """A socket that reads ahead. aiomqtt reads until `pending` is 0, as it does for TLS."""
+    """A socket that reads ahead. aiomqtt reads until `pending` is 0, as it does for TLS.
 
-    def __init__(self, socket: Any) -> None:
-        self._socket = socket
+    While `busy` says so nothing more is read: it waits in the system, and then in the broker.
+    """
+
+    def __init__(self, socket: Any, busy: Callable[[], bool]) -> None:
+        self._socket, self._busy = socket, busy
         self._data, self._at = b"", 0
+        self.blocked = False
 
     def recv(self, size: int) -> bytes:
         """Return up to `size` bytes; raise what the socket raises when there are none."""
         if self._at == len(self._data):
+            self.blocked = self._busy()
+            if self.blocked:
+                raise BlockingIOError
             self._data, self._at = self._socket.recv(CHUNK), 0
         part: bytes = self._data[self._at : self._at + size]
         self._at += len(part)
@@ -33,6 +41,8 @@ class Buffered:
     def pending(self) -> int:
         """Return how many bytes were read from the system, or by TLS, and not taken yet."""
         below = self._socket.pending() if hasattr(self._socket, "pending") else 0
+        if self._at == len(self._data) and self._busy():
+            return 0
         return len(self._data) - self._at + int(below)
 
     def __getattr__(self, name: str) -> Any:
