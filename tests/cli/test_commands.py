@@ -120,6 +120,21 @@ def test_info_says_what_the_file_holds(folder, capsys):
     assert "samples seen              900\n" in text
 
 
+def test_info_knows_every_kind_of_model(tmp_path, capsys):
+    monitor = onlad.Monitor(scaler=onlad.scaler.MinMax(), gate=None)
+    X = stream(300)
+    for n, rows in ((0, X[:0]), (20, X[:20]), (300, X[20:])):
+        if len(rows):
+            monitor.observe_many(rows)
+        onlad.save(monitor, tmp_path / "m.onlad")
+        facts = json.loads(main(capsys, "info", tmp_path / "m.onlad", "--json")[1])
+        assert (facts["samples seen"], facts["ready"]) == (n, n == 300)
+        assert (facts["threshold"] is None) == (n < 300)
+        text = main(capsys, "info", tmp_path / "m.onlad")[1]
+        assert ("threshold                 -\n" in text) == (n < 300)
+    assert facts["columns"]["0"]["low"] < 42 < 58 < facts["columns"]["0"]["high"]
+
+
 def test_info_refuses_a_file_that_is_damaged(folder, tmp_path, capsys):
     data = bytearray((folder / "pump.onlad").read_bytes())
     data[-100] ^= 1
