@@ -38,7 +38,7 @@ def test_the_page_shows_values_under_the_pointer_and_asks_nobody(tmp_path):
 
         assert under(10).endswith("00:00:10: learning")
         assert "00:05:00: score " in under(300)
-        assert ", 1 alarms, " in under(545)
+        assert ", 1 alarm, " in under(545)
         assert any(name in under(545) for name in NAMES)
         page.mouse.move(box["x"] + 2, box["y"] + 2)
         assert not page.locator("#under").is_visible()

@@ -374,7 +374,7 @@ def test_a_line_of_100_megabytes_needs_no_memory():
     assert words[0] == (
         f"onlad: bad row, line 3: it has 100000000 bytes; a line may have {LONGEST}"
     )
-    assert "2 samples, 0 alarms, 1 bad rows" in words[1]
+    assert "2 samples, 0 alarms, 1 bad row," in words[1]
     assert int(words[2]) < 80 * 1024
 
 

@@ -121,16 +121,21 @@ class Session:
             self._models.save(self._save, self._many)
 
     def _summary(self) -> None:
-        rows = f", {self.bad:,} bad rows" if self.bad else ""
-        if self.bad > SHOWN:
-            rows += f" (the last: {self._last_bad})"
-        self.say(f"{self.samples:,} samples, {self.alarms:,} alarms{rows}, {self.seconds:.1f} s")
+        said = [_counted(self.samples, "sample"), _counted(self.alarms, "alarm")]
+        if self.bad:
+            last = f" (the last: {self._last_bad})" if self.bad > SHOWN else ""
+            said.append(_counted(self.bad, "bad row") + last)
+        self.say(f"{', '.join(said)}, {self.seconds:.1f} s")
         if self._save and self.samples:
             self.say(f"the model is in {self._save}")
 
     def say(self, words: str) -> None:
         """Print words to standard error."""
         print(f"onlad: {words}", file=sys.stderr, flush=True)
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def _before(block: Block, row: int) -> Block:

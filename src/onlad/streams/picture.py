@@ -178,7 +178,8 @@ svg.addEventListener("pointermove", (event) => {
   if (!bucket) return;
   const [when, score, limit, alarms, cause] = bucket;
   const said = score === null ? "learning" : `score $${score}, threshold $${limit}`;
-  under.textContent = `$${when}: $${said}` + (alarms ? `, $${alarms} alarms, $${cause}` : "");
+  const counted = alarms === 1 ? "1 alarm" : `$${alarms} alarms`;
+  under.textContent = `$${when}: $${said}` + (alarms ? `, $${counted}, $${cause}` : "");
   const x = event.clientX - figure.getBoundingClientRect().left;
   under.style.left = Math.min(x + 12, Math.max(0, box.width - under.offsetWidth)) + "px";
 });
