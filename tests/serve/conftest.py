@@ -25,7 +25,6 @@ listeners:
   default:
     type: tcp
     bind: 127.0.0.1:{port}
-timeout-disconnect-delay: 0
 plugins:
   amqtt.plugins.authentication.AnonymousAuthPlugin:
     allow_anonymous: true
@@ -85,6 +84,14 @@ def start_broker(tmp_path):
 
 @pytest.fixture
 def broker(start_broker):
+    return start_broker()
+
+
+@pytest.fixture
+def keeping_broker(start_broker):
+    """A broker that keeps what it was given for a client that is away."""
+    if MOSQUITTO is None:
+        pytest.skip("amqtt keeps nothing for a client that is away; install mosquitto")
     return start_broker()
 
 

@@ -124,12 +124,12 @@ def test_a_broker_that_goes_and_comes_back(tmp_path, start_broker, version):
             until(lambda: served.samples() == 40, "more samples")
 
 
-def test_what_came_while_the_service_was_away_is_read(tmp_path, broker, version):
-    path = config(tmp_path, broker.port, version)
+def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, version):
+    path = config(tmp_path, keeping_broker.port, version)
     X = machine(400)
     with Served(path) as served:
         connected(served)
-    with Client(broker.port) as client:
+    with Client(keeping_broker.port) as client:
         for x in X:
             client.send("plant/a/sensors", sample(x))
         client.send("plant/a/sensors", sample(X[0])).wait_for_publish(10)
@@ -138,10 +138,10 @@ def test_what_came_while_the_service_was_away_is_read(tmp_path, broker, version)
     assert models(tmp_path / "state")["pump", "a"].n_seen == 401
 
 
-def test_a_full_disk_loses_nothing(tmp_path, broker, version, monkeypatch):
+def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):
     X = machine(60)
-    path = config(tmp_path, broker.port, version)
-    with Client(broker.port) as client, Served(path) as served:
+    path = config(tmp_path, keeping_broker.port, version)
+    with Client(keeping_broker.port) as client, Served(path) as served:
         connected(served)
         journal = served.service.store.journal
         append = type(journal).append
