@@ -408,6 +408,8 @@ void bind(nb::module_& module, const char* name) {
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });
 }
 
+void bind_csv(nb::module_& module);  // csv.cpp
+
 }  // namespace onlad
 
 NB_MODULE(_kernel, module) {
@@ -417,4 +419,5 @@ NB_MODULE(_kernel, module) {
     module.def("read_dict", &onlad::read_dict, nb::arg(), nb::arg(), nb::arg().noconvert(),
                nb::arg() = nb::none());
     onlad::bind_bank(module);
+    onlad::bind_csv(module);
 }

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -27,7 +28,8 @@ def page():
         "# Command line\n\n"
         "Data goes to standard output, words to standard error. The exit status is 0 when the\n"
         "command is done, 1 when it was refused with one line that says why, 2 for wrong usage,\n"
-        "and 130 after Ctrl-C.\n\n" + "\n".join(sections)
+        "130 after Ctrl-C and 143 after SIGTERM; before it ends by a signal, a command that was\n"
+        "told to save a model saves it.\n\n" + "\n".join(sections)
     )
 
 
@@ -57,12 +59,13 @@ def test_the_version_is_the_installed_one(capsys):
     assert capsys.readouterr() == (f"onlad {version('onlad')}\n", "")
 
 
-@pytest.mark.parametrize("args", [["--help"], ["demo", "--help"]])
-def test_help_has_an_example(args, capsys):
+@pytest.mark.parametrize("name", ["", *(each.__name__.split(".")[-1] for each in cli.COMMANDS)])
+def test_help_has_an_example(name, capsys):
     with pytest.raises(SystemExit) as done:
-        cli.main(args)
+        cli.main([*name.split(), "--help"])
     assert done.value.code == 0
-    assert "example: onlad demo" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.search(rf"^ *(example: |examples:\n.*)(.*\n)*?.*onlad {name}", out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,26 @@ def test_help_has_an_example(args, capsys):
         (["demo", "--samples", "many"], "argument --samples: must be a whole number, got 'many'"),
         (["demo", "--seed", "-1"], "argument --seed: must be at least 0, got -1"),
         (["demo", "--no-plot", "--output", "a.png"], "not allowed with argument --no-plot"),
+        (["watch", "a.csv", "--threshold", "high"], "must be one of deviation:NUMBER, quantile"),
+        (["watch", "a.csv", "--threshold", "tail:7"], "got 'tail:7': q must be in (0, 1)"),
+        (["watch", "a.csv", "--delimiter", "ab"], "must be one character, or tab; got 'ab'"),
+        (
+            ["watch", "a.csv", "--load", "m", "--seed", "1"],
+            "--seed: not allowed with argument --load",
+        ),
+        (["watch", "a.csv", "--normal", "0"], "--normal: needs argument --label"),
+        (["watch", "a.csv", "--model", "m", "--save", "m"], "--model: not allowed with argument"),
+        (["watch", "-", "--follow"], "--follow: only a file can be followed"),
+        (["evaluate", "a.csv"], "argument --label: is needed"),
+        (["plot", "a.csv", "-o", "a.gif"], "must end in .png, .svg, .html; got a.gif"),
+        (["merge", "a.onlad", "-o", "b.onlad"], "argument MODEL: two or more are needed"),
+        (["fit", "a.csv", "-o", "m", "--hidden", "8"], "--hidden: needs argument --detector"),
+        (["fit", "a.csv", "-o", "m", "--detector", "--window", "2"], "--window: not allowed with"),
+        (
+            ["fit", "a.csv", "-o", "m", "--detector", "--forgetting", "2"],
+            "must be in (0, 1], got 2",
+        ),
+        (["completion", "cmd"], "invalid choice: 'cmd'"),
     ],
 )
 def test_wrong_usage_exits_with_2(args, words, capsys):

@@ -111,3 +111,15 @@ def bank_update32(
 ) -> None: ...
 
 bank_update64 = bank_update32
+def read_csv(
+    data: bytes,
+    start: int,
+    delimiter: str,
+    decimal: str,
+    slots: Array,
+    values: Array,
+    texts: Array,
+    lines: Array,
+    kinds: Array,
+    /,
+) -> tuple[int, int]: ...

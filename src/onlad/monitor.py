@@ -158,6 +158,7 @@ class Monitor:
         self.seed = samples.whole("seed", seed, 0)
         self.names: Names = ()
         self.n_seen = 0
+        self.paused = False  # while it is, samples are judged and none is learned
         self._constants = evidence.constants(0.0 if detector.score == "reconstruction" else 1.0)
 
     def observe(self, x: Any) -> Verdict:
@@ -181,6 +182,31 @@ class Monitor:
             return Verdicts(names, 0)
         self.names = names
         return self._watch(X)
+
+    def accept(self, X: Any) -> None:
+        """Learn the last row of `X` whatever its score is, with the rows before it as its window.
+
+        For an alarm that was none. The rows are of the past: they do not count as seen again.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> monitor = Monitor(window=2)
+        >>> verdicts = monitor.observe_many(rng.normal(size=(1000, 3)))
+        >>> odd = np.array([[0.0, 0.0, 0.0], [9.0, 9.0, 9.0]])
+        >>> before = monitor.observe_many(odd)[1]
+        >>> monitor.accept(odd)
+        >>> before.learned, monitor.observe_many(odd)[1].score < before.score
+        (False, True)
+        """
+        X, _ = read_many(X, self.names)
+        if self.n_seen < FIRST or len(X) == 0:
+            raise ValueError("accept needs a row, and a monitor that has started")
+        width = len(self._past) + 1
+        window = np.concatenate([np.repeat(X[:1], max(0, width - len(X)), axis=0), X[-width:]])
+        newest_first = scale(window, self._unit, self.scaler.clip)[::-1].reshape(1, -1)
+        self.detector.learn_many(np.nan_to_num(newest_first.astype(self.detector.dtype)))
 
     # -- the way of a sample ------------------------------------------------------------------
 
@@ -267,7 +293,7 @@ class Monitor:
         self.detector.compiled().watch(
             rows.astype(self.detector.dtype, copy=False),
             self.detector.factor,
-            self._gate_limit,
+            -math.inf if self.paused else self._gate_limit,
             self._constants,
             y.scales,
             y.levels,
@@ -292,14 +318,15 @@ class Monitor:
             self.detector.follow(np.exp(seen[:, 0]))
         y.take(seen)
         self._count += len(rows)
-        if self.gate is not None and self._ready and self._gives_in(self.gate):
+        gate = None if self.paused else self.gate  # what is held out by order uses no patience up
+        if gate is not None and self._ready and self._gives_in(gate):
             y.clear(float(TICK))
             self._scale = self.scaler.hurry(self._scale, TICK)
             self._unit = self.scaler.unit(self._scale)
             self.detector.loosen()
             self._limit = self._gate_limit = math.inf
             self._shut = 0.0
-            self._opening = max(self._opening, min(2 * self._opening, self.gate.longest))
+            self._opening = max(self._opening, min(2 * self._opening, gate.longest))
             return True
         if y.stale():
             y.refresh()

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from onlad.cli import demo
+from onlad.cli import completion, demo, evaluate, fit, info, merge, plot, score, serve, watch
+from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
 #: Each command is a module with one function, `add`, that describes its arguments and what to run.
-COMMANDS = (demo,)
+COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,6 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone. Python flushes once more at its end, so that must lead somewhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # what a command writes: the disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"onlad: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 1
     return status
 
 
@@ -38,7 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="onlad",
         description="Watch streams of numbers, learn what is normal, and say what is not.",
-        epilog="example: onlad demo --seed 1 --output pump.png",
+        formatter_class=Help,
+        epilog="examples:\n  onlad demo\n  onlad watch pump.csv\n  onlad COMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"onlad {version('onlad')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

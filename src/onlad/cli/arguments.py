@@ -1,13 +1,29 @@
-"""Types of arguments that several commands take."""
+"""Arguments that several commands take, and what they mean."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onlad.monitor import FIRST, Monitor
+from onlad.streams.block import Choice
+from onlad.streams.delimited import Dialect
+from onlad.streams.source import FORMATS, Reading
+from onlad.threshold import Deviation, Fixed, Quantile, Tail, Threshold
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+class Help(argparse.HelpFormatter):
+    """Wraps the description, and leaves lines of examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:\n"):
+            return text
+        return super()._fill_text(text, width, indent)
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -23,3 +39,138 @@ def at_least(least: int) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def _one_character(text: str) -> str:
+    text = "\t" if text in ("\\t", "tab") else text
+    if len(text) != 1 or not text.isascii() or text in '\r\n"':
+        raise argparse.ArgumentTypeError(f"must be one character, or tab; got {text!r}")
+    return text
+
+
+THRESHOLDS: dict[str, Callable[[float], Threshold]] = {
+    "deviation": Deviation,
+    "quantile": Quantile,
+    "tail": lambda q: Tail(q=q),
+    "fixed": Fixed,
+}
+
+
+def _threshold(text: str) -> Threshold:
+    rule, _, number = text.partition(":")
+    try:
+        return THRESHOLDS[rule](float(number))
+    except (KeyError, ValueError) as error:
+        why = f": {error}" if rule in THRESHOLDS and number else ""
+        forms = ", ".join(f"{name}:NUMBER" for name in THRESHOLDS)
+        raise argparse.ArgumentTypeError(f"must be one of {forms}; got {text!r}{why}") from None
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None:
+    """Add SOURCE and how it is read."""
+    live = ", or mqtt://HOST/TOPIC" if broker else ""
+    parser.add_argument(
+        "source", metavar="SOURCE",
+        help=f"a file (CSV, JSON lines, Influx line protocol, Parquet), - for standard input{live}",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    group = parser.add_argument_group("source")
+    group.add_argument(
+        "--input", choices=FORMATS,
+        help="its format (default: by the file's suffix, else by the first line)",
+    )  # fmt: skip
+    group.add_argument(
+        "--delimiter", type=_one_character, metavar="CHAR",
+        help="between the fields of CSV (default: comma, semicolon, tab or bar, by the first line)",
+    )  # fmt: skip
+    group.add_argument(
+        "--decimal", choices=(".", ","), default=".",
+        help="the sign before the decimals of CSV (default: .)",
+    )  # fmt: skip
+    group.add_argument(
+        "--columns", type=_names, default=[], metavar="NAMES",
+        help="watch these only; names or patterns with commas between, such as 'temp_*,flow'",
+    )  # fmt: skip
+    group.add_argument(
+        "--ignore", type=_names, default=[], metavar="NAMES", help="do not watch these"
+    )
+    group.add_argument(
+        "--time", metavar="NAME",
+        help="the column with the time (default: one called time, timestamp, date, ...)",
+    )  # fmt: skip
+    group.add_argument(
+        "--label", metavar="NAME",
+        help="the column that says what is an anomaly: never watched, kept for evaluation",
+    )  # fmt: skip
+    group.add_argument(
+        "--normal", metavar="VALUE",
+        help="the label of normal samples (default: 0, false, normal, ... by common sense)",
+    )  # fmt: skip
+    group.add_argument(
+        "--on-bad", choices=("skip", "stop"), default="skip",
+        help="what to do with a row that cannot be read (default: skip, count and report it)",
+    )  # fmt: skip
+
+
+def add_monitor(parser: argparse.ArgumentParser) -> None:
+    """Add the settings of a new monitor."""
+    group = parser.add_argument_group("a new monitor")
+    group.add_argument(
+        "--threshold", type=_threshold, metavar="RULE",
+        help="when a sample is an alarm: deviation:6.5 (the default), quantile:0.999, tail:1e-4, "
+        "fixed:10",
+    )  # fmt: skip
+    group.add_argument(
+        "--warmup", type=at_least(2 * FIRST), metavar="N",
+        help="samples before the first alarm (default: 256)",
+    )  # fmt: skip
+    group.add_argument(
+        "--window", type=at_least(1), metavar="N",
+        help="samples watched together (default: by the number of columns)",
+    )  # fmt: skip
+    group.add_argument(
+        "--seed", type=at_least(0), metavar="N", help="of the random layer (default: 0)"
+    )
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Add --load."""
+    parser.add_argument(
+        "--load", type=Path, metavar="MODEL",
+        help="go on with a model that was saved; with many series, a folder of models",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+
+
+def monitor_maker(args: argparse.Namespace) -> Callable[[], Monitor]:
+    """Return what makes a monitor as the arguments say."""
+    names = ("threshold", "warmup", "window", "seed")
+    said = ((name, getattr(args, name, None)) for name in names)
+    given: dict[str, Any] = {name: value for name, value in said if value is not None}
+    if given and getattr(args, "load", None):
+        args.usage(f"argument --{next(iter(given))}: not allowed with argument --load")
+    return lambda: Monitor(**given)
+
+
+def reading(args: argparse.Namespace) -> Reading:
+    """Return how the source is read."""
+    if args.normal is not None and args.label is None:
+        args.usage("argument --normal: needs argument --label")
+    if args.delimiter == args.decimal:
+        args.usage(f"argument --delimiter: cannot be the decimal sign {args.decimal!r}")
+    follow = getattr(args, "follow", False)
+    if follow and (args.source == "-" or "://" in args.source):
+        args.usage("argument --follow: only a file can be followed; others never end by themselves")
+    return Reading(
+        choice=Choice(
+            columns=tuple(args.columns),
+            ignore=tuple(args.ignore),
+            time=args.time,
+            label=args.label,
+        ),
+        format=args.input,
+        dialect=Dialect(args.delimiter, args.decimal),
+        follow=follow,
+    )

@@ -1,0 +1,84 @@
+"""`onlad evaluate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor_maker
+from onlad.cli.models import Models
+from onlad.cli.session import Session
+from onlad.errors import OnladError
+from onlad.reference import Array
+from onlad.streams.block import Block
+from onlad.streams.evaluation import Report, evaluate, truths
+from onlad.verdict import Verdicts
+
+if TYPE_CHECKING:
+    from onlad.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad evaluate`."""
+    parser = commands.add_parser(
+        "evaluate",
+        help="compare scores and alarms with labels",
+        description="Watch a source with labels, which the monitor never sees, and say how good "
+        "the scores and the alarms were. Samples without a label, and those before the monitor is "
+        "ready, do not count. An "
+        "event is a run of samples with an anomalous label; its delay is the number of samples "
+        "before its first alarm; a false alarm is a run of alarms that no label marks.",
+        formatter_class=Help,
+        epilog="examples:\n"
+        "  onlad evaluate pump.csv --label fault\n"
+        "  onlad evaluate kdd.csv --label class --normal normal. --json",
+    )
+    add_source(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_load(parser)
+    add_monitor(parser)
+    parser.set_defaults(run=run, usage=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch, then count."""
+    if args.label is None:
+        args.usage("argument --label: is needed")
+    parts: list[tuple[Array, Array, Array]] = []
+
+    def take(block: Block, verdicts: Verdicts) -> None:
+        known, truth = truths(block.labels or (), args.normal)
+        which = known & verdicts.ready
+        parts.append((verdicts.score[which], verdicts.is_anomaly[which], truth[which]))
+
+    session = Session(args, Models(monitor_maker(args), args.load))
+    status = session.run(take)
+    if not sum(len(score) for score, _, _ in parts):
+        raise OnladError("there is nothing to evaluate: no sample has a label and a verdict")
+    report = evaluate(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    print(json.dumps(report.as_dict()) if args.json else table(report))
+    return status
+
+
+def table(report: Report) -> str:
+    """Return the report for people."""
+    delay = "-" if math.isnan(report.delay) else f"{report.delay:g}"
+    rows = {
+        "AUC": (f"{report.auc:.4f}", "the chance that an anomalous sample scores above a normal"),
+        "AUC-PR": (f"{report.auc_pr:.4f}", "mean precision; by chance it would be "
+                   f"{report.anomalous / report.samples:.4f}"),
+        "precision": (f"{report.precision:.1%}", f"of {report.alarms:,} alarms are right"),
+        "recall": (f"{report.recall:.1%}", f"of {report.anomalous:,} anomalous samples are alarms"),
+        "events": (f"{report.found} of {report.events}", "have an alarm"),
+        "delay": (delay, "samples to the first alarm of a found event, in the median"),
+        "false alarms": (f"{report.false_alarms:,}",
+                         f"in {report.samples - report.anomalous:,} normal samples"),
+    }  # fmt: skip
+    return "\n".join(
+        f"{name:<13}{number.replace('nan%', '-').replace('nan', '-'):>10}   {words}"
+        for name, (number, words) in rows.items()
+    )

@@ -1,0 +1,123 @@
+"""The monitors of a run: made, loaded, saved. One file for one series, a folder for many."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from onlad import persist
+from onlad.errors import OnladError
+from onlad.monitor import Monitor
+from onlad.rows import Names
+from onlad.streams.block import Block
+from onlad.verdict import Verdicts
+
+LONGEST_NAME = 200  # of a file, in bytes
+
+
+def load_model(path: Path) -> Any:
+    """Return the model in a file."""
+    try:
+        return persist.load(path)
+    except OSError as error:
+        raise OnladError(f"cannot read {path}: {error.strerror}") from None
+
+
+def load_monitor(path: Path) -> Monitor:
+    """Return the monitor in a file."""
+    model = load_model(path)
+    if not isinstance(model, Monitor):
+        raise OnladError(f"{path} holds a {type(model).__name__}; this needs a Monitor")
+    return model
+
+
+def save_model(model: persist.Model, path: Path) -> None:
+    """Save, or say why not."""
+    try:
+        persist.save(model, path)
+    except OSError as error:
+        raise OnladError(f"cannot write {path}: {error.strerror}") from None
+
+
+def file_name(series: str) -> str:
+    """Return the name of a series' file: readable, safe, and another one for each series.
+
+    Examples
+    --------
+    >>> file_name("pump,host=a/b")
+    'pump%2Chost%3Da%2Fb.onlad'
+    """
+    name = quote(series, safe="").replace(".", "%2E")
+    if len(name) > LONGEST_NAME:
+        name = name[:100] + "~" + hashlib.sha256(series.encode()).hexdigest()
+    return f"{name}.onlad"
+
+
+class Models:
+    """A monitor for each series, loaded or made when the series first comes."""
+
+    def __init__(
+        self,
+        make: Callable[[], Monitor],
+        load: Path | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
+        self._make, self._load = make, load
+        self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
+        self._saved: dict[str, int] = {}  # samples that were seen when it was saved
+        if load and not load.is_dir():
+            self._monitors[""] = load_monitor(load)
+
+    def names(self, series: str) -> Names:
+        """Return the names that the model of a series has learned; none if it is new."""
+        monitor = self._monitors.get(series) or self._loaded(series)
+        return monitor.names if monitor else ()
+
+    def observe(self, block: Block) -> Verdicts:
+        """Return the verdicts on the samples of a block."""
+        monitor = self._get(block.series)
+        if monitor.n_seen == 0:
+            monitor.names = block.names
+        return monitor.observe_many(block.values)
+
+    def _get(self, series: str) -> Monitor:
+        monitor = self._monitors.get(series) or self._loaded(series)
+        if monitor is None:
+            monitor = self._monitors[series] = self._make()
+        return monitor
+
+    def _loaded(self, series: str) -> Monitor | None:
+        path = self._load / file_name(series) if self._load and series else None
+        if path is None or not path.exists():
+            return None
+        monitor = self._monitors[series] = load_monitor(path)
+        return monitor
+
+    def check(self, many: bool, save: Path | None) -> None:
+        """Refuse a file where a folder is needed, or the other way round, before work is done."""
+        if many and "" in self._monitors:
+            raise OnladError("a model of one series cannot judge a source of many")
+        for path in (self._load, save):
+            if path is not None and path.exists() and path.is_dir() != many:
+                need = "a folder: a series is a file in it" if many else "a file"
+                raise OnladError(f"{path} must be {need}")
+        folder = None if save is None else (save if many else save.parent)
+        if folder is not None:
+            try:
+                if many:
+                    folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise OnladError(f"cannot make {folder}: {error.strerror}") from None
+            if not (folder.is_dir() and os.access(folder, os.W_OK)):
+                raise OnladError(f"cannot write {save}: {folder} is no folder to write to")
+
+    def save(self, path: Path, many: bool) -> None:
+        """Write the models that have learned since they were saved, each whole or not at all."""
+        for series, monitor in self._monitors.items():
+            if monitor.n_seen and self._saved.get(series) != monitor.n_seen:
+                save_model(monitor, path / file_name(series) if many else path)
+                self._saved[series] = monitor.n_seen

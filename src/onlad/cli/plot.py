@@ -1,0 +1,64 @@
+"""`onlad plot`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor_maker
+from onlad.cli.models import Models
+from onlad.cli.session import Session
+from onlad.errors import OnladError
+from onlad.streams.track import Track
+
+if TYPE_CHECKING:
+    from onlad.cli.arguments import Commands
+
+SUFFIXES = (".png", ".svg", ".html")
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad plot`."""
+    parser = commands.add_parser(
+        "plot",
+        help="draw scores, threshold, alarms and causes over time",
+        description="Watch a source and draw what was seen: scores against their threshold, "
+        "alarms, drift, and the causes of alarms. A page of HTML also lists the alarms and shows "
+        "the values under the pointer; it is one file and needs no network. Memory stays the "
+        "same however long the source is.",
+        formatter_class=Help,
+        epilog="examples:\n"
+        "  onlad plot pump.csv -o pump.html\n"
+        "  onlad plot pump.csv --load pump.onlad -o pump.png",
+    )
+    add_source(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="PATH",
+        help="the picture: .png, .svg or .html",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    add_load(parser)
+    add_monitor(parser)
+    parser.set_defaults(run=run, usage=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch, then draw."""
+    if args.output.suffix.lower() not in SUFFIXES:
+        args.usage(f"argument -o/--output: must end in {', '.join(SUFFIXES)}; got {args.output}")
+    try:
+        from onlad.streams import picture  # noqa: PLC0415  (its import needs the extra)
+    except ImportError:
+        raise OnladError("a picture needs matplotlib: pip install onlad[plot]") from None
+    track = Track()
+    session = Session(args, Models(monitor_maker(args), args.load))
+    status = session.run(track.add)
+    if not session.samples:
+        raise OnladError("there is nothing to draw: the source has no samples")
+    title = "standard input" if args.source == "-" else Path(args.source).name
+    try:
+        picture.draw(args.output, track, title)
+    except OSError as error:
+        raise OnladError(f"cannot write {args.output}: {error.strerror}") from None
+    session.say(f"the picture is in {args.output}")
+    return status

@@ -1,0 +1,76 @@
+"""`onlad score`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onlad.cli.arguments import Help, add_source
+from onlad.cli.bare import BareDetector
+from onlad.cli.models import Models, load_model
+from onlad.cli.session import Session
+from onlad.detector import Detector
+from onlad.errors import OnladError
+from onlad.monitor import Monitor
+from onlad.streams.block import Block
+from onlad.streams.output import InfluxLines, Table, Writer, jsonl
+from onlad.verdict import Verdicts
+
+if TYPE_CHECKING:
+    from onlad.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad score`."""
+    parser = commands.add_parser(
+        "score",
+        help="score a source with a model that learns nothing from it",
+        description="Score each sample with the model as it is: nothing is learned, and the file "
+        "of the model is not changed. onlad watch --load goes on learning.",
+        formatter_class=Help,
+        epilog="examples:\n"
+        "  onlad score pump.onlad tuesday.csv > scores.csv\n"
+        "  onlad score pump.onlad tuesday.csv --output jsonl",
+    )
+    parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="of onlad fit, or of onlad watch --save"
+    ).complete = "file"  # type: ignore[attr-defined]
+    add_source(parser)
+    parser.add_argument(
+        "--output", choices=("csv", "jsonl", "influx"), default="csv",
+        help="a table (the default), JSON lines, or Influx line protocol",
+    )  # fmt: skip
+    parser.set_defaults(run=run, usage=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score, and print."""
+    model = load_model(args.model)
+    models = (
+        BareDetector(model, learn=False) if isinstance(model, Detector) else _frozen(model, args)
+    )
+    session = Session(args, models)
+    writers: dict[str, Writer] = {
+        "csv": Table(),
+        "jsonl": jsonl,
+        "influx": InfluxLines(session.say),
+    }
+    write = writers[args.output]
+
+    def take(block: Block, verdicts: Verdicts) -> None:
+        sys.stdout.write(write(block, verdicts, range(len(verdicts))))
+        sys.stdout.flush()
+
+    return session.run(take)
+
+
+def _frozen(monitor: Monitor, args: argparse.Namespace) -> Models:
+    if monitor.n_seen < monitor.warmup:
+        raise OnladError(
+            f"{args.model} has seen {monitor.n_seen} samples and is ready after {monitor.warmup}. "
+            "Let it learn more: onlad fit --load"
+        )
+    monitor.paused = True
+    return Models(Monitor, monitor=monitor)

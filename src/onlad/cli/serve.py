@@ -1,0 +1,48 @@
+"""`onlad serve`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onlad.errors import OnladError
+
+if TYPE_CHECKING:
+    from onlad.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad serve`."""
+    parser = commands.add_parser(
+        "serve",
+        help="watch many streams from MQTT and HTTP, for ever",
+        description="Watch the streams of a configuration file. Samples come by MQTT or HTTP; "
+        "verdicts and alarms go out by MQTT, WebSocket and webhook. What was learned survives a "
+        "crash at any moment. SIGTERM or Ctrl-C saves everything and stops.",
+        epilog="example: onlad serve --config onlad.toml",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="a TOML file; see docs/serving.md",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only say whether the configuration is right"
+    )
+
+    def run(args: argparse.Namespace) -> int:
+        try:
+            from onlad.serve import config, run  # noqa: PLC0415  (an extra, and slow to import)
+        except ImportError as error:
+            raise OnladError(
+                f"{error.name} is not installed. Install it with: pip install 'onlad[serve]'"
+            ) from None
+        settings = config.load(args.config)
+        if not args.check:
+            run.serve(settings)
+        return 0
+
+    parser.set_defaults(run=run)

@@ -1,0 +1,215 @@
+"""One run over a source: blocks in, verdicts to whoever takes them, words to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from onlad.cli.arguments import reading
+from onlad.cli.models import Models
+from onlad.errors import OnladError
+from onlad.streams.block import Block, StreamError
+from onlad.streams.stop import Stop
+from onlad.verdict import Verdicts
+
+SHOWN = 20  # bad rows; the others are only counted
+CHECKPOINT = 60.0  # seconds between two saves
+
+
+class Session:
+    """Runs over the source of `args`, counts what it sees, and saves the models when it ends."""
+
+    def __init__(self, args: argparse.Namespace, models: Models, save: Path | None = None) -> None:
+        self._args, self._models, self._save = args, models, save
+        self._many = False
+        self.samples = self.alarms = self.bad = 0
+        self.seconds = 0.0
+        self._first_bad = self._last_bad = ""
+        self._bar: _Bar | None = None
+        if not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")  # data is the same in every locale
+
+    def run(
+        self,
+        take: Callable[[Block, Verdicts], None],
+        passed: Callable[[Block], None] = lambda block: None,
+    ) -> int:
+        """Give each block with its verdicts to `take`; return the exit status.
+
+        A block whose lines are not watched goes to `passed`. A signal ends the run between two
+        blocks, and the models are saved then too.
+        """
+        began = time.monotonic()
+        saved = began
+        with Stop() as stop:
+            source = reading(self._args).open(self._args.source, self._models.names, stop, self.say)
+            self._many = source.many
+            self._models.check(source.many, self._save)
+            try:
+                with _bar(source.size) as self._bar:
+                    for block in source.blocks:
+                        self._judge(block, take, passed)
+                        self._bar.show(block.position, self.alarms)
+                        if self._save and time.monotonic() - saved > CHECKPOINT:
+                            self._checkpoint()
+                            saved = time.monotonic()
+            except (StreamError, OSError):  # between two samples: the models are whole
+                self._keep()
+                raise
+            self._keep()
+            self.seconds = time.monotonic() - began
+            if not self.samples and self.bad and not stop.signal:
+                raise StreamError(
+                    f"no row could be read: {self._first_bad}. --ignore leaves a column out"
+                )
+            self._summary()
+            return 128 + stop.signal if stop.signal else 0
+
+    def _judge(
+        self,
+        block: Block,
+        take: Callable[[Block, Verdicts], None],
+        passed: Callable[[Block], None],
+    ) -> None:
+        fatal = block.bad[0] if block.bad and self._args.on_bad == "stop" else None
+        if fatal:
+            block = _before(block, fatal.row)
+        if block.names and len(block.values):
+            verdicts = self._models.observe(block)
+            self.samples += len(verdicts)
+            self.alarms += int(np.count_nonzero(verdicts.is_anomaly))
+            take(block, verdicts)
+            self._tell(block, verdicts)
+        elif block.lines and not fatal:
+            passed(block)
+        for bad in [fatal] if fatal else block.bad:
+            self.bad += 1
+            self._first_bad = self._first_bad or str(bad)
+            self._last_bad = bad.where
+            if not fatal and self.bad <= SHOWN:
+                self.say(f"bad row, {bad}")
+                if self.bad == SHOWN:
+                    self.say("further bad rows are counted, but not shown")
+        if fatal:
+            raise StreamError(f"stopped at a bad row, {fatal}")
+
+    def _tell(self, block: Block, verdicts: Verdicts) -> None:
+        for i in np.flatnonzero(verdicts.drift).tolist():
+            series = f"{block.series}: " if block.series else ""
+            self.say(
+                f"{series}row {block.row[i]}: drift. What was held out is the new normal; "
+                "learning it now"
+            )
+
+    def _checkpoint(self) -> None:
+        """Save, and go on if that fails: the disk may have room again before the end."""
+        try:
+            self._keep()
+        except OnladError as error:
+            self.say(f"{error}. Trying again later")
+
+    def _keep(self) -> None:
+        if self._save:
+            self._models.save(self._save, self._many)
+
+    def _summary(self) -> None:
+        said = [_counted(self.samples, "sample"), _counted(self.alarms, "alarm")]
+        if self.bad:
+            last = f" (the last: {self._last_bad})" if self.bad > SHOWN else ""
+            said.append(_counted(self.bad, "bad row") + last)
+        self.say(f"{', '.join(said)}, {self.seconds:.1f} s")
+        if self._save and self.samples:
+            self.say(f"the model is in {self._save}")
+
+    def say(self, words: str) -> None:
+        """Print words to standard error."""
+        print(f"onlad: {words}", file=sys.stderr, flush=True)
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
+def _before(block: Block, row: int) -> Block:
+    """Return the part of a block before a row."""
+    n = int(np.searchsorted(block.row, row)) if block.names else 0
+    return Block(
+        block.names,
+        block.values[:n],
+        block.row[:n],
+        None if block.times is None else block.times[:n],
+        None if block.labels is None else block.labels[:n],
+        block.series,
+        None if block.lines is None else block.lines[:n],
+        block.bad,
+        block.position,
+    )
+
+
+class _Bar:
+    """Shows how far a run is; this one shows nothing."""
+
+    def show(self, position: int, alarms: int) -> None:
+        """Take the position."""
+
+
+class _Live(_Bar):
+    """A bar on a terminal, redrawn a few times a second."""
+
+    def __init__(self, size: int) -> None:
+        from rich.console import Console  # noqa: PLC0415  (slow to import, and seldom needed)
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[alarms]} alarms"),
+            console=Console(stderr=True),
+            transient=True,
+            # Alarms on the same terminal go above the bar; in a pipe they are left alone.
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        self._task = self._progress.add_task("", total=size, alarms="0")
+        self._next = 0.0
+
+    def __enter__(self) -> _Live:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, position: int, alarms: int) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + 0.1
+            self._progress.update(self._task, completed=position, alarms=f"{alarms:,}")
+
+
+@contextlib.contextmanager
+def _bar(size: int | None) -> Iterator[_Bar]:
+    if size is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield _Bar()
+        return
+    with _Live(size) as bar:
+        yield bar

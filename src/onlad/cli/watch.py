@@ -1,0 +1,101 @@
+"""`onlad watch`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor_maker
+from onlad.cli.models import Models
+from onlad.cli.session import Session
+from onlad.streams.block import Block
+from onlad.streams.evaluation import truths
+from onlad.streams.output import InfluxLines, Writer, jsonl, people
+from onlad.verdict import Verdicts
+
+if TYPE_CHECKING:
+    from onlad.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad watch`."""
+    parser = commands.add_parser(
+        "watch",
+        help="watch a file, a pipe or a broker, and print each alarm with its causes",
+        description="Watch a stream: learn what is normal while it comes, and print each alarm as "
+        "a line, with its causes. No labels and no training are needed; the first alarm can come "
+        "after 256 samples.",
+        formatter_class=Help,
+        epilog="examples:\n"
+        "  onlad watch pump.csv\n"
+        "  onlad watch pump.csv --follow --model pump.onlad\n"
+        "  tail -n +1 -f pump.jsonl | onlad watch - --output jsonl | jq .causes\n"
+        "  onlad watch mqtt://broker/plant/+/sensors --model models/\n"
+        "  onlad watch - --input influx --output influx --all      (for Telegraf's execd)",
+    )
+    add_source(parser, broker=True)
+    parser.add_argument(
+        "--follow", action="store_true",
+        help="go on when the file ends: read what is added to it, like tail -F",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", choices=("people", "jsonl", "influx"), default="people",
+        help="lines for people (the default), JSON lines, or Influx line protocol; a line of line "
+        "protocol that came in goes out with fields added",
+    )  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="print every sample, not only alarms")
+    add_load(parser)
+    parser.add_argument(
+        "--save", type=Path, metavar="MODEL",
+        help="keep the model here: at the end, every minute, and when stopped by a signal",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    parser.add_argument(
+        "--model", type=Path, metavar="MODEL",
+        help="load it if it is there, and save it: for a command that is started again and again",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    add_monitor(parser)
+    parser.set_defaults(run=run, usage=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch, print, and say at the end how the alarms compare with the labels, if there are any."""
+    if args.model and (args.load or args.save):
+        args.usage("argument --model: not allowed with argument --load or --save")
+    load = args.model if args.model and args.model.exists() else args.load
+    models = Models(monitor_maker(args), load)
+    session = Session(args, models, args.model or args.save)
+    writers: dict[str, Writer] = {
+        "people": people,
+        "jsonl": jsonl,
+        "influx": InfluxLines(session.say),
+    }
+    write = writers[args.output]
+    counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
+
+    def take(block: Block, verdicts: Verdicts) -> None:
+        shown = range(len(verdicts)) if args.all else np.flatnonzero(verdicts.is_anomaly).tolist()
+        if shown:
+            sys.stdout.write(write(block, verdicts, shown))
+            sys.stdout.flush()
+        if block.labels is not None:
+            known, truth = truths(block.labels, args.normal)
+            which = known & verdicts.ready
+            np.add.at(counts, (truth[which] + 0, verdicts.is_anomaly[which] + 0), 1)
+
+    def passed(block: Block) -> None:
+        if args.output == "influx" and args.all and block.lines:
+            sys.stdout.write("".join(line + "\n" for line in block.lines))
+            sys.stdout.flush()
+
+    status = session.run(take, passed)
+    if args.label:
+        (_, false), (missed, hits) = counts.tolist()
+        session.say(
+            f"of {hits + missed:,} samples with an anomalous label {hits:,} were alarms; "
+            f"{false:,} alarms on others. onlad evaluate says more"
+        )
+    return status

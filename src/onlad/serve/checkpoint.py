@@ -1,0 +1,140 @@
+"""Checkpoints: the models and what else must outlive the process, whole or not at all.
+
+A state folder has ``state.json``, the models it names, and the journal from the segment it names.
+``state.json`` is replaced in one step when everything it names is on the disk. So there is always
+exactly one checkpoint, and the journal goes on from it.
+
+No name from the network is a part of a path: a model's file is named by numbers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from onlad import modelfile, persist
+from onlad.errors import OnladError
+from onlad.monitor import Monitor
+from onlad.serve.journal import Journal, Mark
+from onlad.serve.watcher import Alarm, Watcher
+
+FORMAT = 1
+
+
+class StateError(OnladError):
+    """The state folder cannot be used; the message says why."""
+
+
+class Saved(NamedTuple):
+    """One watcher in a checkpoint."""
+
+    number: int
+    stream: str
+    device: str
+    file: str
+    paused: bool
+    alarms: list[Alarm]
+
+
+class Checkpoint(NamedTuple):
+    """What a service resumes from; at its very first start there is nothing in it."""
+
+    segment: int = 1  # of the journal, the first that is not covered
+    watchers: tuple[Saved, ...] = ()
+    outbox: tuple[dict[str, Any], ...] = ()  # alarms that are not delivered yet
+    marks: tuple[Mark, ...] = ()
+
+
+class Store:
+    """A state folder, locked: two services would overwrite each other's models."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.models = folder, folder / "models"
+        try:
+            self.models.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o640)
+        except OSError as error:
+            raise StateError(f"{folder} cannot be used: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise StateError(f"{folder} is in use by another onlad serve") from None
+        for left in folder.glob(".onlad-*.tmp"):  # by a crash while state.json was replaced
+            left.unlink()
+        self.journal = Journal(folder / "journal")
+        self.generation = 0
+
+    def read(self) -> Checkpoint:
+        """Return the last checkpoint."""
+        path = self.folder / "state.json"
+        try:
+            values = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            # A state without its first segment is one whose state.json was removed.
+            segments = self.journal.segments()
+            if segments and segments[0] != 1:
+                raise StateError(f"{path} is missing. Restore it from a copy") from None
+            return Checkpoint()
+        except ValueError as error:
+            raise StateError(f"{path} is damaged: {error}. Restore it from a copy") from None
+        if values.get("format") != FORMAT:
+            raise StateError(f"{path} has format {values.get('format')}; this onlad reads {FORMAT}")
+        self.generation = values["generation"]
+        watchers = [
+            Saved(**entry | {"alarms": [Alarm(**alarm) for alarm in entry["alarms"]]})
+            for entry in values["watchers"]
+        ]
+        marks = [Mark(*mark) for mark in values["marks"]]
+        return Checkpoint(values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
+
+    def model(self, saved: Saved) -> Monitor:
+        """Return the model of a watcher; never a new one in place of a damaged one."""
+        path = self.models / Path(saved.file).name
+        try:
+            model = persist.load(path)
+        except OSError as error:
+            raise StateError(f"{path} cannot be read: {error.strerror}. Restore it") from None
+        if not isinstance(model, Monitor):
+            raise StateError(f"{path} holds no monitor. Restore it from a copy")
+        return model
+
+    def save_model(self, number: int, model: Monitor) -> str:
+        """Write a model under a new name and return that. No checkpoint names it yet."""
+        name = f"{number:06d}-{self.generation + 1:010d}.onlad"
+        persist.save(model, self.models / name)
+        return name
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Make a checkpoint the one that is resumed from, and clear up behind it."""
+        self.generation += 1
+        values = checkpoint._asdict() | {
+            "format": FORMAT,
+            "generation": self.generation,
+            "watchers": [
+                saved._asdict() | {"alarms": [asdict(alarm) for alarm in saved.alarms]}
+                for saved in checkpoint.watchers
+            ],
+        }
+        modelfile.replace(self.folder / "state.json", json.dumps(values).encode())
+        self.journal.forget(checkpoint.segment)
+        named = {saved.file for saved in checkpoint.watchers}
+        for path in self.models.iterdir():
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let another service have the folder."""
+        self.journal.close()
+        os.close(self._lock)
+
+
+def entry(watcher: Watcher, file: str) -> Saved:
+    """Return what a checkpoint says of a watcher, as it is now."""
+    alarms = [Alarm(**asdict(alarm)) for alarm in watcher.alarms]
+    stream, device = watcher.stream.name, watcher.device
+    return Saved(watcher.number, stream, device, file, watcher.paused, alarms)

@@ -1,0 +1,35 @@
+"""Home Assistant finds each device by itself: one message for the alarm, one for the score."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from onlad.serve.config import MqttTable
+
+
+def configs(table: MqttTable, key: str, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the topics and messages of MQTT discovery for a device."""
+    # Names from the network may hold what an identifier may not.
+    unique = f"onlad_{hashlib.sha256(f'{table.prefix}/{key}'.encode()).hexdigest()[:16]}"
+    common = {
+        "state_topic": f"{table.prefix}/{topic}/state",
+        "availability_topic": f"{table.prefix}/status",
+        "device": {"identifiers": [unique], "name": f"onlad {key}", "manufacturer": "onlad"},
+    }
+    alarm = {
+        "name": "Alarm",
+        "unique_id": f"{unique}_alarm",
+        "device_class": "problem",
+        "value_template": "{{ 'ON' if value_json.state == 'alarm' else 'OFF' }}",
+        "json_attributes_topic": f"{table.prefix}/{topic}/state",
+    }
+    score = {
+        "name": "Score",
+        "unique_id": f"{unique}_score",
+        "state_class": "measurement",
+        "value_template": "{{ value_json.score }}",
+    }
+    yield f"{table.discovery}/binary_sensor/{unique}/alarm/config", common | alarm
+    yield f"{table.discovery}/sensor/{unique}/score/config", common | score

@@ -1,0 +1,154 @@
+"""The door of the HTTP side: who may come in, how often, and with how much.
+
+It stands before everything, the page and its WebSockets too. Without a token the service listens
+on loopback only, and the door asks that a request was meant for it: a page of another site, open in
+a browser on this machine, must not reach it by a trick of names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import math
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from onlad.serve.config import LOOPBACK, HttpTable
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN = ("/healthz", "/readyz")  # they say one word, and those who ask have no token
+COOKIE = "onlad"
+PATIENCE = 20.0  # seconds for a whole request to arrive
+MOST_ADDRESSES = 10_000
+
+
+class Guard:
+    """Lets requests through to `app`, or answers them with what was wrong."""
+
+    def __init__(self, app: App, table: HttpTable) -> None:
+        self.app, self.table = app, table
+        self.refused: dict[int, int] = {}  # by status
+        self._buckets: dict[str, tuple[float, float]] = {}  # address -> (left, when)
+        token = table.token or ""
+        # A browser keeps no token, and not every one sends a password with a WebSocket.
+        self._cookie = hmac.new(token.encode(), b"onlad session", hashlib.sha256).hexdigest()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Be an ASGI application."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        status, why = self._judge(scope, headers)
+        if status:
+            await self._refuse(scope, send, status, why)
+        elif scope["type"] == "websocket":
+            await self.app(scope, receive, send)
+        else:
+            await self.app(scope, self._counted(receive), self._with_cookie(scope, headers, send))
+
+    def _judge(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str]:
+        """Return a status and why, or 0."""
+        length = headers.get("content-length", "0")
+        if not self._in_time((scope.get("client") or ("", 0))[0]):
+            return 429, "too many requests"
+        if why := self._strange(headers):
+            return 403, why
+        if scope["path"] not in OPEN and not self._knows(headers):
+            return 401, "a token is needed: Authorization: Bearer ..., or as a password"
+        if not length.isdecimal() or int(length[:20]) > self.table.body:
+            return 413, f"a request has at most {self.table.body} bytes"
+        return 0, ""
+
+    def _strange(self, headers: dict[str, str]) -> str:
+        """Return why a request was not meant for this service, or nothing."""
+        try:
+            host = urlsplit(f"//{headers.get('host', '')}")
+            name, origin = host.hostname, headers.get("origin")
+            if origin is not None and urlsplit(origin).netloc != host.netloc:
+                return "a page of another site may not do this"
+        except ValueError:
+            return "the host is not one"
+        if self.table.token is None and name not in LOOPBACK:
+            return f"this service is called {' or '.join(LOOPBACK)}"
+        return ""
+
+    def _knows(self, headers: dict[str, str]) -> bool:
+        """Whether a request has the token: as bearer, as password of any user, as cookie."""
+        if self.table.token is None:
+            return True
+        kind, _, value = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "basic":
+            try:
+                value = base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
+            except ValueError:
+                value = ""
+        if hmac.compare_digest(value.encode(), self.table.token.encode()):
+            return True
+        cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+        return any(
+            name == COOKIE and hmac.compare_digest(value.encode(), self._cookie.encode())
+            for name, _, value in cookies
+        )
+
+    def _in_time(self, address: str) -> bool:
+        """Take from the address's bucket; it holds two seconds of requests."""
+        now, rate = time.monotonic(), self.table.rate
+        left, when = self._buckets.pop(address, (2 * rate, now))
+        left = min(2 * rate, left + (now - when) * rate)
+        if len(self._buckets) >= MOST_ADDRESSES:
+            self._buckets.pop(next(iter(self._buckets)))
+        self._buckets[address] = (max(0.0, left - 1), now)  # the latest last
+        return left >= 1
+
+    def _counted(self, receive: Receive) -> Receive:
+        """Return `receive` with a limit on bytes and time."""
+        left, deadline = self.table.body, time.monotonic() + PATIENCE
+        arrived = False
+
+        async def counted() -> MutableMapping[str, Any]:
+            nonlocal left, arrived
+            # After the body only a disconnect is waited for, and that may take as long as it likes.
+            timeout = None if arrived else max(0.0, deadline - time.monotonic())
+            try:
+                message = await asyncio.wait_for(receive(), timeout)
+            except asyncio.TimeoutError:
+                return {"type": "http.disconnect"}
+            left -= len(message.get("body", b""))
+            arrived = not message.get("more_body", False)
+            return message if left >= 0 else {"type": "http.disconnect"}
+
+        return counted
+
+    def _with_cookie(self, scope: Scope, headers: dict[str, str], send: Send) -> Send:
+        if self.table.token is None or "authorization" not in headers or scope["path"] in OPEN:
+            return send
+        cookie = f"{COOKIE}={self._cookie}; HttpOnly; SameSite=Strict; Path=/".encode()
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"set-cookie", cookie)]
+            await send(message)
+
+        return sending
+
+    async def _refuse(self, scope: Scope, send: Send, status: int, why: str) -> None:
+        self.refused[status] = self.refused.get(status, 0) + 1
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": why})
+            return
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+        if status == 401:
+            headers.append((b"www-authenticate", b'Basic realm="onlad"'))
+        if status == 429:
+            headers.append((b"retry-after", str(math.ceil(1 / self.table.rate)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": f"{why}\n".encode()})

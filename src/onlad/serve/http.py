@@ -1,0 +1,224 @@
+"""HTTP: samples in, verdicts by WebSocket out, metrics, health, and the page.
+
+`create_app` makes the FastAPI application; `Http` runs it on the service's event loop. The page is
+attached to the same application, behind the same `Guard`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import uvicorn
+from fastapi import FastAPI, Request, Response, WebSocket
+from starlette.requests import ClientDisconnect
+
+from onlad.errors import OnladError
+from onlad.serve import logs
+from onlad.serve.config import HttpTable
+from onlad.serve.guard import Guard
+from onlad.serve.intake import Answer, Item, told
+from onlad.serve.live import Live
+from onlad.serve.metrics import Metrics
+from onlad.serve.service import SLICE, Service
+from onlad.serve.watcher import Watcher
+
+if TYPE_CHECKING:
+    from onlad.serve.mqtt import Mqtt
+
+BUFFER = 2**17  # bytes that the system keeps for a client that does not read
+ANSWER = 30.0  # seconds that a request waits for its verdicts
+
+
+def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
+    """Return the application without its guard."""
+    app = FastAPI(title="onlad", docs_url=None, redoc_url=None, openapi_url=None)
+    live = Live(service)
+    app.state.metrics = Metrics(service, mqtt)
+
+    @app.post("/streams/{name}/samples")
+    async def samples(name: str, request: Request, device: str = "") -> Response:
+        stream = service.streams.get(name)
+        if stream is None:
+            return _refusal(404, f"there is no stream {name!r:.80}")
+        try:
+            body = await request.body()
+        except ClientDisconnect:  # the guard cut it off, or the client is gone
+            return _refusal(413, "the body is too large, or did not come in time")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def reply(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        item = Item(stream, device, body, time.perf_counter(), reply=reply)
+        if not service.submit(item):
+            return _refusal(503, "too many samples wait", {"Retry-After": "1"})
+        try:
+            answer = await asyncio.wait_for(future, ANSWER)
+        except asyncio.TimeoutError:
+            return _refusal(503, "the verdict takes too long", {"Retry-After": "10"})
+        if "journal" in service.trouble:
+            return _refusal(503, service.trouble["journal"], {"Retry-After": "10"})
+        return _json(await _verdicts(answer), 200 if answer.rows else 422)
+
+    @app.get("/streams")
+    async def streams() -> Response:
+        return _json([_described(watcher) for watcher in service.watchers.values()])
+
+    @app.post("/streams/{name}/learning")
+    async def learning(name: str, request: Request, device: str = "") -> Response:
+        watcher = service.watchers.get((name, device))
+        if watcher is None:
+            return _refusal(404, "there is no such device")
+        wanted = _loads(await request.body())
+        if not isinstance(wanted, bool):
+            return _refusal(422, "the body must be true (learn) or false (pause)")
+        await service.pause(watcher, not wanted)
+        return _json(_described(watcher))
+
+    @app.post("/streams/{name}/normal")
+    async def normal(name: str, request: Request, device: str = "") -> Response:
+        watcher = service.watchers.get((name, device))
+        alarm = _loads(await request.body())
+        try:
+            if watcher is None or not isinstance(alarm, str):
+                raise KeyError(alarm)
+            return _json({"learned": await service.mark_normal(watcher, alarm)})
+        except KeyError:
+            return _refusal(404, "there is no such alarm; the body is its id as a JSON text")
+
+    @app.get("/streams/{name}/model")
+    async def model(name: str, device: str = "") -> Response:
+        watcher = service.watchers.get((name, device))
+        if watcher is None:
+            return _refusal(404, "there is no such device")
+        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
+        content = await service.model_bytes(watcher)
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    @app.websocket("/live")
+    async def listen(websocket: WebSocket) -> None:
+        await live.serve(websocket)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(app.state.metrics.text(), media_type=kind)
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        return Response("alive\n", media_type="text/plain")
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        problems = service.problems()
+        return Response("".join(f"{p}\n" for p in problems) or "ready\n", 503 if problems else 200)
+
+    return app
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the service."""
+        yield
+
+
+class Http:
+    """The server of one service."""
+
+    def __init__(self, service: Service, table: HttpTable, mqtt: Mqtt | None) -> None:
+        self._socket = _bound(table.host, table.port)
+        self.port: int = self._socket.getsockname()[1]
+        app = create_app(service, mqtt)
+        guard = Guard(app, table)
+        app.state.metrics = Metrics(service, mqtt, guard)
+        if table.page and find_spec("onlad.serve.page") is not None:
+            import_module("onlad.serve.page").attach(app, service)  # NiceGUI takes a second
+        self._server = _Server(
+            uvicorn.Config(
+                guard,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=table.clients,
+                timeout_keep_alive=10,
+                timeout_graceful_shutdown=2,
+                ws_max_size=table.body,
+                ws_max_queue=4,
+                ws_per_message_deflate=False,  # verdicts are small, and the processor is too
+            )
+        )
+
+    async def run(self) -> None:
+        """Serve until `stop`."""
+        logs.info("listening", port=self.port)
+        await self._server.serve([self._socket])
+
+    def stop(self) -> None:
+        """Let the running requests end, and no more come."""
+        self._server.should_exit = True
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # connections inherit it
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise OnladError(f"[http] cannot listen on {host}:{port}: {error.strerror}") from None
+    return bound
+
+
+async def _verdicts(answer: Answer) -> dict[str, Any]:
+    said = []
+    for i in range(answer.rows):
+        assert answer.watcher is not None
+        block, index = divmod(answer.start + i, SLICE)
+        row, when = answer.first + i, answer.times[i]
+        said.append(told(answer.watcher, answer.verdicts[block], index, row, when))
+        if i % 100 == 99:
+            await asyncio.sleep(0)
+    bad = [{"index": index, "why": why} for index, why in answer.bad]
+    return {"accepted": answer.rows, "bad": bad, "verdicts": said}
+
+
+def _described(watcher: Watcher) -> dict[str, Any]:
+    last = watcher.last
+    ready = last is not None and last.ready
+    return {
+        "stream": watcher.stream.name,
+        "device": watcher.device,
+        "state": watcher.state,
+        "samples": watcher.monitor.n_seen,
+        "skipped": watcher.bad,
+        "score": last.score if last is not None and ready else None,
+        "threshold": last.threshold if last is not None and ready else None,
+        "alarms": [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms],
+    }
+
+
+def _loads(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return None
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json")
+
+
+def _refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps({"error": why}), status, headers, media_type="application/json")

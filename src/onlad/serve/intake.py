@@ -1,0 +1,106 @@
+"""What came in and waits for the next step, and how a batch of it becomes rows of watchers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onlad.reference import Array
+from onlad.serve import payload
+from onlad.serve.config import StreamTable
+from onlad.serve.journal import Mark, Rows
+from onlad.serve.watcher import Watcher
+from onlad.verdict import Verdicts
+
+
+@dataclass(slots=True)
+class Item:
+    """One message or request."""
+
+    stream: StreamTable
+    device: str
+    payload: bytes
+    arrived: float  # time.perf_counter
+    mark: Mark | None = None
+    again: bool = False  # the broker says that it may have sent it before
+    done: Callable[[], None] | None = None  # its samples are safe: acknowledge it
+    refused: Callable[[], None] | None = None  # they are not: it has to come again
+    reply: Callable[[Answer], None] | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the sender of an item may want to know."""
+
+    watcher: Watcher | None = None
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    first: int = 0  # row of the first sample
+    times: list[float] = field(default_factory=list)
+    verdicts: list[Verdicts] = field(default_factory=list)  # of the watcher's whole part
+    start: int = 0  # where the item's samples begin in them
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class Part:
+    """The rows of one watcher in a batch."""
+
+    watcher: Watcher
+    rows: list[Array] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+
+    def record(self) -> Rows:
+        """Return what goes into the journal."""
+        w = self.watcher
+        X, times = np.array(self.rows), np.array(self.times)
+        return Rows(w.number, w.monitor.n_seen, w.paused, X, times, self.marks)
+
+
+class Batch:
+    """The items of one step, taken apart."""
+
+    def __init__(self) -> None:
+        self.parts: dict[int, Part] = {}
+        self.answers: list[tuple[Item, Answer]] = []
+
+    def take(self, item: Item, watcher: Watcher, now: float) -> Answer:
+        """Read an item; its rows go behind those that the watcher has in the batch already."""
+        found = payload.read(item.stream, item.payload, watcher.names, now)
+        watcher.names = found.names
+        answer = Answer(watcher=watcher, bad=found.bad, times=found.times, rows=len(found.rows))
+        if found.rows:
+            part = self.parts.get(watcher.number)
+            if part is None:
+                part = self.parts[watcher.number] = Part(watcher)
+            answer.start = len(part.rows)
+            answer.first = watcher.monitor.n_seen + answer.start
+            part.rows += found.rows
+            part.times += found.times
+            if item.mark is not None:
+                part.marks.append(item.mark)
+        self.answers.append((item, answer))
+        return answer
+
+
+def told(watcher: Watcher, verdicts: Verdicts, index: int, row: int, time: float) -> dict[str, Any]:
+    """Return a verdict as JSON has it: no infinity, names as text, causes of anomalies only."""
+    ready, is_anomaly = bool(verdicts.ready[index]), bool(verdicts.is_anomaly[index])
+    causes = verdicts[index].causes if is_anomaly else {}
+    return {
+        "stream": watcher.stream.name,
+        "device": watcher.device,
+        "row": row,
+        "time": time,
+        "score": float(verdicts.score[index]),
+        "threshold": float(verdicts.threshold[index]) if ready else None,
+        "p_value": float(verdicts.p_value[index]),
+        "is_anomaly": is_anomaly,
+        "ready": ready,
+        "learned": bool(verdicts.learned[index]),
+        "drift": bool(verdicts.drift[index]),
+        "causes": {str(name): round(share, 4) for name, share in causes.items()},
+    }

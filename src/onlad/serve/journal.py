@@ -1,0 +1,209 @@
+"""The journal: every sample is here before it is learned, so a crash at any moment loses none.
+
+A state folder has numbered segments, each a row of frames. A frame is its length, a CRC-32 and
+the records of one batch. `append` hands a frame to the system: from then on `kill -9` cannot lose
+it; after `sync` a power cut cannot either. The last frame of the last segment may be torn by a
+crash; it was acknowledged to nobody, and is cut off. A bad frame anywhere else is damage, and
+refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from onlad.errors import OnladError
+from onlad.reference import Array
+
+_HEAD = struct.Struct("<II")  # of a frame: its bytes, their CRC-32
+_SIZE = struct.Struct("<I")  # of a record in a frame
+_ROWS = struct.Struct("<cIQ?IHH")  # kind, watcher, first row, paused, rows, features, messages
+_MARK = np.dtype([("mid", "<u2"), ("digest", "<u4")])
+
+
+class JournalError(OnladError):
+    """The journal is damaged, or in use."""
+
+
+class Mark(NamedTuple):
+    """A message of MQTT, by which it is known when the broker sends it again."""
+
+    mid: int
+    digest: int
+
+
+class Rows(NamedTuple):
+    """Samples of one watcher, and the messages that brought them."""
+
+    watcher: int
+    first: int  # the row of the first sample, counted from the watcher's start
+    paused: bool
+    X: Array
+    times: Array
+    marks: list[Mark]
+
+
+class Fact(NamedTuple):
+    """Anything else: a birth, a delivered alarm, marks that are still needed."""
+
+    kind: str
+    values: dict[str, Any]
+
+
+Record: TypeAlias = Rows | Fact
+
+
+def digest(topic: str, payload: bytes) -> int:
+    """Return a number that differs when messages do."""
+    return zlib.crc32(payload, zlib.crc32(topic.encode()))
+
+
+def encode(record: Record) -> bytes:
+    """Return the bytes of a record."""
+    if isinstance(record, Rows):
+        rows, n = record.X.shape
+        head = _ROWS.pack(
+            b"R", record.watcher, record.first, record.paused, rows, n, len(record.marks)
+        )
+        marks = np.array(record.marks, _MARK).tobytes() if record.marks else b""
+        body = (
+            head + marks + record.times.astype("<f8").tobytes() + record.X.astype("<f8").tobytes()
+        )
+    else:
+        body = b"F" + json.dumps([record.kind, record.values]).encode()
+    return body
+
+
+def decode(body: bytes) -> Record:
+    """Return the record in its bytes."""
+    if body[:1] == b"F":
+        kind, values = json.loads(body[1:])
+        return Fact(kind, values)
+    _, watcher, first, paused, rows, n, count = _ROWS.unpack_from(body)
+    at = _ROWS.size
+    marks = np.frombuffer(body, _MARK, count, at)
+    at += marks.nbytes
+    times = np.frombuffer(body, "<f8", rows, at)
+    X = np.frombuffer(body, "<f8", rows * n, at + times.nbytes).reshape(rows, n)
+    found = [Mark(*mark) for mark in marks.tolist()]
+    return Rows(watcher, first, paused, X.astype("float64"), times.astype("float64"), found)
+
+
+class Journal:
+    """The segments of a folder, the newest of them open for writing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = -1
+        self._end = 0  # of what is whole in the open segment
+        self._named = False  # whether the folder with its name is on the disk
+        self.number = 0
+        self.written = self.synced = 0  # bytes since this object was made
+
+    def segments(self) -> list[int]:
+        """Return the numbers of the segments, in order."""
+        return sorted(int(path.stem) for path in self.folder.glob("*.journal"))
+
+    def replay(self, first: int) -> Iterator[Record]:
+        """Yield the records from segment `first` on. Cut off what the last write left torn."""
+        numbers = [number for number in self.segments() if number >= first]
+        if numbers and numbers != list(range(first, numbers[-1] + 1)):
+            raise JournalError(f"{self.folder} lacks a segment: there are {numbers}, from {first}")
+        for number in numbers:
+            path = self._path(number)
+            data = path.read_bytes()
+            end = 0
+            while (frame := _frame(data, end)) is not None:
+                yield from _records(frame)
+                end += _HEAD.size + len(frame)
+            if end < len(data):
+                if number != numbers[-1]:
+                    raise JournalError(f"{path} is damaged at byte {end}. Restore it from a copy")
+                os.truncate(path, end)
+
+    def open(self, number: int) -> int:
+        """Write to a segment from now on, at its end if it is there; return the one before.
+
+        The caller brings that one to the disk with `finish`: it takes long.
+        """
+        old = self._file
+        self._file = os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        self.number, self._end, self._named = number, os.fstat(self._file).st_size, False
+        return old
+
+    def finish(self, old: int) -> None:
+        """Bring a segment that `open` returned to the disk, and let go of it."""
+        if old >= 0:
+            os.fsync(old)
+            os.close(old)
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Write records, all or none; `OSError` if the disk takes no more."""
+        bodies = [encode(record) for record in records]
+        frame = b"".join(_SIZE.pack(len(body)) + body for body in bodies)
+        data = _HEAD.pack(len(frame), zlib.crc32(frame)) + frame
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError:
+            os.ftruncate(self._file, self._end)
+            raise
+        self._end += len(data)
+        self.written += len(data)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        upto, named = self.written, self._named
+        os.fsync(self._file)
+        if not named:  # without its name in the folder a segment is not there after a power cut
+            self._flush_folder()
+            self._named = True
+        self.synced = max(self.synced, upto)
+
+    def forget(self, before: int) -> None:
+        """Remove the segments before a number: a checkpoint covers them."""
+        for number in self.segments():
+            if number < before:
+                self._path(number).unlink()
+
+    def close(self) -> None:
+        """Let go of the open segment."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:010d}.journal"
+
+    def _flush_folder(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _frame(data: bytes, at: int) -> bytes | None:
+    """Return the frame at a position, or None if there is no whole one."""
+    if at + _HEAD.size > len(data):
+        return None
+    length, crc = _HEAD.unpack_from(data, at)
+    frame = data[at + _HEAD.size : at + _HEAD.size + length]
+    return frame if len(frame) == length > 0 and zlib.crc32(frame) == crc else None
+
+
+def _records(frame: bytes) -> Iterator[Record]:
+    at = 0
+    while at < len(frame):
+        (length,) = _SIZE.unpack_from(frame, at)
+        at += _SIZE.size + length
+        yield decode(frame[at - length : at])

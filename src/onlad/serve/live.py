@@ -1,0 +1,77 @@
+"""Verdicts to WebSockets, each with a queue of its own that drops what a slow client misses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from onlad.reference import Array
+from onlad.serve.intake import told
+from onlad.serve.service import Service
+from onlad.serve.watcher import Watcher
+from onlad.verdict import Verdicts
+
+WAITING = 1000  # verdicts for one client
+
+
+class _Client:
+    def __init__(self, stream: str | None, device: str | None, anomalies: bool) -> None:
+        self.stream, self.device, self.anomalies = stream, device, anomalies
+        self.queue: deque[bytes] = deque(maxlen=WAITING)
+        self.wake = asyncio.Event()
+
+    def wants(self, watcher: Watcher) -> bool:
+        return self.stream in (None, watcher.stream.name) and self.device in (None, watcher.device)
+
+
+class Live:
+    """The clients that listen now."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.clients: set[_Client] = set()
+        service.listeners.append(self._verdicts)
+
+    def _verdicts(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
+        wanting = [client for client in self.clients if client.wants(watcher)]
+        if not wanting:
+            return
+        every = any(not client.anomalies for client in wanting)
+        for i in range(len(verdicts)) if every else verdicts.is_anomaly.nonzero()[0].tolist():
+            text = orjson.dumps(told(watcher, verdicts, i, first + i, float(times[i])))
+            for client in wanting:
+                if verdicts.is_anomaly[i] or not client.anomalies:
+                    if len(client.queue) == WAITING:
+                        self.service.drop("websocket")
+                    client.queue.append(text)
+                    client.wake.set()
+
+    async def serve(self, socket: WebSocket) -> None:
+        """Send one client what it asked for, until it goes."""
+        asked = socket.query_params
+        client = _Client(asked.get("stream"), asked.get("device"), asked.get("only") == "anomalies")
+        await socket.accept()
+        self.clients.add(client)
+        gone = asyncio.ensure_future(self._until_gone(socket))
+        try:
+            while not gone.done():
+                wake = asyncio.ensure_future(client.wake.wait())
+                await asyncio.wait([wake, gone], return_when=asyncio.FIRST_COMPLETED)
+                wake.cancel()
+                client.wake.clear()
+                while client.queue and not gone.done():
+                    await socket.send_text(client.queue.popleft().decode())
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # it went while something was sent
+        finally:
+            gone.cancel()
+            self.clients.discard(client)
+
+    @staticmethod
+    async def _until_gone(socket: WebSocket) -> None:
+        """Read what a client says, and ignore it, until it goes."""
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass

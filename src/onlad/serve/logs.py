@@ -1,0 +1,73 @@
+"""Logs for people or for machines: one line an event, as text or as JSON, on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from datetime import datetime, timezone
+from typing import Any
+
+log = logging.getLogger("onlad.serve")
+
+MOST = 20  # of one kind of event in a second
+_LONGEST = 300  # what a client sends may be in a value
+_lately: dict[str, tuple[int, int]] = {}
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        facts = "".join(f" {name}={_shown(value)}" for name, value in _facts(record).items())
+        return f"{record.levelname.lower()}: {record.getMessage()}{facts}"
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, timezone.utc).isoformat()
+        head = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
+        return json.dumps(head | _facts(record), default=str)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    facts: dict[str, Any] = getattr(record, "facts", {})
+    if record.exc_info and record.exc_info[1] is not None:
+        facts = facts | {"error": repr(record.exc_info[1])}
+    return {k: v[:_LONGEST] if isinstance(v, str) else v for k, v in facts.items()}
+
+
+def _shown(value: Any) -> str:
+    # Quoted, so that no line break of a client's makes a line of its own.
+    text = str(value)
+    return text if text.isalnum() else json.dumps(text)
+
+
+def setup(kind: str, level: str) -> None:
+    """Send the service's log to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if kind == "json" else _Text())
+    log.handlers[:] = [handler]
+    log.setLevel(level.upper())
+    log.propagate = False
+
+
+def event(level: int, what: str, **facts: Any) -> None:
+    """Write one event with its facts, unless a flood of it would fill the disk."""
+    now = int(time.time())
+    second, count = _lately.get(what, (now, 0))
+    count = count + 1 if second == now else 1
+    _lately[what] = (now, count)
+    if count == MOST:
+        facts["more"] = "not shown in this second"
+    if count <= MOST:
+        log.log(level, what, extra={"facts": facts})
+
+
+def info(what: str, **facts: Any) -> None:
+    """Write what went as it should."""
+    event(logging.INFO, what, **facts)
+
+
+def warning(what: str, **facts: Any) -> None:
+    """Write what an operator may want to look at."""
+    event(logging.WARNING, what, **facts)

@@ -1,0 +1,321 @@
+"""MQTT: samples in, verdicts, states and alarms out, over one connection that comes back.
+
+Nothing is acknowledged to the broker before it is in the journal. After a crash the broker sends
+again what was not acknowledged; what is in the journal already is known by its packet identifier
+and digest, and is acknowledged without being learned twice.
+
+aiomqtt has the connection and its place in the event loop. It acknowledges by itself and knows no
+duplicates, so messages are taken from the client of paho below it, where both are (`_client`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import ssl
+import time
+from asyncio import FIRST_COMPLETED
+from collections.abc import Sequence
+from typing import Any
+
+import aiomqtt
+import orjson
+from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTTMessage
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from onlad.reference import Array
+from onlad.serve import discovery, logs, wire
+from onlad.serve.config import MqttTable, StreamTable
+from onlad.serve.intake import Item, told
+from onlad.serve.journal import Mark, digest
+from onlad.serve.outbox import Message
+from onlad.serve.service import MARKS, Service
+from onlad.serve.topics import Pattern
+from onlad.serve.watcher import Watcher
+from onlad.verdict import Verdicts
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
+MOST_OUT = 100  # writes that wait for the broker; beyond that verdicts are dropped
+INFLIGHT = 5000  # alarms and states on their way at once
+FOREVER = 0xFFFFFFFF  # a session's end, in MQTT 5
+
+
+class Mqtt:
+    """The broker's side of a service."""
+
+    def __init__(self, service: Service, table: MqttTable) -> None:
+        self.service, self.table = service, table
+        self.streams: list[tuple[Pattern, StreamTable]] = [
+            (stream.pattern, stream) for stream in service.streams.values() if stream.pattern
+        ]
+        self.connected = False
+        self.connections = 0
+        self._client: aiomqtt.Client | None = None
+        self._socket: wire.Buffered | None = None
+        self._again: asyncio.Event = asyncio.Event()  # set: leave this connection
+        self._alarms: dict[int, str] = {}  # packet identifier -> alarm
+        self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
+        self._states: dict[int, tuple[str, float]] = {}  # what was published: state, when
+        self._password = _password(table)
+        service.listeners.append(self._verdicts)
+        service.after_step.append(self._flush)
+        service.outbox.couriers["mqtt"] = self._alarm
+
+    async def run(self) -> None:
+        """Stay connected, for ever."""
+        pause = FIRST_PAUSE
+        while True:
+            self.service.trouble["mqtt"] = "there is no connection to the broker"
+            try:
+                await self._session()
+                pause = FIRST_PAUSE
+            except aiomqtt.MqttError as error:
+                if self.connected:
+                    pause = FIRST_PAUSE
+                logs.warning("no broker", host=self.table.host, why=str(error), again_in=pause)
+            finally:
+                self.connected, self._client = False, None
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _session(self) -> None:
+        """Be connected once."""
+        table = self.table
+        async with self._new_client() as client:
+            self._client, self.connected = client, True
+            self.connections += 1
+            self._again.clear()
+            self._alarms.clear()
+            self._states.clear()
+            self._batch.clear()
+            paho: Any = client._client
+            self._socket = wire.Buffered(paho._sock, lambda: self.service.busy)
+            paho._sock = self._socket
+            for pattern, _ in self.streams:
+                # MQTT 5 can leave retained messages out; 3.1.1 cannot, so `_message` does too.
+                options = SubscribeOptions(qos=table.qos, retainHandling=2)
+                how: Any = {"options": options} if table.version == "5" else {"qos": table.qos}
+                # The answer stands behind all that the broker has kept for us.
+                waiting = client.subscribe(pattern.filter, timeout=math.inf, **how)
+                asked: asyncio.Future[Any] = asyncio.ensure_future(waiting)
+                lost: asyncio.Future[Any] = client._disconnected
+                await asyncio.wait({asked, lost}, return_when=FIRST_COMPLETED)
+                if not asked.cancel():
+                    asked.result()
+            self._publish("status", b"online", retain=True)
+            self.service.trouble.pop("mqtt", None)
+            logs.info("connected", host=table.host, version=table.version)
+            for message in self.service.outbox.pending("mqtt"):
+                self._alarm(message)
+            for watcher in self.service.watchers.values():
+                self._announce(watcher)
+            while not self._again.is_set():
+                if client._disconnected.done():
+                    why = client._disconnected.exception()
+                    raise aiomqtt.MqttError(f"the connection was lost: {why}") from why
+                self._refresh()
+                await asyncio.wait([client._disconnected], timeout=min(1.0, table.state_every / 4))
+            await asyncio.sleep(1.0)  # the disk needs time too
+
+    async def stop(self) -> None:
+        """Say goodbye: the will is only for those who cannot."""
+        if self._client is not None:
+            info = self._publish("status", b"offline", retain=True)
+            for _ in range(50):
+                if info is None or info.is_published():
+                    break
+                await asyncio.sleep(0.02)
+
+    def _new_client(self) -> aiomqtt.Client:
+        table = self.table
+        five = table.version == "5"
+        settings: dict[str, Any] = {}
+        if five:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = FOREVER
+            properties.ReceiveMaximum = MARKS
+            settings |= {"properties": properties, "clean_start": False}
+        else:
+            settings |= {"clean_session": False, "clean_start": MQTT_CLEAN_START_FIRST_ONLY}
+        if table.tls:
+            context = ssl.create_default_context(cafile=table.ca)
+            if table.certificate is not None and table.key is not None:
+                context.load_cert_chain(table.certificate, table.key)
+            settings["tls_context"] = context
+        client = aiomqtt.Client(
+            table.host,
+            table.port or (8883 if table.tls else 1883),
+            identifier=table.client_id,
+            username=table.username,
+            password=self._password,
+            protocol=aiomqtt.ProtocolVersion.V5 if five else aiomqtt.ProtocolVersion.V311,
+            keepalive=table.keepalive,
+            will=aiomqtt.Will(f"{table.prefix}/status", b"offline", 1, True),
+            max_inflight_messages=INFLIGHT,
+            **settings,
+        )
+        paho, greet = client._client, client._on_connect
+
+        def on_connect(*args: Any) -> None:
+            if not args[2].session_present:
+                self.service.new_session()
+            greet(*args)
+
+        paho.on_connect = on_connect
+        paho.on_message = self._message
+        paho.on_publish = self._published
+        paho.manual_ack_set(True)
+        return client
+
+    # -- in -----------------------------------------------------------------------------------
+
+    def _message(self, paho: Any, _: object, message: MQTTMessage) -> None:
+        """Take one message in. Called by paho for each, so it does little."""
+        if message.retain:  # what was said before we listened is not a new sample
+            paho.ack(message.mid, message.qos)
+            return
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            paho.ack(message.mid, message.qos)
+            self.service.drop("topic")
+            return
+        payload, arrived, mark = bytes(message.payload), time.perf_counter(), None
+        if message.qos:
+            mark = Mark(message.mid, digest(topic, payload))
+        items = [
+            Item(stream, device, payload, arrived, mark, bool(message.dup))
+            for pattern, stream in self.streams
+            if (device := pattern.device(topic)) is not None
+        ]
+        if not items:
+            paho.ack(message.mid, message.qos)
+            return
+        if mark is not None:
+            # Of several streams the last one acknowledges: one step journals them all or none.
+            items[-1].done = lambda: self._done(paho, mark.mid)
+            items[-1].refused = self._again.set
+        if not self.service.submit(*items) and mark is not None:
+            self._again.set()  # not acknowledged, so it comes again
+
+    def _done(self, paho: Any, mid: int) -> None:
+        # A message of an earlier connection comes again; it is acknowledged then.
+        if self._client is not None and paho is self._client._client:
+            self._batch.append(wire.acknowledgement(mid))
+
+    # -- out ----------------------------------------------------------------------------------
+
+    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> Any:
+        """Publish one message that must arrive; without a connection return None."""
+        if self._client is None or not self.connected:
+            return None
+        return self._client._client.publish(f"{self.table.prefix}/{topic}", payload, 1, retain)
+
+    def _flush(self) -> None:
+        """Send what a step has gathered."""
+        if self._batch and self._client is not None:
+            data = b"".join(self._batch)
+            self._client._client._packet_queue(wire.PUBACK, data, 0, 0)
+        self._batch.clear()
+        if self._client is not None and self._socket is not None and self._socket.blocked:
+            self._read_on(self._client._client)
+
+    def _read_on(self, paho: Any) -> None:
+        """Read what was left while too much waited: TLS may have it, and then nothing wakes us."""
+        try:
+            paho.loop_read()
+            while paho._sock is self._socket and self._socket.pending():
+                paho.loop_read()
+        except OSError:
+            self._again.set()
+
+    @property
+    def _stuck(self) -> bool:
+        """Whether the broker takes nothing, so that what is for it piles up here."""
+        return self._client is not None and len(self._client._client._out_packet) > MOST_OUT
+
+    def _published(self, _paho: Any, _data: object, mid: int, *_rest: object) -> None:
+        alarm = self._alarms.pop(mid, None)
+        if alarm is not None:
+            self.service.outbox.delivered("mqtt", alarm)
+
+    def _verdicts(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
+        which: Sequence[int] = range(len(verdicts))
+        if self.table.verdicts != "all":
+            anomalies = verdicts.is_anomaly.nonzero()[0].tolist()
+            which = anomalies if self.table.verdicts == "anomalies" else ()
+        if which and (not self.connected or self._stuck):
+            self.service.drop("verdict", len(which))
+        elif which:
+            topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
+            five = self.table.version == "5"
+            for i in which:
+                said = told(watcher, verdicts, i, first + i, float(times[i]))
+                self._batch.append(wire.publication(topic, orjson.dumps(said), five))
+        state = self._states.get(watcher.number)
+        if self.connected and (state is None or state[0] != watcher.state):
+            if state is None:
+                self._announce(watcher)
+            self._tell_state(watcher)
+
+    def _alarm(self, message: Message) -> None:
+        # Without a connection it stays in the outbox, and goes out at the next one.
+        place = f"{message['stream']}/{_level(message['device'])}"
+        info = self._publish(f"{place}/alarm", orjson.dumps(message))
+        if info is not None:
+            self._alarms[info.mid] = message["id"]
+            watcher = self.service.watchers.get((message["stream"], message["device"]))
+            if watcher is not None:  # an alarm may be over by the end of the step it began in
+                self._tell_state(watcher, "alarm")
+
+    def _refresh(self) -> None:
+        """Tell the states that are old news."""
+        now = time.monotonic()
+        for watcher in self.service.watchers.values():
+            state, when = self._states.get(watcher.number, ("", 0.0))
+            changed = state != watcher.state
+            if changed or (now - when >= self.table.state_every and watcher.last_time):
+                self._tell_state(watcher)
+
+    def _tell_state(self, watcher: Watcher, state: str = "") -> None:
+        last, state = watcher.last, state or watcher.state
+        known = last is not None and last.ready
+        said = {
+            "state": state,
+            "time": watcher.last_time,
+            "score": last.score if last is not None and known else None,
+            "threshold": last.threshold if last is not None and known else None,
+            "samples": watcher.monitor.n_seen,
+            "alarm": watcher.alarm.message() if watcher.alarm is not None else None,
+        }
+        self._states[watcher.number] = (state, time.monotonic())
+        self._publish(f"{_topic(watcher)}/state", orjson.dumps(said), retain=True)
+
+    def _announce(self, watcher: Watcher) -> None:
+        """Let Home Assistant know of a device."""
+        if self.table.discovery is None or self._client is None:
+            return
+        for topic, payload in discovery.configs(self.table, watcher.key, _topic(watcher)):
+            self._client._client.publish(topic, orjson.dumps(payload), 1, True)
+
+
+def _topic(watcher: Watcher) -> str:
+    return f"{watcher.stream.name}/{_level(watcher.device)}"
+
+
+def _level(device: str) -> str:
+    """Return a device as a level of a topic. A device of HTTP may be named as it likes."""
+    safe = "".join(c if c.isprintable() and c not in "+#/" else "_" for c in device)
+    return safe or "-"
+
+
+def _password(table: MqttTable) -> str | None:
+    if table.password_file is not None:
+        return table.password_file.read_text("utf-8").strip()
+    return table.password
+
+
+__all__ = ["Mqtt"]

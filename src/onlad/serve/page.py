@@ -1,0 +1,265 @@
+"""The page: what the service sees, and what a person can tell it. NiceGUI, in the same process.
+
+`attach` adds two views to the application. ``/`` lists the devices, those in alarm first.
+``/watch`` shows one: score against threshold, drift, the causes of its alarms, and the buttons. A
+view looks at the service once a second while it is open, and changes it through `Service` alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import FastAPI
+from nicegui import ui
+
+from onlad.serve.service import Service
+from onlad.serve.watcher import Alarm, Point, Watcher
+
+EVERY = 1.0  # seconds between two looks
+SHOWN = 100  # devices in the list; the filter finds the others
+POINTS = 500  # of a curve: more than a phone has columns
+ALARMS = 8  # in the list, newest first
+CAUSES = 6  # features that are named
+WORST_FIRST = ("alarm", "learning", "paused", "normal")
+COLOURS = {"alarm": "negative", "learning": "info", "paused": "grey", "normal": "positive"}
+GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
+
+
+def attach(app: FastAPI, service: Service) -> None:
+    """Add the page to the application of a service."""
+
+    @ui.page("/", title="onlad")
+    def devices() -> None:
+        _frame(service)
+        Devices(service)
+
+    @ui.page("/watch", title="onlad")
+    def watch(stream: str = "", device: str = "") -> None:
+        _frame(service)
+        watcher = service.watchers.get((stream, device))
+        if watcher is None:
+            ui.label("This device is not watched, or has sent nothing yet.")
+            ui.link("All devices", "/")
+        else:
+            Device(service, watcher)
+
+    # dark=None: as the reader's system has it.
+    ui.run_with(app, title="onlad", dark=None, show_welcome_message=False)
+
+
+def _frame(service: Service) -> None:
+    """Put the head on a page: where to go, and whether the service is well."""
+    ui.query(".nicegui-content").classes("w-full max-w-5xl mx-auto gap-3")
+    with ui.header().classes("items-center py-2 bg-primary"):
+        ui.link("onlad", "/").classes("text-xl font-bold text-white no-underline")
+        ui.space()
+        state = ui.label().classes("text-sm text-white")
+
+    def look() -> None:
+        state.text = "; ".join(service.problems()) or "service: well"
+
+    ui.timer(EVERY, look)
+
+
+class Devices:
+    """The list of devices."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._filter = ui.input("Filter").props("dense clearable").classes("w-full")
+        self._list = ui.column().classes("w-full gap-2")
+        self._rows: dict[tuple[str, str], Row] = {}
+        self._shown: list[tuple[str, str]] = []
+        self._more = ui.label().classes("text-sm opacity-60")
+        ui.timer(EVERY, self._look)
+
+    def _look(self) -> None:
+        wanted = (self._filter.value or "").lower()
+        found = [w for w in self._service.watchers.values() if wanted in w.key.lower()]
+        found.sort(key=lambda w: (WORST_FIRST.index(w.state), w.key))
+        shown = found[:SHOWN]
+        keys = [(w.stream.name, w.device) for w in shown]
+        if keys != self._shown:  # a new order: build it anew
+            self._list.clear()
+            with self._list:
+                self._rows = {key: Row(w) for key, w in zip(keys, shown, strict=True)}
+            self._shown = keys
+        for key, watcher in zip(keys, shown, strict=True):
+            self._rows[key].look(watcher)
+        if not self._service.watchers:
+            self._more.text = "No device has sent a sample yet."
+        else:
+            self._more.text = f"{len(shown)} of {len(self._service.watchers)} devices"
+
+
+class Row:
+    """One device of the list."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        address = _address(watcher)
+        with (
+            ui.card()
+            .classes("w-full p-3 cursor-pointer")
+            .on("click", lambda: ui.navigate.to(address)),
+            ui.row().classes("w-full items-center justify-between no-wrap"),
+        ):
+            with ui.column().classes("gap-0 min-w-0"):
+                ui.label(watcher.key).classes("font-medium truncate")
+                self._said = ui.label().classes("text-sm opacity-60 truncate")
+            self._state = ui.badge()
+
+    def look(self, watcher: Watcher) -> None:
+        """Show what is so now."""
+        self._state.text = watcher.state
+        self._state.props(f"color={COLOURS[watcher.state]}")
+        said = f"{watcher.monitor.n_seen:,} samples"
+        if watcher.last is not None and watcher.last.ready:
+            said += f", score {watcher.last.score:.1f} of {watcher.last.threshold:.1f}"
+        if watcher.alarm is not None:
+            said += f": {_causes(watcher.alarm)}"
+        self._said.text = said
+
+
+class Device:
+    """The view of one device."""
+
+    def __init__(self, service: Service, watcher: Watcher) -> None:
+        self._service, self._watcher = service, watcher
+        with ui.row().classes("w-full items-center"):
+            ui.label(watcher.key).classes("text-xl font-medium")
+            self._state = ui.badge()
+        self._counts = ui.label().classes("text-sm opacity-60")
+        self._chart = ui.echart(_chart([])).classes("w-full h-64")
+        with ui.row().classes("w-full items-center"):
+            self._pause = ui.button(on_click=self._toggle).props("outline")
+            ui.button("Save the model", on_click=self._save).props("outline")
+        ui.label("Alarms").classes("text-lg font-medium")
+        self._alarms = ui.column().classes("w-full gap-2")
+        self._listed: list[tuple[str, bool, int]] | None = None
+        ui.timer(EVERY, self._look)
+
+    def _look(self) -> None:
+        watcher = self._watcher
+        self._state.text = watcher.state
+        self._state.props(f"color={COLOURS[watcher.state]}")
+        self._counts.text = (
+            f"{watcher.monitor.n_seen:,} samples, {watcher.n_alarms:,} alarms and "
+            f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped"
+        )
+        self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
+        drawn = _chart(list(watcher.history))
+        self._chart.options["series"], self._chart.options["xAxis"] = (
+            drawn["series"],
+            drawn["xAxis"],
+        )
+        self._chart.update()
+        newest = list(watcher.alarms)[: -ALARMS - 1 : -1]
+        listed = [(alarm.id, alarm.marked, alarm.last) for alarm in newest]
+        if listed != self._listed:
+            self._listed = listed
+            self._alarms.clear()
+            with self._alarms:
+                if not newest:
+                    ui.label("None so far.").classes("opacity-60")
+                for alarm in newest:
+                    self._show(alarm)
+
+    def _show(self, alarm: Alarm) -> None:
+        with ui.card().classes("w-full p-3 gap-1"):
+            with ui.row().classes("w-full items-center justify-between no-wrap"):
+                lasted = alarm.last - alarm.row + 1
+                told = f"{_when(alarm.time)}, {lasted} sample" + "s" * (lasted > 1)
+                ui.label(f"{told}, score up to {alarm.highest:.1f}")
+                if alarm.marked:
+                    ui.badge("marked as normal", color="grey")
+                else:
+                    ui.button("This was normal", on_click=lambda: self._mark(alarm)).props(
+                        "flat dense no-caps"
+                    )
+            for name, share in list(alarm.causes.items())[:CAUSES]:
+                with ui.row().classes("w-full items-center no-wrap gap-2"):
+                    ui.label(name).classes("w-1/4 truncate text-sm")
+                    ui.linear_progress(share, show_value=False, color="negative").classes("grow")
+                    ui.label(f"{share:.0%}").classes("w-12 text-right text-sm")
+
+    async def _toggle(self) -> None:
+        await self._service.pause(self._watcher, not self._watcher.paused)
+        self._look()
+
+    async def _mark(self, alarm: Alarm) -> None:
+        try:
+            count = await self._service.mark_normal(self._watcher, alarm.id)
+            said, kind = f"Learned {count} sample" + "s" * (count != 1), "positive"
+        except KeyError:
+            said, kind = "This alarm is no longer kept.", "warning"
+        with self._alarms:  # the button that was clicked may be gone by now
+            ui.notify(said, type=kind)  # type: ignore[arg-type]
+        self._look()
+
+    async def _save(self) -> None:
+        content = await self._service.model_bytes(self._watcher)
+        ui.download(content, f"{self._watcher.stream.name}.onlad")
+
+
+def _address(watcher: Watcher) -> str:
+    return "/watch?" + urlencode({"stream": watcher.stream.name, "device": watcher.device})
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+
+
+def _causes(alarm: Alarm) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in list(alarm.causes.items())[:2])
+
+
+def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
+    """Return at most about `most` points: of each stretch the highest score, and every drift.
+
+    Examples
+    --------
+    >>> points = [Point(i, float(i), 9.0 if i == 7 else 1.0, 5.0, i == 7, False) for i in range(10)]
+    >>> [p.row for p in thinned(points, 5)]
+    [0, 2, 4, 7, 8]
+    """
+    stretch = max(1, math.ceil(len(points) / most))
+    kept: list[Point] = []
+    for first in range(0, len(points), stretch):
+        part = points[first : first + stretch]
+        highest = max(part, key=lambda p: (p.is_anomaly, p.score))
+        kept += [p for p in part if p.drift or p is highest]
+    return kept
+
+
+def _chart(points: Sequence[Point]) -> dict[str, Any]:
+    """Return the options of the chart: score, threshold, anomalies and drifts, sample by sample."""
+    points = thinned(points)
+
+    def known(value: float) -> float | None:
+        return round(value, 3) if math.isfinite(value) else None
+
+    line = {"type": "line", "showSymbol": False, "animation": False}
+    score = line | {"name": "score", "color": BLUE, "data": [known(p.score) for p in points]}
+    score["markLine"] = {
+        "symbol": "none",
+        "label": {"formatter": "drift", "color": VIOLET},
+        "lineStyle": {"color": VIOLET},
+        "data": [{"xAxis": i} for i, p in enumerate(points) if p.drift],
+    }
+    threshold = line | {"name": "threshold", "color": AMBER}
+    threshold["data"] = [known(p.threshold) for p in points]
+    anomalies = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
+    anomalies |= {"data": [p.score if p.is_anomaly else None for p in points], "animation": False}
+    words = {"color": GREY}
+    return {
+        "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},
+        "legend": {"top": 0, "textStyle": words},
+        "tooltip": {"trigger": "axis"},
+        "xAxis": {"type": "category", "axisLabel": words, "data": [_when(p.time) for p in points]},
+        "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
+        "series": [score, threshold, anomalies],
+    }

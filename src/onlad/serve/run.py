@@ -1,0 +1,73 @@
+"""From a configuration to a service that runs until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from onlad.serve import logs
+from onlad.serve.config import Config
+from onlad.serve.service import Service
+
+
+def serve(config: Config) -> None:
+    """Run until SIGTERM or SIGINT; then checkpoint and leave."""
+    logs.setup(config.service.log, config.service.level)
+
+    async def until_signal() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await run(Service(config), stop)
+
+    asyncio.run(until_signal())
+
+
+async def run(service: Service, stop: asyncio.Event) -> None:
+    """Run a service until it is told to stop; then checkpoint, and let go of its folder."""
+    try:
+        await _run(service, stop)
+    finally:
+        service.close()
+    logs.info("stopped")
+
+
+async def _run(service: Service, stop: asyncio.Event) -> None:
+    config = service.config
+    mqtt = http = None
+    jobs = [service.pump, service.keep_synced, service.keep_checkpoints]
+    # What is not asked for is not imported: on a small machine a second of start is a second.
+    if config.mqtt is not None:
+        from onlad.serve.mqtt import Mqtt  # noqa: PLC0415
+
+        mqtt = Mqtt(service, config.mqtt)
+        jobs.append(mqtt.run)
+    if config.webhook is not None:
+        from onlad.serve.webhook import Webhook  # noqa: PLC0415
+
+        jobs.append(Webhook(config.webhook, service.outbox).run)
+    if config.http is not None:
+        from onlad.serve.http import Http  # noqa: PLC0415
+
+        http = Http(service, config.http, mqtt)
+        jobs.append(http.run)
+    service.outbox.begin()
+    tasks = [asyncio.ensure_future(job()) for job in jobs]
+    stopping = asyncio.ensure_future(stop.wait())
+    logs.info("started", streams=len(service.streams), watchers=len(service.watchers))
+    # None of the tasks ends by itself, so the first to end has failed, if it is not `stopping`.
+    await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+    failed = [task.exception() for task in tasks if task.done() and not task.cancelled()]
+    if http is not None:
+        http.stop()
+        await asyncio.wait([tasks[-1]], timeout=5)
+    await service.drain()
+    if mqtt is not None:
+        await mqtt.stop()
+    for task in (*tasks, stopping):
+        task.cancel()
+    await asyncio.gather(*tasks, stopping, return_exceptions=True)
+    await service.checkpoint()
+    for error in failed:
+        if error is not None:
+            raise error

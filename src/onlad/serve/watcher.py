@@ -1,0 +1,198 @@
+"""A device of a stream, watched: its monitor, what it said lately, and its alarms."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onlad.monitor import Monitor, default_window
+from onlad.reference import Array
+from onlad.rows import Names
+from onlad.serve.config import StreamTable
+from onlad.verdict import Verdict, Verdicts
+
+KEPT_ALARMS = 20
+LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
+PASSES = 4  # how often a marked sample is learned: once takes a quarter off its score
+
+
+@dataclass
+class Alarm:
+    """An alarm: from its first anomaly until `quiet` samples without one."""
+
+    id: str
+    stream: str
+    device: str
+    row: int  # of the first anomaly, counted from the watcher's start
+    time: float
+    score: float
+    threshold: float
+    p_value: float
+    causes: dict[str, float]  # the largest first
+    last: int = 0  # row of the last anomaly
+    highest: float = 0.0  # score
+    marked: bool = False  # as normal
+    before: int = 0  # rows of the window before the first anomaly
+    rows: list[list[float]] = field(default_factory=list)  # those, and what followed
+    learned: list[bool] = field(default_factory=list)  # one a row
+
+    def message(self) -> dict[str, Any]:
+        """Return what is told to others, without the samples."""
+        told = asdict(self)
+        for name in ("rows", "learned", "marked", "last", "highest", "before"):
+            del told[name]
+        return told
+
+
+class Point(NamedTuple):
+    """What the page draws of one sample."""
+
+    row: int
+    time: float
+    score: float
+    threshold: float  # inf while the monitor warms up
+    is_anomaly: bool
+    drift: bool
+
+
+class Watcher:
+    """One monitor at work."""
+
+    def __init__(
+        self, number: int, stream: StreamTable, device: str, monitor: Monitor, history: int
+    ) -> None:
+        self.number, self.stream, self.device = number, stream, device
+        self.monitor = monitor
+        self.names: Names = monitor.names or stream.columns
+        self.history: deque[Point] = deque(maxlen=history)
+        self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
+        self.last: Verdict | None = None
+        self.last_time = 0.0
+        self.begin_counts()
+        self._marked = 0
+        self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
+
+    def begin_counts(self) -> None:
+        """Count from here on what came since the start of the process; replays do not."""
+        self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = self.held_out = 0
+
+    @property
+    def key(self) -> str:
+        """Return stream and device as people write them."""
+        return f"{self.stream.name}/{self.device}" if self.device else self.stream.name
+
+    @property
+    def changes(self) -> int:
+        """Return a number that differs when the model does."""
+        return self.monitor.n_seen + self._marked
+
+    def twin(self) -> Monitor:
+        """Return a copy of the monitor, which others may read while this one goes on."""
+        return Monitor(**self.monitor.settings()).resume(self.monitor.learned())
+
+    @property
+    def state(self) -> str:
+        """Return in one word what the device is in."""
+        if self.paused:
+            return "paused"
+        if self.last is None or not self.last.ready:
+            return "learning"
+        return "alarm" if self.alarm is not None else "normal"
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Return the alarm that has not ended."""
+        newest = self.alarms[-1] if self.alarms else None
+        over = newest is None or self.monitor.n_seen - 1 - newest.last > self.stream.quiet
+        return None if over else newest
+
+    @property
+    def paused(self) -> bool:
+        """Whether samples are judged only."""
+        return self.monitor.paused
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self.monitor.paused = value
+
+    def observe(self, X: Array, times: Array) -> tuple[Verdicts, list[Alarm]]:
+        """Return the verdicts on samples, and the alarms that began."""
+        monitor, first = self.monitor, self.monitor.n_seen
+        if first == 0:
+            monitor.names = self.names
+        verdicts = monitor.observe_many(X)
+        began = self._notice(X, times, first, verdicts) if self._matters(verdicts) else []
+        keep = (monitor.window or default_window(len(self.names))) - 1
+        tail = X if len(X) >= keep or not len(self._before) else np.concatenate([self._before, X])
+        self._before = tail[max(0, len(tail) - keep) :]
+        rows = range(first, first + len(X))
+        columns = (verdicts.score, verdicts.threshold, verdicts.is_anomaly, verdicts.drift)
+        lists = (column.tolist() for column in columns)
+        self.history.extend(map(Point._make, zip(rows, times.tolist(), *lists, strict=True)))
+        self.samples += len(X)
+        self.held_out += len(X) - int(np.count_nonzero(verdicts.learned))
+        self.drifts += int(np.count_nonzero(verdicts.drift))
+        self.last, self.last_time = verdicts[len(X) - 1], float(times[-1])
+        return verdicts, began
+
+    def _matters(self, verdicts: Verdicts) -> bool:
+        return self.alarm is not None or bool(verdicts.is_anomaly.any())
+
+    def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
+        """Begin alarms, and follow the open one."""
+        began = []
+        before = len(self._before)
+        rows = np.concatenate([self._before, X]) if before else X
+        for i in range(len(X)):
+            newest = self.alarms[-1] if self.alarms else None
+            is_open = newest is not None and first + i - newest.last <= self.stream.quiet
+            if verdicts.is_anomaly[i]:
+                self.anomalies += 1
+                if not is_open:
+                    newest = self._begin(verdicts[i], first + i, float(times[i]))
+                    newest.rows = rows[i : before + i].tolist()  # its window
+                    newest.before, newest.learned = before, [True] * before
+                    began.append(newest)
+                    is_open = True
+                assert newest is not None
+                newest.last = first + i
+                newest.highest = max(newest.highest, float(verdicts.score[i]))
+            if is_open and newest is not None and len(newest.rows) < LONGEST:
+                newest.rows.append(X[i].tolist())
+                newest.learned.append(bool(verdicts.learned[i]))
+        return began
+
+    def _begin(self, verdict: Verdict, row: int, time: float) -> Alarm:
+        alarm = Alarm(
+            id=f"{self.key}/{row}",
+            stream=self.stream.name,
+            device=self.device,
+            row=row,
+            time=time,
+            score=verdict.score,
+            threshold=verdict.threshold,
+            p_value=verdict.p_value,
+            causes={str(name): share for name, share in verdict.causes.items()},
+        )
+        self.alarms.append(alarm)
+        self.n_alarms += 1
+        return alarm
+
+    def mark_normal(self, alarm: Alarm) -> int:
+        """Learn the samples of an alarm; return how many."""
+        rows = np.array(alarm.rows, float)
+        end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
+        held = [i for i in range(end) if not alarm.learned[i]]
+        detector = self.monitor.detector
+        for _ in range(PASSES):
+            for i in held:
+                # A model that learned more than it saw would be refused when it is loaded.
+                if detector.n_seen + detector.n_skipped < self.monitor.n_seen:
+                    self.monitor.accept(rows[: i + 1])
+        self._marked += 1
+        alarm.marked = True
+        alarm.learned = [True] * len(alarm.learned)
+        return len(held)

@@ -1,0 +1,77 @@
+"""Alarms as POST requests to one address, in order, each until it is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import urllib.error
+import urllib.request
+
+import orjson
+
+from onlad.serve import logs
+from onlad.serve.config import WebhookTable
+from onlad.serve.outbox import Message, Outbox
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+
+
+def line(message: Message) -> str:
+    """Return an alarm as a person reads it.
+
+    Examples
+    --------
+    >>> alarm = {"stream": "plant", "device": "pump", "score": 12.34, "threshold": 6.1}
+    >>> line(alarm | {"causes": {"flow": 0.71, "power": 0.2, "heat": 0.06, "valve": 0.03}})
+    'plant/pump: score 12.3 above 6.1. flow 71 %, power 20 %, heat 6 %'
+    """
+    name = "/".join(part for part in (message["stream"], message["device"]) if part)
+    largest = list(message["causes"].items())[:3]
+    causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
+    return f"{name}: score {message['score']:.1f} above {message['threshold']:.1f}. {causes}"
+
+
+class Webhook:
+    """A courier of alarms. A slow or dead receiver keeps alarms waiting, and nothing else."""
+
+    def __init__(self, table: WebhookTable, outbox: Outbox) -> None:
+        self.table, self.outbox = table, outbox
+        self.failures = 0
+        self._wake = asyncio.Event()
+        outbox.couriers["webhook"] = self._alarm
+
+    def _alarm(self, _: Message) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Deliver what waits, for ever."""
+        pause = FIRST_PAUSE
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for message in self.outbox.pending("webhook"):
+                why = await asyncio.to_thread(self._post, message)
+                if why:
+                    self.failures += 1
+                    logs.warning("the webhook did not take an alarm", why=why, again_in=pause)
+                    self._wake.set()
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                    break
+                self.outbox.delivered("webhook", message["id"])
+                pause = FIRST_PAUSE
+
+    def _post(self, message: Message) -> str:
+        """Return why the receiver did not take an alarm, or nothing."""
+        text = self.table.format == "text"
+        body = line(message).encode() if text else orjson.dumps(message)
+        kind = "text/plain; charset=utf-8" if text else "application/json"
+        headers = {"Content-Type": kind, "User-Agent": "onlad"}
+        if self.table.token is not None:
+            headers["Authorization"] = f"Bearer {self.table.token}"
+        request = urllib.request.Request(self.table.url, body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self.table.timeout):
+                return ""
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return str(error) or type(error).__name__

@@ -1,0 +1,180 @@
+"""What every source yields: consecutive samples of one series, and the rows that were bad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeAlias, overload
+
+import numpy as np
+
+from onlad.errors import OnladError
+from onlad.reference import Array
+from onlad.rows import LARGEST, Names
+
+Time: TypeAlias = "str | int | float | None"
+Say: TypeAlias = Callable[[str], None]
+
+#: A column with one of these names is the time, unless the caller says otherwise.
+TIMES = ("time", "timestamp", "datetime", "date", "ts", "_time", "date_time")
+#: What people write where a value is missing, besides nothing. Compared in lower case.
+MISSING = ("", "nan", "na", "n/a", "null", "none")
+
+
+#: Series of one source that get a monitor each: about 0.3 MB a series.
+MOST = 1000
+
+
+class StreamError(OnladError):
+    """A source cannot be read, or has a row that its reader was told to stop at."""
+
+
+class Bad(NamedTuple):
+    """A row that is no sample: where it stands, and why."""
+
+    where: str  # "line 17", "message 3"
+    why: str
+    row: int  # its index in the source
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}"
+
+
+class Spans(Sequence[str]):
+    """Texts that stay bytes until they are asked for: most never are."""
+
+    def __init__(self, data: bytes, spans: Array) -> None:
+        self._data, self._spans = data, spans
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        start, stop = self._spans[index].tolist()
+        return self._data[start:stop].decode().strip()
+
+
+@dataclass
+class Block:
+    """Consecutive samples of one series.
+
+    ``row`` is the index of each in its source, bad rows counted. A block without names has
+    nothing to watch: it carries bad rows, or lines to be passed on.
+    """
+
+    names: Names = ()
+    values: Array = field(default_factory=lambda: np.empty((0, 0)))
+    row: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    times: Sequence[Time] | None = None
+    labels: Sequence[str] | None = None
+    series: str = ""
+    lines: Sequence[str] | None = None  # the samples as they came, to be passed on with a verdict
+    bad: list[Bad] = field(default_factory=list)
+    position: int = 0  # bytes or rows of the source that are done
+
+
+class Roles(NamedTuple):
+    """What becomes of the columns of a source."""
+
+    features: Names
+    time: Hashable | None
+    label: Hashable | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which columns are watched, as a person says it: by name or by pattern such as ``temp_*``."""
+
+    columns: tuple[str, ...] = ()  # none: all
+    ignore: tuple[str, ...] = ()
+    time: str | None = None  # None: a column that is called like one
+    label: str | None = None
+
+    def wants(self, name: Hashable) -> bool:
+        """Return whether a column is to be watched, if it has no other role."""
+        chosen = not self.columns or _matches(str(name), self.columns)
+        return chosen and not _matches(str(name), self.ignore)
+
+    def roles(
+        self, found: Sequence[Hashable], known: Names = (), *, complete: bool = True
+    ) -> Roles:
+        """Return the roles of the columns `found`; a model that has names decides the features.
+
+        If the columns are not `complete`, one that is ignored, or the time, may come later.
+        """
+        by_name = {str(name): name for name in found}
+        for name in (self.time, self.label):
+            if name is not None and name not in by_name:
+                if complete:
+                    raise StreamError(f"there is no column {name!r}; there are {_listed(found)}")
+                by_name[name] = name
+        time = self.time
+        if time is None:
+            time = next((name for name in by_name if name.lower() in TIMES), None)
+        if time is not None and time in map(str, known):
+            time = None
+        kept = {name for name in (time, self.label) if name is not None}
+        label = None if self.label is None else by_name[self.label]
+        for pattern in (*self.columns, *(self.ignore if complete else ())):
+            if not any(fnmatchcase(name, pattern) for name in by_name):
+                raise StreamError(f"no column matches {pattern!r}; there are {_listed(found)}")
+        features = known or tuple(
+            original for name, original in by_name.items() if name not in kept and self.wants(name)
+        )
+        absent = [name for name in features if name not in found]
+        if absent:
+            raise StreamError(
+                f"the model watches {_listed(absent)}, which the source does not have; "
+                f"there are {_listed(found)}"
+            )
+        if not features:
+            raise StreamError(f"no column is left to watch of {_listed(found)}")
+        return Roles(features, None if time is None else by_name[time], label)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _listed(names: Sequence[Hashable]) -> str:
+    shown = ", ".join(repr(str(name)) for name in names[:12])
+    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def number(text: str, name: Hashable, decimal: str = ".") -> float:
+    """Return the number that a cell holds, NaN where it holds none, or say what it holds.
+
+    Examples
+    --------
+    >>> number(" 1.5e3 ", "flow"), number("n/a", "flow")
+    (1500.0, nan)
+    >>> number("1_000", "flow")
+    Traceback (most recent call last):
+        ...
+    ValueError: column 'flow' holds '1_000', which is no number
+    """
+    try:
+        # The underscore is Python's own spelling; a point beside another sign groups thousands.
+        if "_" in text or (decimal != "." and "." in text):
+            raise ValueError
+        value = float(text.replace(decimal, "."))
+    except ValueError:
+        if text.strip().lower() in MISSING:
+            return float("nan")
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        raise ValueError(f"column {str(name)!r} holds {shown!r}, which is no number") from None
+    return sane(value, name)
+
+
+def sane(value: float, name: Hashable) -> float:
+    """Return the value if a sensor may say it; NaN is a missing value."""
+    if abs(value) > LARGEST:
+        raise ValueError(f"column {str(name)!r} holds {value:g}, which is no measurement")
+    return value

@@ -1,0 +1,224 @@
+"""CSV and its kin: a line is a record. The kernel reads plain lines, Python's csv the odd ones."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from onlad.kernel import read_csv
+from onlad.reference import Array
+from onlad.rows import Names
+from onlad.streams.block import MISSING, Bad, Block, Choice, Roles, Say, Spans, StreamError, number
+from onlad.streams.lines import LONGEST, Chunk
+
+ROWS = 4096  # lines that are read in one go
+DELIMITERS = ",;\t|"
+IGNORED, TEXT = -1, -2  # slots of the kernel; TEXT - k is text column k
+
+
+class Dialect(NamedTuple):
+    """How a table is written; None: as the first line looks."""
+
+    delimiter: str | None = None
+    decimal: str = "."
+
+
+class Table(NamedTuple):
+    """What the first line says: how to read the others."""
+
+    delimiter: str
+    decimal: str
+    header: bytes  # as it stands in the file, to know it again; nothing if there is none
+    roles: Roles
+    places: dict[int, int]  # field -> feature
+    time: int | None  # field
+    label: int | None
+    slots: Array
+
+
+def blocks(
+    chunks: Iterable[Chunk],
+    choice: Choice,
+    known: Names = (),
+    dialect: Dialect = Dialect(),  # noqa: B008  (a value)
+    say: Say = print,
+) -> Iterator[Block]:
+    """Yield the samples of delimited text with a header line, or without one."""
+    table: Table | None = None
+    row = 0
+    for chunk in chunks:
+        start, line = 0, chunk.line
+        if chunk.too_long:
+            if table is None:
+                raise StreamError(f"line {line}, the header, has over {LONGEST} bytes")
+            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
+            yield Block(bad=[Bad(f"line {line}", why, row)], position=chunk.position)
+            row += 1
+            continue
+        while start < len(chunk.data):
+            if table is None:
+                end = chunk.data.find(b"\n", start) + 1 or len(chunk.data)
+                first = chunk.data[start:end]
+                if not first.strip():
+                    start, line = end, line + 1
+                    continue
+                table, headless = _table(
+                    first, line, choice=choice, known=known, dialect=dialect, say=say
+                )
+                if headless:
+                    yield Block(bad=[Bad(f"line {line}", headless, row)])
+                else:
+                    start, line = end, line + 1
+                continue
+            block, start, n_lines, n_rows = _read(chunk, start, line, row, table)
+            line += n_lines
+            row += n_rows
+            yield block
+
+
+def _read(
+    chunk: Chunk, start: int, line: int, row: int, table: Table
+) -> tuple[Block, int, int, int]:
+    """Return the next lines as a block, where the next begin, and the lines and rows that were."""
+    roles = table.roles
+    values = np.empty((ROWS, len(roles.features)))
+    texts = np.empty((ROWS, (table.time is not None) + (table.label is not None), 2), np.int64)
+    lines = np.empty((ROWS, 2), np.int64)
+    kinds = np.empty(ROWS, np.uint8)
+    n, start = read_csv(
+        chunk.data, start, table.delimiter, table.decimal, table.slots, values, texts, lines, kinds
+    )
+    bad: list[Bad] = []
+    said: dict[int, tuple[str, str]] = {}  # time and label of odd rows
+    is_row, keep = np.ones(n, bool), np.ones(n, bool)
+    for i in np.flatnonzero(kinds[:n]).tolist():
+        text = chunk.data[slice(*lines[i].tolist())]
+        if not text.strip() or text == table.header:  # of a file that was begun anew
+            is_row[i] = keep[i] = False
+            continue
+        try:
+            values[i], *both = _odd(text, table)
+            said[i] = (both[0], both[1])
+        except ValueError as error:
+            here = row + int(np.count_nonzero(is_row[:i]))
+            bad.append(Bad(f"line {line + i}", str(error), here))
+            keep[i] = False
+    index = row + np.cumsum(is_row) - 1
+    times, labels = _texts(chunk.data, texts[:n], said, table)
+    if not keep.all():
+        kept = np.flatnonzero(keep)
+        values, index = values[kept], index[kept]
+        times = None if times is None else [times[i] for i in kept.tolist()]
+        labels = None if labels is None else [labels[i] for i in kept.tolist()]
+    else:
+        values = values[:n]
+    # Where the lines end is how far the reading is; the rest of the chunk is not done yet.
+    position = chunk.position - len(chunk.data) + start
+    block = Block(roles.features, values, index, times, labels, bad=bad, position=max(0, position))
+    return block, start, n, int(is_row.sum())
+
+
+def _texts(
+    data: bytes, spans: Array, said: dict[int, tuple[str, str]], table: Table
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Return times and labels; those of odd rows were unquoted by Python."""
+    found: list[Sequence[str] | None] = [None, None]
+    k = 0
+    for which, place in enumerate((table.time, table.label)):
+        if place is None:
+            continue
+        lazy = Spans(data, spans[:, k])
+        k += 1
+        if said:
+            spans[list(said), k - 1] = 0
+            eager = lazy[:]
+            for i, both in said.items():
+                eager[i] = both[which]
+            found[which] = eager
+        else:
+            found[which] = lazy
+    return found[0], found[1]
+
+
+def _odd(raw: bytes, table: Table) -> tuple[list[float], str, str]:
+    """Return numbers, time and label of a line that is not plain, or say why it is bad."""
+    fields = _fields(raw, table.delimiter)
+    wanted = len(table.slots)
+    if len(fields) != wanted:
+        raise ValueError(f"it has {len(fields)} fields; the first line has {wanted}")
+    values = [0.0] * len(table.roles.features)
+    for place, j in table.places.items():
+        values[j] = number(fields[place], table.roles.features[j], table.decimal)
+    time = "" if table.time is None else fields[table.time].strip()
+    return values, time, "" if table.label is None else fields[table.label].strip()
+
+
+def _fields(raw: bytes, delimiter: str) -> list[str]:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1} is not UTF-8") from None
+    if "\0" in text:
+        raise ValueError("it holds a zero byte")
+    try:
+        return next(csv.reader([text], delimiter=delimiter, strict=True), [])
+    except csv.Error as error:
+        raise ValueError(f"it is no line of CSV: {error}") from None
+
+
+def _table(
+    raw: bytes, line: int, *, choice: Choice, known: Names, dialect: Dialect, say: Say
+) -> tuple[Table, str]:
+    """Return the table that the first line describes, and what is wrong with that line, if so."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise StreamError("the source is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
+    raw = raw.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+    delimiter = dialect.delimiter or _delimiter(raw, dialect.decimal)
+    try:
+        fields = [field.strip() for field in _fields(raw, delimiter)]
+    except ValueError as error:
+        raise StreamError(f"line {line}, the header: {error}") from None
+    headless = all(_is_value(field, dialect.decimal) for field in fields) and any(fields)
+    names: list[Hashable] = list(range(len(fields))) if headless else list(fields)
+    if headless:
+        header, problem = b"", "it holds numbers, not names: columns are called 0, 1, 2 ..."
+    else:
+        header, problem = raw, ""
+        unnamed = [str(i + 1) for i, name in enumerate(names) if name == ""]
+        if unnamed:
+            say(f"column {', '.join(unnamed)} has no name and is ignored")
+    named = [name for name in names if name != ""]
+    twice = {name for name in named if named.count(name) > 1}
+    if twice:
+        raise StreamError(f"line {line}, the header, has {sorted(map(str, twice))[0]!r} twice")
+    roles = choice.roles(named, known)
+    places = {names.index(name): j for j, name in enumerate(roles.features)}
+    time = None if roles.time is None else names.index(roles.time)
+    label = None if roles.label is None else names.index(roles.label)
+    texts = [place for place in (time, label) if place is not None]
+    slots = np.full(len(names), IGNORED, np.int32)
+    for place, j in places.items():
+        slots[place] = j
+    for k, place in enumerate(texts):
+        slots[place] = TEXT - k
+    return Table(delimiter, dialect.decimal, header, roles, places, time, label, slots), problem
+
+
+def _delimiter(line: bytes, decimal: str) -> str:
+    """Return the delimiter that is in the line most often, the comma before others."""
+    text = line.decode("latin-1")
+    known = DELIMITERS.replace(decimal, "")
+    return max(known, key=lambda each: (text.count(each), -known.index(each)))
+
+
+def _is_value(text: str, decimal: str) -> bool:
+    if text.lower() in MISSING:
+        return True
+    try:
+        float(text.replace(decimal, "."))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,197 @@
+"""Influx line protocol: ``measurement,tag=a field=1.5,other=2i 1700000000000000000``.
+
+A series is a measurement with its tags: one device, so one monitor. Numbers and booleans are
+watched, texts are not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from onlad.rows import Names
+from onlad.streams.block import MOST, Bad, Block, Choice, Say, sane
+from onlad.streams.lines import LONGEST, Chunk
+
+_SERIES = re.compile(r"(?:\\.|[^\\ ])+", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\=, ])+)=", re.DOTALL)
+_TEXT = re.compile(r'"((?:\\.|[^"\\])*)"', re.DOTALL)
+_PLAIN = re.compile(r"[^, ]+")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$|[-+]?\d+[iu]$", re.ASCII)
+_STAMP = re.compile(r"-?\d+$", re.ASCII)
+_BOOLEANS = dict.fromkeys(("t", "T", "true", "True", "TRUE"), 1.0) | dict.fromkeys(
+    ("f", "F", "false", "False", "FALSE"), 0.0
+)
+#: A first line like this is line protocol, not the header of a table.
+LOOKS_LIKE = re.compile(rb"(?:\\.|[^\\ #{\[])+ +(?:\\.|[^\\=, ])+=\S")
+
+
+class Point(NamedTuple):
+    """One line: its series, its fields that are numbers, and its time in nanoseconds."""
+
+    series: str
+    fields: dict[str, float]
+    time: int | None
+    end: int  # where the fields end in the line
+
+
+def parse(line: str) -> Point:
+    r"""Return the point that a line describes, or raise `ValueError` that says what is wrong.
+
+    Examples
+    --------
+    >>> parse('pump,host=a flow=1.5,n=3i,on=t,state="a b" 17')
+    Point(series='pump,host=a', fields={'flow': 1.5, 'n': 3.0, 'on': 1.0}, time=17, end=42)
+    """
+    series = _SERIES.match(line)
+    if not series or series.group().startswith(","):
+        raise ValueError("it has no measurement")
+    at = series.end()
+    at += len(line) - at - len(line[at:].lstrip(" "))
+    fields: dict[str, float] = {}
+    while True:
+        key = _KEY.match(line, at)
+        if not key:
+            raise ValueError(f"no field=value at character {at + 1}")
+        name, at = re.sub(r"\\([=, ])", r"\1", key.group(1)), key.end()
+        text = _TEXT.match(line, at)
+        if text:
+            at = text.end()
+        else:
+            plain = _PLAIN.match(line, at)
+            if not plain:
+                raise ValueError(f"field {name!r} has no value")
+            fields[name], at = _value(plain.group(), name), plain.end()
+        if line[at : at + 1] != ",":
+            break
+        at += 1
+    rest = line[at:].strip(" ")
+    if (rest and not _STAMP.match(rest)) or line[at : at + 1] not in ("", " "):
+        raise ValueError(f"{rest[:40]!r} is no time in nanoseconds")
+    return Point(series.group(), fields, int(rest) if rest else None, at)
+
+
+def _value(text: str, name: str) -> float:
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if not _NUMBER.match(text):
+        raise ValueError(f"field {name!r} holds {text[:40]!r}, which is no value")
+    return float(text.rstrip("iu"))
+
+
+def added(line: str, fields: Mapping[str, float | bool | str]) -> str:
+    """Return the line with more fields.
+
+    Examples
+    --------
+    >>> added('pump flow=1.5 17', {"onlad_score": 2.5, "onlad_is_anomaly": False})
+    'pump flow=1.5,onlad_score=2.5,onlad_is_anomaly=false 17'
+    """
+    end = parse(line).end
+    return f"{line[:end]},{written(fields)}{line[end:]}"
+
+
+def written(fields: Mapping[str, float | bool | str]) -> str:
+    r"""Return fields as line protocol has them. A number that is not finite has no form there.
+
+    Examples
+    --------
+    >>> written({"score": 2.5, "threshold": math.inf, "cause": 'the "pump"'})
+    'score=2.5,cause="the \\"pump\\""'
+    """
+    parts = []
+    for name, value in fields.items():
+        if isinstance(value, bool):
+            parts.append(f"{name}={'true' if value else 'false'}")
+        elif isinstance(value, str):
+            text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+            parts.append(f'{name}="{text}"')
+        elif math.isfinite(value):
+            parts.append(f"{name}={value!r}")
+    return ",".join(parts)
+
+
+class Series:
+    """Knows which fields of each series are watched: those of its first line."""
+
+    def __init__(self, choice: Choice, known: Callable[[str], Names], say: Say) -> None:
+        self._choice, self._known, self._say = choice, known, say
+        self._names: dict[str, Names] = {}
+        self._strange: set[tuple[str, str]] = set()
+
+    def sample(self, point: Point) -> tuple[Names, list[float]]:
+        """Return names and values to watch; no names if there are no numbers."""
+        wanted = [name for name in point.fields if self._choice.wants(name)]
+        names = self._names.get(point.series)
+        if names is None:
+            if len(self._names) == MOST:
+                raise ValueError(f"{point.series!r} is one series too many; {MOST} are watched")
+            names = self._known(point.series) or tuple(wanted)
+            if not names:
+                return (), []
+            self._names[point.series] = names
+        for name in wanted:
+            if name not in names and (point.series, name) not in self._strange:
+                if len(self._strange) < 10_000:
+                    self._strange.add((point.series, name))
+                self._say(f"{point.series}: field {name!r} came later and is not watched")
+        return names, [sane(point.fields.get(str(name), math.nan), name) for name in names]
+
+
+def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
+    """Yield runs of lines of one series. A well-formed line always comes, watched or not."""
+    row = 0
+    for chunk in chunks:
+        run: _Run | None = None
+        if chunk.too_long:
+            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
+            yield Block(bad=[Bad(f"line {chunk.line}", why, row)], position=chunk.position)
+            row += 1
+        for number, raw in enumerate(chunk.data.split(b"\n"), chunk.line):
+            if not raw.strip() or raw.lstrip().startswith(b"#"):
+                continue
+            names: Names = ()
+            values: list[float] = []
+            bad: list[Bad] = []
+            line, point = "", None
+            try:
+                line = raw.rstrip(b"\r").decode()
+                point = parse(line)
+                names, values = series.sample(point)
+            except UnicodeDecodeError as error:
+                bad = [Bad(f"line {number}", f"byte {error.start + 1} is not UTF-8", row)]
+            except ValueError as error:
+                bad = [Bad(f"line {number}", str(error), row)]
+            if run and (not point or run.series != point.series or run.names != names or bad):
+                yield run.block(chunk.position)
+                run = None
+            if bad:
+                passed = [line] if point else None
+                yield Block(lines=passed, row=np.array([row]), bad=bad, position=chunk.position)
+            elif point:
+                run = run or _Run(point.series, names)
+                run.add(row, values, point.time, line)
+            row += 1
+        if run:
+            yield run.block(chunk.position)
+
+
+class _Run:
+    """Lines of one series that follow each other."""
+
+    def __init__(self, series: str, names: Names) -> None:
+        self.series, self.names = series, names
+        self._rows: list[tuple[int, list[float], int | None, str]] = []
+
+    def add(self, row: int, values: list[float], time: int | None, line: str) -> None:
+        self._rows.append((row, values, time, line))
+
+    def block(self, position: int) -> Block:
+        row, values, times, lines = zip(*self._rows, strict=True)
+        matrix = np.array(values, dtype=float).reshape(len(row), len(self.names))
+        index = np.array(row, np.int64)
+        return Block(self.names, matrix, index, times, None, self.series, lines, position=position)

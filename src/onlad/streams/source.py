@@ -1,0 +1,86 @@
+"""From what a person types to blocks of samples: which kind of source, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from onlad.rows import Names
+from onlad.streams import delimited, influx, parquet, records
+from onlad.streams.block import Block, Choice, Say, StreamError
+from onlad.streams.delimited import Dialect
+from onlad.streams.lines import Chunk, chunks, open_bytes
+from onlad.streams.stop import Stop
+
+FORMATS = ("csv", "jsonl", "influx", "parquet")
+SUFFIXES = {
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys((".lp", ".influx"), "influx"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+}
+
+
+@dataclass
+class Source:
+    """Blocks of samples. ``size`` is how far their positions go, where that is known."""
+
+    blocks: Iterator[Block]
+    size: int | None = None
+    many: bool = False  # series, each with a monitor of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a source is read."""
+
+    choice: Choice = Choice()  # noqa: RUF009  (a frozen value)
+    format: str | None = None
+    dialect: Dialect = Dialect()  # noqa: RUF009
+    follow: bool = False
+
+    def open(self, where: str, known: Callable[[str], Names], stop: Stop, say: Say) -> Source:
+        """Open a path, ``-`` or ``mqtt://...``; `known` has the names that a series must have."""
+        if where.startswith(("mqtt://", "mqtts://")):
+            from onlad.streams import mqtt  # noqa: PLC0415  (asyncio is slow to import)
+
+            address = mqtt.parse_address(where)
+            return Source(mqtt.blocks(address, self.choice, known, stop, say), many=True)
+        path = None if where == "-" else Path(where)
+        kind = self.format or (SUFFIXES.get(path.suffix.lower()) if path else None)
+        if kind == "parquet":
+            if path is None or self.follow:
+                raise StreamError("Parquet is read from a file that is whole")
+            file = parquet.open_parquet(path)
+            blocks = parquet.blocks(file, self.choice, known(""), stop)
+            return Source(blocks, file.metadata.num_rows)
+        source = open_bytes(path, self.follow)
+        found = chunks(source, stop, self.follow, say)
+        if kind is None:
+            kind, found = _detected(found)
+        if kind == "influx":
+            if self.choice.label or self.choice.time:
+                raise StreamError("line protocol has its own time, and no labels")
+            series = influx.Series(self.choice, known, say)
+            return Source(influx.blocks(found, series), source.size, many=True)
+        if kind == "jsonl":
+            return Source(records.blocks(found, self.choice, known(""), say), source.size)
+        table = delimited.blocks(found, self.choice, known(""), self.dialect, say)
+        return Source(table, source.size)
+
+
+def _detected(found: Iterator[Chunk]) -> tuple[str, Iterator[Chunk]]:
+    """Return the format that the first line looks like, and the chunks from the first on."""
+    seen = []
+    for chunk in found:
+        seen.append(chunk)
+        first = chunk.data.lstrip().split(b"\n", 1)[0]
+        if first:
+            if first.startswith((b"{", b"[")):
+                kind = "jsonl"
+            else:
+                kind = "influx" if influx.LOOKS_LIKE.match(first) else "csv"
+            return kind, chain(seen, found)
+    return "csv", iter(seen)

@@ -1,0 +1,139 @@
+"""`onlad watch mqtt://...` against a real broker: mosquitto, or amqtt where that is not there."""
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from piping import NAMES, running, stream
+
+import onlad
+from onlad.cli.models import file_name
+
+mqtt = pytest.importorskip("paho.mqtt.client")
+pytest.importorskip("aiomqtt")
+
+MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+AMQTT = """\
+listeners:
+  default:
+    type: tcp
+    bind: 127.0.0.1:{port}
+plugins:
+  amqtt.plugins.authentication.AnonymousAuthPlugin:
+    allow_anonymous: true
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def broker(folder, port):
+    path = folder / "broker.conf"
+    if MOSQUITTO:
+        path.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+        command = [MOSQUITTO, "-c", str(path)]
+    else:
+        path.write_text(AMQTT.format(port=port))
+        command = [str(Path(sys.executable).with_name("amqtt")), "-c", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextlib.contextmanager
+def publisher(port):
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        yield lambda topic, payload: client.publish(topic, payload, qos=1).wait_for_publish(30)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def samples(X):
+    for row in X.tolist():
+        yield {name: None if v != v else v for name, v in zip(NAMES, row, strict=True)}
+
+
+def test_each_topic_is_watched_and_its_model_kept(tmp_path):
+    X, port, models = stream(300), free_port(), tmp_path / "models"
+    args = ("--all", "--output", "jsonl", "--save", models)
+    with (
+        broker(tmp_path, port),
+        running("watch", f"mqtt://127.0.0.1:{port}/plant/+/sensors", *args) as command,
+    ):
+        assert "subscribed to plant/+/sensors" in command.error_line()
+        with publisher(port) as publish:
+            found = {"a": [], "b": []}
+            for t, sample in enumerate(samples(X)):
+                for device in "ab":
+                    payload = sample if device == "a" else list(sample.values())
+                    publish(f"plant/{device}/sensors", json.dumps(payload))
+                    answer = json.loads(command.line())
+                    assert answer["series"] == f"plant/{device}/sensors"
+                    found[device].append(answer["score"])
+                if t == 100:
+                    publish("plant/a/sensors", "not JSON")
+                    publish("plant/c/level", "1.5")  # another topic
+        status, out, err = command.stop(signal.SIGTERM)
+    assert (status, out) == (143, "")
+    monitor = onlad.Monitor()
+    scores = [monitor.observe(sample).score for sample in samples(X)]
+    assert found == {"a": scores, "b": scores}
+    assert "bad row, message 202 of plant/a/sensors: it is not JSON" in err
+    assert sorted(path.name for path in models.iterdir()) == [
+        file_name(f"plant/{device}/sensors") for device in "ab"
+    ]
+    assert onlad.load(models / file_name("plant/a/sensors")).n_seen == 300
+
+
+def test_a_broker_that_comes_back_is_found_again(tmp_path):
+    port = free_port()
+    with running(
+        "watch", f"mqtt://127.0.0.1:{port}/level", "--all", "--output", "jsonl"
+    ) as command:
+        status, _, err = command.end()
+        assert status == 1
+        assert f"onlad: cannot subscribe at 127.0.0.1:{port}: " in err
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(contextlib.ExitStack())
+        first.enter_context(broker(tmp_path, port))
+        command = stack.enter_context(
+            running("watch", f"mqtt://127.0.0.1:{port}/level", "--all", "--output", "jsonl")
+        )
+        assert "subscribed" in command.error_line()
+        with publisher(port) as publish:
+            publish("level", "1.5")
+            assert json.loads(command.line())["row"] == 0
+        first.close()
+        assert f"onlad: lost 127.0.0.1:{port}: " in command.error_line()
+        stack.enter_context(broker(tmp_path, port))
+        while "subscribed" not in command.error_line():
+            pass
+        with publisher(port) as publish:
+            publish("level", "2.5")
+            assert json.loads(command.line())["row"] == 1
+        assert command.stop(signal.SIGINT)[0] == 130

@@ -1,0 +1,143 @@
+"""The configuration: right ones are read, of wrong ones every mistake is shown at once."""
+
+import re
+
+import pytest
+
+from onlad.cli import main
+from onlad.serve import config
+from onlad.serve.config import ConfigError
+
+RIGHT = """
+[service]
+state = "state"
+
+[mqtt]
+host = "broker.example"
+version = "3.1.1"
+
+[[streams]]
+name = "pump"
+topic = "plant/{device}/#"
+columns = ["flow", "power"]
+
+[streams.threshold]
+kind = "tail"
+value = 1e-5
+
+[[streams]]
+name = "fan"
+topic = "fans"
+"""
+
+WRONG = """\
+[service]
+state = 7
+chekpoint = 3
+log = "xml"
+
+[http]
+host = "0.0.0.0"
+port = 80000
+
+[[streams]]
+name = "a b"
+topic = "x/#/y"
+
+[[streams]]
+topic = "z"
+window = 0
+gate = "no"
+columns = [1]
+[streams.threshold]
+kind = "magic"
+"""
+
+
+def write(folder, text):
+    path = folder / "onlad.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_right_file_is_read(tmp_path):
+    settings = config.load(write(tmp_path, RIGHT))
+    assert settings.service.state == tmp_path / "state"
+    assert [stream.name for stream in settings.streams] == ["pump", "fan"]
+    assert settings.streams[0].columns == ("flow", "power")
+    assert settings.streams[0].monitor().threshold.q == 1e-5
+    assert settings.mqtt.version == "3.1.1"
+    assert settings.http is settings.webhook is None
+
+
+def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        config.load(write(tmp_path, WRONG))
+    text = str(caught.value)
+    for line in [
+        "has 14 mistakes",
+        "line 2: service.state: must be a path, got 7",
+        "line 3: service.chekpoint: unknown key. did you mean checkpoint? Allowed: state, checkp",
+        "line 4: service.log: must be one of 'text', 'json', got 'xml'",
+        "line 7: http.host: '0.0.0.0' can be reached by others, so a token is needed",
+        "line 8: http.port: must be in [0, 65,535], got 80000",
+        "line 11: streams.name: must match",
+        "line 12: streams.topic: needs a table [mqtt]",
+        "line 12: streams.topic: # is allowed as the last level only",
+        "line 14: streams: the key name is needed",
+        "line 16: streams.window: must be in [1, 1,000], got 0",
+        "line 17: streams.gate: must be true or false, got 'no'",
+        "line 18: streams.columns: must be text, got 1",
+        "line 20: streams.threshold.kind: must be one of 'deviation', 'quantile', 'tail', 'fixed'",
+    ]:
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[streams]]", "[[streams]", "is not TOML"),
+        ('topic = "fans"', 'topic = "x/#/y"', "line 20: streams.topic: # is allowed as the last"),
+        ('topic = "fans"', 'topic = "x+/y"', "a wildcard takes a whole level, got 'x+'"),
+        ('topic = "fans"', 'topic = "{device}/{device}"', "{device} may stand there once"),
+        ('topic = "fans"', 'topic = "#"', "takes in what the service itself publishes"),
+        ('topic = "fans"', "", "needs a topic, or a table [http]"),
+        ('name = "fan"', 'name = "pump"', "line 19: streams.name: 'pump' is already taken"),
+        ('version = "3.1.1"', "tls = true\nca = 'none.pem'", "mqtt.ca: there is no file"),
+        ('version = "3.1.1"', "ca = 'none.pem'", "mqtt.ca: needs tls = true"),
+        ('version = "3.1.1"', 'password = "x"', "a password needs a username"),
+        ('version = "3.1.1"', 'tls = true\nkey = "k"', "certificate and key are needed together"),
+        ('kind = "tail"\nvalue = 1e-5', 'kind = "fixed"', 'value is needed with kind = "fixed"'),
+        ("value = 1e-5", "value = 7", "threshold: q must"),
+        ('state = "state"', "", "line 2: service: the key state is needed"),
+        ('"flow", "power"', '"flow", "flow"', "a name stands there twice"),
+        ('columns = ["flow", "power"]', 'model = "none.onlad"', "model: there is no file"),
+        ('columns = ["flow", "power"]', 'payload = "plain"\ntime = "t"', '"plain" has no names'),
+        (RIGHT, '[service]\nstate = "s"\nstreams = 1\n', "a table [[streams]] is needed"),
+        (RIGHT, '[service]\nstate = "s"\n[[streams]]\nname = "a"', "[mqtt] or [http] is needed"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, old, new, message):
+    assert old in RIGHT
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        config.load(write(tmp_path, RIGHT.replace(old, new)))
+
+
+def test_http_beyond_loopback_needs_a_token(tmp_path):
+    more = '[http]\nhost = "0.0.0.0"\n'
+    with pytest.raises(ConfigError, match=r"http.host: '0.0.0.0' can be reached by others"):
+        config.load(write(tmp_path, RIGHT + more))
+    settings = config.load(write(tmp_path, RIGHT + more + 'token = "long-enough"\n'))
+    assert settings.http.token == "long-enough"
+
+
+def test_the_command_checks_and_refuses(tmp_path, capsys):
+    path = write(tmp_path, RIGHT)
+    assert main(["serve", "--config", str(path), "--check"]) == 0
+    assert main(["serve", "--config", str(write(tmp_path, WRONG))]) == 1
+    assert "has 14 mistakes" in capsys.readouterr().err
+    assert main(["serve", "--config", str(tmp_path / "none.toml")]) == 1
+    assert "cannot be read: No such file" in capsys.readouterr().err
+    path.write_bytes(b"\xff")
+    assert main(["serve", "--config", str(path)]) == 1
+    assert "is not UTF-8" in capsys.readouterr().err

@@ -1,0 +1,267 @@
+"""HTTP: samples in, verdicts out, and a door that lets in only who should come."""
+
+import base64
+import json
+import socket
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from serving import Served, free_port, machine, models, sample, until
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from onlad.errors import OnladError
+
+CONFIG = """
+[service]
+state = "state"
+devices = 3
+[http]
+port = PORT
+page = false
+MORE
+[[streams]]
+name = "pump"
+warmup = 128
+[[streams]]
+name = "cabinet"
+payload = "plain"
+"""
+
+
+HANDSHAKE = (
+    b"GET /live?stream=pump HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+    b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+@contextmanager
+def served(folder, more="", text=CONFIG):
+    port = free_port()
+    path = folder / "onlad.toml"
+    path.write_text(text.replace("PORT", str(port)).replace("MORE", more))
+    with Served(path) as running, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        running.port = port
+        until(lambda: _alive(client), "the server")
+        yield running, client
+
+
+def _alive(client):
+    try:
+        return client.get("/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_one_sample_and_a_batch_are_judged_like_by_a_monitor(tmp_path):
+    X = machine(700, faults=[600])
+    with served(tmp_path) as (running, client):
+        first = client.post("/streams/pump/samples", json=sample(X[0])).json()
+        assert first["accepted"] == 1
+        assert first["verdicts"][0]["ready"] is False
+        assert first["verdicts"][0]["threshold"] is None
+        rest = client.post("/streams/pump/samples", json=[sample(x) for x in X[1:]]).json()
+        assert rest["accepted"] == 699
+        twin = running.service.streams["pump"].monitor()
+        expected = twin.observe_many([sample(x) for x in X])
+        said = first["verdicts"] + rest["verdicts"]
+        assert [v["row"] for v in said] == list(range(700))
+        assert [v["score"] for v in said] == pytest.approx(expected.score.tolist())
+        assert [v["is_anomaly"] for v in said] == expected.is_anomaly.tolist()
+        assert said[600]["is_anomaly"]
+        assert next(iter(said[600]["causes"])) == "valve"
+    assert models(tmp_path / "state")["pump", ""].n_seen == 700
+
+
+def test_bad_samples_are_named_and_the_others_taken(tmp_path):
+    rows = [{"a": 1, "b": 2}, {"a": "x", "b": 2}, {"a": 1, "c": 2}, {"a": 1e300}, {"a": None}]
+    with served(tmp_path) as (_, client):
+        answer = client.post("/streams/pump/samples?device=d", json=rows)
+        assert answer.status_code == 200
+        assert answer.json()["accepted"] == 2
+        assert [bad["index"] for bad in answer.json()["bad"]] == [1, 2, 3]
+        assert "must be a number" in answer.json()["bad"][0]["why"]
+        for body in (b"", b"{", b"3", b"[]", b"[" * 100_000, b"\xff", b'{"a": 1e999}'):
+            assert client.post("/streams/pump/samples?device=d", content=body).status_code == 422
+        plain = client.post("/streams/cabinet/samples", content=b"1.5, 2\n3;4\nx 4\n")
+        assert plain.json()["accepted"] == 0
+        assert "could not convert" in plain.json()["bad"][0]["why"]
+        assert client.post("/streams/cabinet/samples", content=b"1,2\n3 4").json()["accepted"] == 2
+        assert client.post("/streams/none/samples", json=[1]).status_code == 404
+        # There are two devices now. A third is the last.
+        assert client.post("/streams/pump/samples?device=e", json=[1]).status_code == 200
+        answer = client.post("/streams/pump/samples?device=f", json=[1])
+        assert answer.status_code == 422
+        assert "at most 3 devices" in answer.json()["bad"][0]["why"]
+
+
+def test_names_from_the_network_reach_no_path(tmp_path):
+    device = "../../../etc/x\0$(reboot){{7*7}}"
+    with served(tmp_path) as (_, client):
+        for _ in range(2):
+            params = {"device": device}
+            assert client.post("/streams/pump/samples", params=params, json=[1]).status_code == 200
+        assert client.post("/streams/..%2f..%2fx/samples", json=[1]).status_code == 404
+    names = sorted(p.name for p in (tmp_path / "state").rglob("*") if p.is_file())
+    assert [name for name in names if "journal" not in name] == [
+        "000001-0000000001.onlad",
+        "lock",
+        "state.json",
+    ]
+    assert ("pump", device) in models(tmp_path / "state")
+
+
+def test_what_a_person_does(tmp_path):
+    X = machine(700, faults=[500, 640])
+    with served(tmp_path) as (running, client):
+        client.post("/streams/pump/samples", json=[sample(x) for x in X[:600]])
+        (stream,) = client.get("/streams").json()
+        assert (stream["state"], stream["samples"]) == ("normal", 600)
+        (alarm,) = stream["alarms"]
+        assert (alarm["row"], alarm["marked"]) == (500, False)
+        marked = client.post("/streams/pump/normal", json=alarm["id"]).json()
+        assert marked["learned"] >= 1
+        assert client.get("/streams").json()[0]["alarms"][0]["marked"]
+        saved = models(tmp_path / "state")["pump", ""]  # it is on the disk at once
+        assert saved.detector.n_seen == running.service.watchers["pump", ""].monitor.detector.n_seen
+        again = client.post("/streams/pump/samples", json=[sample(x) for x in X[600:]]).json()
+        unmarked = running.service.streams["pump"].monitor()
+        before = unmarked.observe_many([sample(x) for x in X])
+        assert again["verdicts"][40]["score"] < before.score[640]
+        assert client.post("/streams/pump/normal", json="pump/1").status_code == 404
+        assert client.post("/streams/pump/normal", content=b"{").status_code == 404
+
+        assert client.post("/streams/pump/learning", json="no").status_code == 422
+        assert client.post("/streams/none/learning", json=False).status_code == 404
+        assert client.post("/streams/pump/learning", json=False).json()["state"] == "paused"
+        said = client.post("/streams/pump/samples", json=[sample(x) for x in X[:50]]).json()
+        assert not any(v["learned"] for v in said["verdicts"])
+        (tmp_path / "copy.onlad").write_bytes(client.get("/streams/pump/model").content)
+        assert client.get("/streams/none/model").status_code == 404
+    with served(tmp_path) as (_, client):  # pausing outlives a restart
+        assert client.get("/streams").json()[0]["state"] == "paused"
+        assert client.post("/streams/pump/learning", json=True).json()["state"] != "paused"
+    from onlad import load
+
+    assert load(tmp_path / "copy.onlad").n_seen == 750
+
+
+def test_live_verdicts_and_a_client_that_does_not_read(tmp_path):
+    X = machine(900, faults=[600])
+    with served(tmp_path) as (running, client):
+        url = f"ws://127.0.0.1:{running.port}/live"
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        narrow.connect(("127.0.0.1", running.port))
+        narrow.sendall(HANDSHAKE)
+        with (
+            connect(url + "?only=anomalies", max_queue=None) as anomalies,
+            connect(url + "?device=b") as other,
+        ):
+            until(lambda: len(_live(running)) == 3, "the clients")
+            # 900 verdicts a request, until the buffers of the one that reads none are full.
+            body = json.dumps([sample(x) for x in X])
+            for _ in range(100):
+                client.post("/streams/pump/samples", content=body).raise_for_status()
+                if "websocket" in running.service.dropped:
+                    break
+            first = json.loads(anomalies.recv(10))
+            assert (first["row"], first["is_anomaly"]) == (600, True)
+            client.post("/streams/pump/samples?device=b", json=sample(X[0]))
+            assert json.loads(other.recv(10))["device"] == "b"
+            assert running.service.dropped["websocket"] > 0
+            narrow.close()
+        until(lambda: not _live(running), "the clients to be forgotten")
+        assert b'onlad_dropped_total{what="websocket"}' in client.get("/metrics").content
+
+
+def _live(running):
+    listener = next(f for f in running.service.listeners if hasattr(f.__self__, "clients"))
+    return listener.__self__.clients
+
+
+def test_metrics_and_health(tmp_path):
+    with served(tmp_path) as (running, client):
+        client.post("/streams/pump/samples", json=[sample(x) for x in machine(300)])
+        client.post("/streams/pump/samples", content=b"x")
+        text = client.get("/metrics").text
+        for line in [
+            'onlad_samples_total{stream="pump"} 300.0',
+            'onlad_samples_total{stream="cabinet"} 0.0',
+            'onlad_skipped_total{stream="pump"} 1.0',
+            'onlad_alarms_total{stream="pump"} 0.0',
+            'onlad_devices{stream="pump"} 1.0',
+            'onlad_paused{stream="pump"} 0.0',
+            'onlad_latency_seconds_bucket{le="+Inf"} 1.0',
+            "onlad_queue 0.0",
+            "onlad_ready 1.0",
+        ]:
+            assert line in text.splitlines()
+        assert "onlad_checkpoint_age_seconds" in text
+        assert client.get("/readyz").text == "ready\n"
+        running.service.trouble["journal"] = "the journal cannot be written: No space left"
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/healthz").status_code == 200
+        assert "onlad_ready 0.0" in client.get("/metrics").text
+
+
+def test_the_door_asks_for_the_token(tmp_path):
+    with served(tmp_path, 'token = "open-sesame"') as (running, client):
+        assert client.get("/streams").status_code == 401
+        assert client.get("/metrics").status_code == 401
+        wrong = {"Authorization": "Bearer open-sesam"}
+        assert client.get("/streams", headers=wrong).status_code == 401
+        broken = {"Authorization": "Basic %%%"}
+        assert client.get("/streams", headers=broken).status_code == 401
+        basic = base64.b64encode(b"me:open-sesame").decode()
+        for header in ("Bearer open-sesame", f"Basic {basic}"):
+            with httpx.Client(base_url=client.base_url) as fresh:
+                answer = fresh.get("/streams", headers={"Authorization": header})
+                assert answer.status_code == 200
+                assert "HttpOnly" in answer.headers["set-cookie"]
+                assert fresh.get("/streams").status_code == 200  # by the cookie
+        url = f"ws://127.0.0.1:{running.port}/live"
+        with pytest.raises(WebSocketException), connect(url):
+            pass
+        with connect(url, additional_headers={"Authorization": "Bearer open-sesame"}):
+            pass
+        assert 'onlad_http_refused_total{status="401"}' in fresh_metrics(client)
+
+
+def fresh_metrics(client):
+    return client.get("/metrics", headers={"Authorization": "Bearer open-sesame"}).text
+
+
+def test_the_door_knows_its_name_and_counts(tmp_path):
+    with served(tmp_path, "body = 2000\nrate = 5.0\nclients = 20") as (running, client):
+        assert client.get("/streams", headers={"Host": "evil.example"}).status_code == 403
+        origin = {"Origin": "http://evil.example"}
+        assert client.post("/streams/pump/samples", headers=origin, json=[1]).status_code == 403
+        assert client.post("/streams/pump/samples", content=b"1" * 2001).status_code == 413
+
+        def parts():
+            for _ in range(100):
+                yield b"[" * 100
+
+        assert client.post("/streams/pump/samples", content=parts()).status_code == 413
+        statuses = [client.get("/healthz").status_code for _ in range(30)]
+        assert 429 in statuses
+        time.sleep(0.5)
+        assert client.get("/healthz").status_code == 200
+        # Clients that say nothing take no place from others.
+        idle = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(15)]
+        assert client.get("/healthz").status_code == 200
+        for s in idle:
+            s.close()
+
+
+def test_a_taken_port_is_refused_in_one_line(tmp_path):
+    with served(tmp_path) as (running, _):
+        (tmp_path / "b").mkdir()
+        path = tmp_path / "b" / "onlad.toml"
+        path.write_text(CONFIG.replace("PORT", str(running.port)).replace("MORE", ""))
+        with pytest.raises(OnladError, match=r"cannot listen on 127\.0\.0\.1"), Served(path):
+            pass

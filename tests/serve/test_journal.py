@@ -1,0 +1,119 @@
+"""The journal: what is written is read, a torn end is cut off, damage is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlad.serve.journal import Fact, Journal, JournalError, Mark, Rows, decode, digest, encode
+
+RECORDS = [
+    Fact("birth", {"number": 1, "stream": "pump", "device": "ü/..", "names": ["a", "b"]}),
+    Rows(1, 0, False, np.array([[1.0, np.nan], [3.0, 4.0]]), np.array([5.0, 6.0]), [Mark(9, 7)]),
+    Rows(1, 2, True, np.array([[-1.0, 1e100]]), np.array([7.0]), []),
+]
+
+
+def same(a, b):
+    if isinstance(a, Fact):
+        return a == b
+    arrays = np.array_equal(a.X, b.X, equal_nan=True) and np.array_equal(a.times, b.times)
+    return arrays and a[:3] == b[:3] and a.marks == b.marks
+
+
+def written(folder, batches):
+    journal = Journal(folder)
+    journal.open(1)
+    for batch in batches:
+        journal.append(batch)
+    journal.sync()
+    assert journal.synced == journal.written > 0
+    journal.close()
+    return journal
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_decode_inverts_encode(record):
+    assert same(decode(encode(record)), record)
+
+
+def test_what_was_written_is_read_in_order(tmp_path):
+    written(tmp_path, [RECORDS[:2], RECORDS[2:]])
+    found = list(Journal(tmp_path).replay(1))
+    assert len(found) == 3
+    assert all(map(same, found, RECORDS))
+
+
+@settings(max_examples=200)
+@given(cut=st.integers(min_value=0, max_value=10_000))
+def test_a_write_that_was_cut_anywhere_leaves_whole_batches(tmp_path_factory, cut):
+    folder = tmp_path_factory.mktemp("journal")
+    written(folder, [[record] for record in RECORDS])
+    path = folder / "0000000001.journal"
+    data = path.read_bytes()
+    path.write_bytes(data[: cut % len(data)])
+    found = list(Journal(folder).replay(1))
+    assert all(map(same, found, RECORDS))
+    # What follows stands behind whole batches, not behind the torn one.
+    journal = Journal(folder)
+    journal.open(1)
+    journal.append([RECORDS[0]])
+    journal.close()
+    again = list(Journal(folder).replay(1))
+    assert len(again) == len(found) + 1
+    assert same(again[-1], RECORDS[0])
+
+
+def test_damage_before_the_end_is_refused(tmp_path):
+    written(tmp_path, [RECORDS])
+    journal = Journal(tmp_path)
+    journal.open(2)
+    journal.append(RECORDS)
+    journal.close()
+    path = tmp_path / "0000000001.journal"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(JournalError, match=r"is damaged at byte 0\. Restore it from a copy"):
+        list(journal.replay(1))
+    path.unlink()
+    with pytest.raises(JournalError, match="lacks a segment"):
+        list(journal.replay(1))
+    assert len(list(journal.replay(2))) == 3
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+    journal.open(1)
+    journal.append(RECORDS[:1])
+    import os
+
+    real = os.write
+
+    def half(file, data):
+        if len(data) < 60:
+            raise OSError(28, "No space left on device")
+        return real(file, data[:50])
+
+    monkeypatch.setattr("onlad.serve.journal.os.write", half)
+    with pytest.raises(OSError, match="No space"):
+        journal.append(RECORDS)
+    monkeypatch.undo()
+    journal.append(RECORDS[1:2])
+    journal.close()
+    found = list(Journal(tmp_path).replay(1))
+    assert [same(a, b) for a, b in zip(found, RECORDS[:2], strict=True)] == [True, True]
+
+
+def test_covered_segments_are_forgotten(tmp_path):
+    journal = written(tmp_path, [RECORDS])
+    journal.finish(journal.open(2))
+    journal.finish(journal.open(3))
+    journal.forget(3)
+    assert journal.segments() == [3]
+    journal.close()
+
+
+def test_a_digest_tells_messages_apart():
+    assert digest("a", b"1") != digest("a", b"2")
+    assert digest("a", b"1") != digest("b", b"1")

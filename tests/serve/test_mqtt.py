@@ -1,0 +1,264 @@
+"""MQTT against a real broker: both versions, wildcards, payloads, wills, passwords, TLS."""
+
+import json
+import shutil
+import ssl
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from serving import Client, Process, Served, free_port, machine, models, sample, until, write_config
+
+CONFIG = """
+[service]
+state = "state"
+[mqtt]
+port = PORT
+version = "VERSION"
+verdicts = "all"
+state_every = 0.2
+discovery = "homeassistant"
+[[streams]]
+name = "pump"
+topic = "plant/{device}/sensors/#"
+time = "at"
+ignore = ["serial"]
+[[streams]]
+name = "cabinet"
+topic = "cabinet/+"
+payload = "plain"
+"""
+
+
+def config(folder, port, version, more=""):
+    return write_config(folder, port, CONFIG.replace("VERSION", version) + more)
+
+
+def connected(served):
+    until(lambda: "mqtt" not in served.service.trouble, "a connection")
+
+
+def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
+    X = machine(500, faults=[450])
+    with Client(broker.port, ["onlad/#", "homeassistant/#"]) as client:
+        with Served(config(tmp_path, broker.port, version)) as served:
+            connected(served)
+            for i, x in enumerate(X):
+                extra = {"at": 1000.0 + i, "serial": "x-7"}
+                client.send(f"plant/{'ab'[i % 2 if i < 300 else 0]}/sensors/x", sample(x) | extra)
+            client.send("plant/b/sensors", [sample(x) for x in X[:5]])  # # means the level above
+            client.send("plant/b/sensors", {"at": "2026-01-01T00:00:00Z"} | sample(X[5]))
+            client.send("cabinet/1", "20.5, 3")
+            client.send("cabinet/2", "21.5 4\n22.5 5")
+            client.send("cabinet/2", "hot")
+            client.send("plant/b/other", sample(X[0]))
+            until(lambda: served.samples() == 509, "all samples")
+            until(lambda: len(client.on("onlad/.*/verdict")) == 509, "all verdicts")
+            watchers = served.service.watchers
+            assert set(watchers) == {("pump", "a"), ("pump", "b"), ("cabinet", "")}
+            assert watchers["pump", "a"].monitor.n_seen == 350
+            assert watchers["pump", "b"].last_time == 1767225600.0
+            assert watchers["cabinet", ""].bad == 1
+            (alarm,) = client.on("onlad/pump/a/alarm")
+            row = 150 + 150  # the fault is the 151st after the devices went apart
+            assert (alarm["row"], alarm["time"], next(iter(alarm["causes"]))) == (
+                row,
+                1450.0,
+                "valve",
+            )
+            until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "normal", "the end")
+            assert "alarm" in [state["state"] for state in client.on("onlad/pump/a/state")]
+            found = client.on("homeassistant/.*")
+            assert {f["name"] for f in found} == {"Alarm", "Score"}
+            assert any(f["state_topic"] == "onlad/pump/a/state" for f in found)
+            assert ("onlad/status", b"online", False) in client.heard
+        until(lambda: ("onlad/status", b"offline", False) in client.heard, "the goodbye")
+    with Client(broker.port, ["onlad/#"]) as late:  # states are retained, verdicts and alarms not
+        until(lambda: late.on("onlad/pump/a/state"), "the retained state")
+        time.sleep(0.2)
+        kept = {topic for topic, _, retained in late.heard if retained}
+        assert {"onlad/status", "onlad/pump/a/state", "onlad/cabinet/-/state"} <= kept
+        assert not any(topic.endswith(("verdict", "alarm")) for topic in kept)
+
+
+def test_a_will_says_that_the_service_is_gone(tmp_path, broker, version):
+    path = config(tmp_path, broker.port, version)
+    with Client(broker.port) as client, Process(path) as process:
+        until(lambda: ("onlad/status", b"online", False) in client.heard, "the start")
+        process.kill()
+        until(lambda: ("onlad/status", b"offline", False) in client.heard, "the will")
+
+
+def test_old_retained_values_are_no_samples(tmp_path, broker, version):
+    with Client(broker.port) as client:
+        client.send("cabinet/1", "1,2", retain=True).wait_for_publish(10)
+        with Served(config(tmp_path, broker.port, version)) as served:
+            connected(served)
+            client.send("cabinet/1", "3,4", retain=True)
+            until(lambda: served.samples() == 1, "the new sample")
+            time.sleep(0.1)
+            assert served.samples() == 1
+            assert served.service.watchers["cabinet", ""].history[0].row == 0
+
+
+def test_a_broker_that_goes_and_comes_back(tmp_path, start_broker, version):
+    port = free_port()
+    path = config(tmp_path, port, version)
+    X = machine(40)
+    with Served(path) as served:  # it starts without a broker
+        assert served.service.problems()
+        first = start_broker(port)
+        connected(served)
+        with Client(port) as client:
+            for x in X[:20]:
+                client.send("plant/a/sensors", sample(x)).wait_for_publish(10)
+            until(lambda: served.samples() == 20, "samples")
+        first.stop()
+        until(lambda: "mqtt" in served.service.trouble, "the loss to be noticed")
+        start_broker(port)
+        connected(served)
+        with Client(port) as client:
+            for x in X[20:]:
+                client.send("plant/a/sensors", sample(x))
+            until(lambda: served.samples() == 40, "more samples")
+
+
+def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, version):
+    path = config(tmp_path, keeping_broker.port, version)
+    X = machine(400)
+    with Served(path) as served:
+        connected(served)
+    with Client(keeping_broker.port) as client:
+        for x in X:
+            client.send("plant/a/sensors", sample(x))
+        client.send("plant/a/sensors", sample(X[0])).wait_for_publish(10)
+    with Served(path) as served:
+        until(lambda: served.samples() == 401, "what the broker kept")
+    assert models(tmp_path / "state")["pump", "a"].n_seen == 401
+
+
+def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):
+    X = machine(60)
+    path = config(tmp_path, keeping_broker.port, version)
+    with Client(keeping_broker.port) as client, Served(path) as served:
+        connected(served)
+        journal = served.service.store.journal
+        append = type(journal).append
+        full = [True]
+
+        def no_space(self, records):
+            if full[0]:
+                raise OSError(28, "No space left on device")
+            append(self, records)
+
+        monkeypatch.setattr(type(journal), "append", no_space)
+        for x in X:
+            client.send("plant/a/sensors", sample(x))
+        until(lambda: "journal" in served.service.trouble, "the trouble to show")
+        assert any("No space left" in problem for problem in served.service.problems())
+        time.sleep(0.5)
+        assert served.samples() == 0
+        full[0] = False
+        until(lambda: served.samples() == 60, "all samples, once there is space")
+        until(lambda: not served.service.problems(), "no more trouble")
+    found = models(tmp_path / "state")["pump", "a"]
+    twin = served.service.streams["pump"].monitor()
+    twin.observe_many([sample(x) for x in X])
+    np.testing.assert_allclose(found.detector.state.beta, twin.detector.state.beta, atol=1e-9)
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """Make an authority, and certificates of a server and a client."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+
+    def make(*arguments):
+        subprocess.run([openssl, *arguments], check=True, capture_output=True, cwd=tmp_path)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make(
+        "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", "-days", "2"
+    )
+    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1")
+    for name in ("server", "client"):
+        make("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
+        out = ["-out", f"{name}.pem", "-extfile", "names"]
+        make("x509", "-req", "-in", f"{name}.csr", *sign, *out)
+    return tmp_path
+
+
+def test_tls_with_a_client_certificate(certificates, start_broker, version):
+    folder, port = certificates, free_port()
+    start_broker(
+        more=f"listener {port} 127.0.0.1\ncafile {folder}/ca.pem\ncertfile {folder}/server.pem\n"
+        f"keyfile {folder}/server.key\nrequire_certificate true\nuse_identity_as_username true\n"
+    )
+    more = 'tls = true\nca = "ca.pem"\ncertificate = "client.pem"\nkey = "client.key"\n'
+    text = CONFIG.replace("VERSION", version).replace("[mqtt]\n", "[mqtt]\n" + more)
+    with Served(write_config(folder, port, text)) as served:
+        connected(served)
+        assert served.service.problems() == []
+    # Without a certificate of its own it stays outside.
+    text = text.replace('certificate = "client.pem"\nkey = "client.key"\n', "")
+    with Served(write_config(folder, port, text)) as served:
+        time.sleep(1)
+        assert served.service.problems() == ["there is no connection to the broker"]
+    context = ssl.create_default_context(cafile=folder / "ca.pem")
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_user_and_password(tmp_path, start_broker, version):
+    port = free_port()
+    (tmp_path / "users").write_text("")
+    mosquitto_passwd = shutil.which("mosquitto_passwd")
+    if mosquitto_passwd is None:
+        pytest.skip("mosquitto_passwd is not installed")
+    users = str(tmp_path / "users")
+    subprocess.run([mosquitto_passwd, "-b", users, "pi", "raspberry"], check=True)
+    lines = f"listener {port} 127.0.0.1\nallow_anonymous false\npassword_file {users}\n"
+    start_broker(more=lines, first="per_listener_settings true\n")
+    (tmp_path / "secret").write_text("raspberry\n")
+    text = CONFIG.replace("VERSION", version)
+    right = text.replace("[mqtt]\n", '[mqtt]\nusername = "pi"\npassword_file = "secret"\n')
+    with Served(write_config(tmp_path, port, right)) as served:
+        connected(served)
+    wrong = text.replace("[mqtt]\n", '[mqtt]\nusername = "pi"\npassword = "strawberry"\n')
+    with Served(write_config(tmp_path, port, wrong)) as served:
+        time.sleep(1)
+        assert served.service.problems() == ["there is no connection to the broker"]
+
+
+def test_alarms_reach_a_webhook_that_was_down(tmp_path, broker, receiver):
+    X = machine(600, faults=[400])
+    more = f'[webhook]\nurl = "http://127.0.0.1:{receiver.port}/alarm"\ntoken = "tok"\n'
+    path = config(tmp_path, broker.port, "3.1.1", more)
+    receiver.fail = 1
+    with Client(broker.port) as client, Served(path) as served:
+        connected(served)
+        for x in X:
+            client.send("plant/a/sensors", sample(x))
+        until(lambda: receiver.got, "the alarm")
+        (body, token) = receiver.got[0]
+        assert (json.loads(body)["row"], token) == (400, "Bearer tok")
+        assert receiver.tries == 2
+        until(lambda: not served.service.outbox.waiting, "the delivery to be known")
+
+
+def test_undelivered_alarms_survive(tmp_path, broker, receiver):
+    X = machine(600, faults=[400])
+    more = f'[webhook]\nurl = "http://127.0.0.1:{receiver.port}/alarm"\nformat = "text"\n'
+    path = config(tmp_path, broker.port, "3.1.1", more)
+    receiver.fail = 10**6
+    with Client(broker.port) as client, Served(path) as served:
+        connected(served)
+        for x in X:
+            client.send("plant/a/sensors", sample(x))
+        until(lambda: receiver.tries, "an attempt")
+    receiver.fail = 0
+    with Served(path):
+        until(lambda: receiver.got, "the alarm after a restart")
+        assert receiver.got[0][0].startswith(b"pump/a: score ")

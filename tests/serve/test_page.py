@@ -1,0 +1,192 @@
+"""The page in a real browser: Chromium, headless, clicked through. Pictures go to build/page."""
+
+import contextlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import httpx
+import pytest
+from serving import Process, free_port, machine, sample, until
+
+from onlad import load
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PICTURES = Path(__file__).parents[2] / "build" / "page"
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1000, "height": 820}
+FLAGS = [
+    "--no-sandbox",  # tests run as root in a container
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+CONFIG = """
+[service]
+state = "state"
+[http]
+port = PORT
+MORE
+[[streams]]
+name = "pump"
+warmup = 128
+"""
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright.expect.set_options(timeout=20_000)
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def serving(folder, more="", headers=()):
+    """Run `onlad serve` with a page, and yield a client and the address."""
+    port = free_port()
+    path = folder / "onlad.toml"
+    path.write_text(CONFIG.replace("PORT", str(port)).replace("MORE", more))
+    address = f"http://127.0.0.1:{port}"
+    with Process(path, cwd=folder) as process:
+        process.wait_for("listening")
+        with httpx.Client(base_url=address, headers=dict(headers), timeout=30) as client:
+            yield client, address
+        assert process.stop() == 0
+
+
+def send(client, X, device=""):
+    answer = client.post(
+        f"/streams/pump/samples?device={device}", content=json.dumps([sample(row) for row in X])
+    )
+    assert answer.status_code == 200, answer.text
+
+
+@contextlib.contextmanager
+def opened(browser, address, errors, size=DESK, **settings):
+    context = browser.new_context(viewport=size, **settings)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(address)
+    yield page
+    context.close()
+
+
+def picture(page, name):
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name}.png")
+
+
+def test_a_person_clicks_through_the_page(browser, tmp_path):
+    expect, errors = playwright.expect, []
+    with serving(tmp_path) as (client, address), opened(browser, address, errors) as page:
+        expect(page.get_by_text("No device has sent a sample yet.")).to_be_visible()
+        for device in ("north", "south"):
+            send(client, machine(900, seed=len(device)), device)
+        send(client, machine(40, seed=3, faults=[30, 31, 32, 33, 34]), "south")
+        expect(page.get_by_text("2 of 2 devices")).to_be_visible()
+        expect(page.get_by_text("service: well")).to_be_visible()
+        cards = page.locator(".q-card")
+        expect(cards.first).to_contain_text("pump/south")  # in alarm, so it comes first
+        expect(cards.first).to_contain_text("valve")
+        expect(cards.nth(1)).to_contain_text("normal")
+        picture(page, "devices")
+        page.get_by_label("Filter").fill("nor")
+        expect(cards).to_have_count(1)
+        page.get_by_label("Filter").fill("")
+
+        page.get_by_text("pump/south").click()
+        expect(page.locator("canvas")).to_be_visible()
+        expect(page.get_by_text("940 samples, 1 alarms")).to_be_visible()
+        alarm = page.locator(".q-card").first
+        expect(alarm).to_contain_text("valve")
+        picture(page, "device")
+
+        page.get_by_role("button", name="Pause learning").click()
+        expect(page.get_by_role("button", name="Go on learning")).to_be_visible()
+        expect(page.get_by_text("paused", exact=True)).to_be_visible()
+        assert _described(client, "south")["state"] == "paused"
+        page.get_by_role("button", name="Go on learning").click()
+        expect(page.get_by_role("button", name="Pause learning")).to_be_visible()
+
+        page.get_by_role("button", name="This was normal").click()
+        expect(page.get_by_text("marked as normal")).to_be_visible()
+        expect(page.get_by_text(re.compile(r"Learned \d+ samples"))).to_be_visible()
+        assert [a["marked"] for a in _described(client, "south")["alarms"]] == [True]
+
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save the model").click()
+        path = tmp_path / download.value.suggested_filename
+        download.value.save_as(path)
+        assert path.name == "pump.onlad"
+        assert load(path).n_seen == 940
+    assert errors == []
+
+
+def test_it_reads_well_on_a_phone_and_in_the_dark(browser, tmp_path):
+    errors = []
+    with serving(tmp_path) as (client, address):
+        send(client, machine(900, faults=[880, 881, 882]), "north")
+        dark = {"color_scheme": "dark", "has_touch": True}
+        where = f"{address}/watch?stream=pump&device=north"
+        with opened(browser, where, errors, size=PHONE, **dark) as page:
+            playwright.expect(page.locator("canvas")).to_be_visible()
+            playwright.expect(page.locator(".q-card").first).to_contain_text("valve")
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= PHONE["width"]  # nothing to push aside
+            text, ground = page.evaluate(
+                "[getComputedStyle(document.body).color,"
+                " getComputedStyle(document.body).backgroundColor]"
+            )
+            assert _light(text) > 180 > 80 > _light(ground)
+            picture(page, "phone")
+    assert errors == []
+
+
+def test_the_page_is_behind_the_door_and_shows_names_as_they_are(browser, tmp_path):
+    errors = []
+    token = 'token = "a-long-enough-secret"'
+    bearer = [("Authorization", "Bearer a-long-enough-secret")]
+    with serving(tmp_path, token, bearer) as (client, address):
+        name = "<img src=x onerror=document.title='stolen'>"
+        send(client, machine(40), name)
+        assert httpx.get(address).status_code == 401
+        password = {"username": "me", "password": "a-long-enough-secret"}
+        with opened(browser, address, errors, http_credentials=password) as page:
+            playwright.expect(page.get_by_text(f"pump/{name}")).to_be_visible()
+            assert page.title() == "onlad"
+            page.get_by_text(f"pump/{name}").click()
+            playwright.expect(page.get_by_text("None so far.")).to_be_visible()
+            assert page.title() == "onlad"
+        where = f"{address}/watch?stream=pump&device=nobody"
+        with opened(browser, where, errors, http_credentials=password) as page:
+            playwright.expect(page.get_by_text("This device is not watched")).to_be_visible()
+    assert errors == []
+
+
+def _described(client, device):
+    return next(d for d in client.get("/streams").json() if d["device"] == device)
+
+
+def _light(colour):
+    """Return the mean of red, green and blue of a computed colour."""
+    numbers = colour[colour.index("(") + 1 : -1].split(",")[:3]
+    return sum(map(float, numbers)) / 3
+
+
+def test_the_views_end_with_the_browser(browser, tmp_path):
+    with serving(tmp_path) as (client, address):
+        send(client, machine(40))
+        with opened(browser, address, []) as page:
+            playwright.expect(page.get_by_text("pump").first).to_be_visible()
+        # The service goes on when nobody looks.
+        send(client, machine(40))
+        until(lambda: client.get("/readyz").status_code == 200, "readiness")

@@ -1,0 +1,183 @@
+"""Topics, payloads, packets, logs and the outbox, each for itself."""
+
+import io
+import json
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paho.mqtt.client import topic_matches_sub
+
+from onlad.serve import logs, payload, wire
+from onlad.serve.config import StreamTable
+from onlad.serve.outbox import MOST, Outbox
+from onlad.serve.topics import Pattern
+
+LEVELS = st.lists(st.sampled_from(["a", "b", "$x", "ü", ""]), min_size=1, max_size=4)
+
+
+@given(st.data(), LEVELS)
+def test_a_pattern_matches_what_a_broker_delivers(data, levels):
+    # Any filter made from some topic by putting wildcards in.
+    chosen = [data.draw(st.sampled_from([level, level, "+", "a"])) for level in levels]
+    if data.draw(st.booleans()):
+        chosen = [*chosen[: data.draw(st.integers(0, len(chosen)))], "#"]
+    text, topic = "/".join(chosen), "/".join(levels)
+    if text and topic:
+        found = Pattern(text).device(topic) is not None
+        assert found == topic_matches_sub(text, topic)
+
+
+def test_wrong_patterns_are_refused():
+    for text in ("", "a\0b"):
+        with pytest.raises(ValueError, match="must have 1 to 65535 bytes"):
+            Pattern(text)
+    with pytest.raises(ValueError, match=r"takes a whole level, got 'x\{device\}'"):
+        Pattern("a/x{device}")
+
+
+def read(data, **settings):
+    return payload.read(StreamTable(name="s", **settings), data, (), 5.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"[" + b"1," * 600_000 + b"1]", "bytes in one message; at most 1000000"),
+        (json.dumps([[1]] * 1001).encode(), "1001 samples in one message; at most 1000"),
+        (b'"text"', "a sample is an object or a list of numbers"),
+        (json.dumps({str(i): 1 for i in range(1001)}).encode(), "1001 features; at most 1000"),
+        (json.dumps({"x" * 201: 1}).encode(), "a name has more than 200 letters"),
+        (b"{}", "no features"),
+        (b'{"a": [1]}', "must be a number or missing"),
+        (b'{"a": true, "b": "1"}', "must be a number or missing"),
+    ],
+)
+def test_what_is_no_sample_is_named(data, why):
+    found = read(data)
+    assert not found.rows
+    assert why in found.bad[0][1]
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_samples_or_refused(data):
+    for kind in ("json", "plain"):
+        found = read(data, payload=kind, time="t")
+        assert found.rows or found.bad
+        assert all(np.abs(row[~np.isnan(row)]).max(initial=0) <= 1e100 for row in found.rows)
+
+
+def test_columns_ignore_and_time():
+    data = b'{"a": 1, "b": 2, "c": "x", "t": 9}'
+    found = read(data, columns=("b", "a"), time="t")
+    assert (found.names, found.times) == (("b", "a"), [9.0])
+    assert found.rows[0].tolist() == [2.0, 1.0]
+    assert read(data, ignore=("c", "t")).names == ("a", "b")
+    assert "none of the columns" in read(data, columns=("z",)).bad[0][1]
+    assert read(b'{"a": 1}', time="t").times == [5.0]
+    for bad in ('"yesterday"', "[1]", '"0001-01-01T00:00:00+23:00"', "1e999"):
+        found = read(b'{"a": 1, "t": %s}' % bad.encode(), time="t")
+        assert found.bad or np.isfinite(found.times[0])
+
+
+class Fake:
+    """A socket that has some chunks."""
+
+    def __init__(self, *chunks):
+        self.chunks = list(chunks)
+
+    def recv(self, size):
+        if not self.chunks:
+            raise BlockingIOError
+        assert len(self.chunks[0]) <= size
+        return self.chunks.pop(0)
+
+    def fileno(self):
+        return 7
+
+
+def test_a_buffered_socket_gives_the_same_bytes_and_stops_when_busy():
+    busy = [False]
+    socket = wire.Buffered(Fake(b"abcdef", b"gh"), lambda: busy[0])
+    assert socket.fileno() == 7
+    assert socket.recv(1) == b"a"
+    assert socket.pending() == 5
+    busy[0] = True
+    assert socket.recv(10) == b"bcdef"  # what was read is given out
+    assert socket.pending() == 0
+    with pytest.raises(BlockingIOError):
+        socket.recv(1)
+    assert socket.blocked
+    busy[0] = False
+    assert socket.recv(2) == b"gh"
+    with pytest.raises(BlockingIOError):
+        socket.recv(1)
+    assert not socket.blocked
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 20_000, 3_000_000])
+@pytest.mark.parametrize("five", [False, True])
+def test_a_publication_is_what_paho_reads(size, five):
+    data = wire.publication(b"a/b", b"x" * size, five)
+    length, at, shift = 0, 1, 0
+    while True:
+        length |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if not data[at - 1] & 128:
+            break
+    assert data[0] == 0x30
+    assert len(data) == at + length
+    assert data[at:] == b"\0\x03a/b" + (b"\0" if five else b"") + b"x" * size
+    assert wire.acknowledgement(258) == b"\x40\x02\x01\x02"
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(logs, "_lately", {})
+    before = logs.log.handlers[:], logs.log.propagate
+    try:
+        logs.setup(kind, "info")
+        logs.info("started", port=7)
+        logs.warning("skipped a sample", why="evil\nerror: all is lost" + "x" * 1000)
+        logs.event(logging.DEBUG, "hidden")
+        try:
+            raise ValueError("seven")
+        except ValueError:
+            logs.log.exception("failed")
+        for _ in range(100):
+            logs.warning("flood")
+    finally:
+        logs.log.handlers[:], logs.log.propagate = before
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3 + logs.MOST
+    if kind == "json":
+        first = json.loads(lines[0])
+        assert (first["level"], first["event"], first["port"]) == ("info", "started", 7)
+        assert json.loads(lines[1])["why"].startswith("evil\nerror")
+    else:
+        assert lines[0] == "info: started port=7"
+        assert lines[1].startswith('warning: skipped a sample why="evil\\nerror')
+    assert len(lines[1]) < 500
+    assert "ValueError('seven')" in lines[2]
+    assert "not shown" in lines[-1]
+
+
+def test_the_outbox_keeps_what_one_courier_has_and_drops_the_oldest():
+    done, sent = [], []
+    outbox = Outbox(done.append)
+    outbox.add({"id": "lost"})  # nobody to deliver to
+    outbox.couriers |= {"a": sent.append, "b": lambda _: None}
+    outbox.add({"id": "1"})
+    outbox.delivered("a", "1")
+    assert (done, [m["id"] for m in outbox.pending("b")], outbox.pending("a")) == ([], ["1"], [])
+    outbox.delivered("b", "1")
+    outbox.delivered("b", "unknown")
+    assert (done, len(outbox.waiting)) == (["1"], 0)
+    for i in range(MOST + 3):
+        outbox.add({"id": f"n{i}"})
+    assert (len(outbox.waiting), outbox.dropped) == (MOST, 3)
+    assert outbox.pending("a")[0]["id"] == "n3"

@@ -1,0 +1,238 @@
+"""The state folder: resumed to the last sample, never from nothing, never from half a file."""
+
+import asyncio
+import json
+import time
+
+import numpy as np
+import pytest
+from serving import machine, models, sample
+
+from onlad import Detector, ModelFileError, Monitor, persist
+from onlad.serve.checkpoint import StateError
+from onlad.serve.config import load
+from onlad.serve.intake import Item
+from onlad.serve.journal import JournalError, Mark
+from onlad.serve.service import Service
+
+CONFIG = """
+[service]
+state = "state"
+[http]
+[[streams]]
+name = "pump"
+"""
+
+
+def config(folder, text=CONFIG):
+    path = folder / "onlad.toml"
+    path.write_text(text)
+    return load(path)
+
+
+def feed(service, rows, device="", mark=None):
+    data = json.dumps([sample(row) for row in rows]).encode()
+    item = Item(service.streams["pump"], device, data, time.perf_counter(), mark)
+    assert service.submit(item)
+    asyncio.run(drained(service))
+
+
+async def drained(service):
+    await service.drain()
+
+
+def started(folder, text=CONFIG):
+    async def make():
+        return Service(config(folder, text))
+
+    return asyncio.run(make())
+
+
+def crash(service):
+    """End without a checkpoint, as a kill would."""
+    service.close()
+
+
+def test_a_crash_before_the_first_checkpoint_loses_nothing(tmp_path):
+    X = machine(700, faults=[500])
+    service = started(tmp_path)
+    feed(service, X[:300])
+    feed(service, X[300:])
+    alarms = list(service.watchers["pump", ""].alarms)
+    crash(service)
+    again = started(tmp_path)
+    watcher = again.watchers["pump", ""]
+    assert watcher.monitor.n_seen == 700
+    twin = again.streams["pump"].monitor()
+    twin.observe_many([sample(x) for x in X])
+    np.testing.assert_array_equal(watcher.monitor.detector.state.P, twin.detector.state.P)
+    assert list(watcher.alarms) == alarms
+    assert [alarm.row for alarm in alarms] == [500]
+    again.close()
+
+
+def test_what_comes_after_a_checkpoint_is_replayed_once(tmp_path):
+    X = machine(700)
+    service = started(tmp_path)
+    feed(service, X[:300], mark=Mark(5, 55))
+    asyncio.run(service.checkpoint())
+    feed(service, X[300:], mark=Mark(6, 66))
+    crash(service)
+    again = started(tmp_path)
+    assert again.watchers["pump", ""].monitor.n_seen == 700
+    # Messages that the broker may send again are known from both sides of the checkpoint.
+    assert again.seen(Mark(5, 55))
+    assert again.seen(Mark(6, 66))
+    assert not again.seen(Mark(6, 55))
+    again.new_session()
+    crash(again)
+    third = started(tmp_path)
+    assert not third.seen(Mark(6, 66))
+    third.close()
+
+
+def test_a_checkpoint_clears_up_and_an_idle_one_writes_nothing(tmp_path):
+    service = started(tmp_path)
+    for part in np.array_split(machine(90), 3):
+        feed(service, part)
+        asyncio.run(service.checkpoint())
+    state = tmp_path / "state"
+    assert len(list((state / "models").iterdir())) == 1
+    assert len(list((state / "journal").iterdir())) == 1
+    before = (state / "state.json").stat().st_mtime_ns
+    asyncio.run(service.checkpoint())
+    assert (state / "state.json").stat().st_mtime_ns == before
+    service.close()
+    assert models(state)["pump", ""].n_seen == 90
+
+
+def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(90))
+    asyncio.run(service.checkpoint())
+    asyncio.run(service.checkpoint())
+    feed(service, machine(10))
+    service.close()
+    state = tmp_path / "state"
+    (model,) = (state / "models").iterdir()
+
+    def refused(path, data, error, message):
+        whole = path.read_bytes()
+        if data is None:
+            path.unlink()
+        else:
+            path.write_bytes(data)
+        with pytest.raises(error, match=message):
+            started(tmp_path)
+        path.write_bytes(whole)
+
+    refused(model, model.read_bytes()[:-9], ModelFileError, "is damaged")
+    refused(model, None, StateError, r"cannot be read: No such file or directory\. Restore it")
+    refused(state / "state.json", b'{"format": 1, "seg', StateError, "is damaged")
+    refused(state / "state.json", b'{"format": 2}', StateError, "has format 2; this onlad reads 1")
+    refused(state / "state.json", None, StateError, "state.json is missing. Restore it")
+    whole = json.loads((state / "state.json").read_text())
+    gone = json.dumps(whole | {"segment": whole["segment"] - 1}).encode()
+    refused(state / "state.json", gone, JournalError, "lacks a segment")
+    detector = Detector(n_hidden=4)
+    detector.learn_many([[0.1, 0.2], [0.3, 0.4]])
+    persist.save(detector, tmp_path / "detector.onlad")
+    other = (tmp_path / "detector.onlad").read_bytes()
+    refused(model, other, StateError, "holds no monitor")
+    started(tmp_path).close()  # and whole again it starts
+
+
+def test_two_services_do_not_share_a_folder(tmp_path):
+    service = started(tmp_path)
+    with pytest.raises(StateError, match="is in use by another onlad serve"):
+        started(tmp_path)
+    service.close()
+    started(tmp_path).close()
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(StateError, match="cannot be used"):
+        started(tmp_path)
+
+
+def test_a_stream_that_is_taken_out_and_put_back_goes_on(tmp_path):
+    both = CONFIG + '[[streams]]\nname = "fan"\n'
+    service = started(tmp_path, both)
+    feed(service, machine(90))
+    asyncio.run(service.checkpoint())
+    feed(service, machine(9))
+    service.close()
+    without = started(tmp_path, CONFIG.replace('"pump"', '"fan"'))
+    assert not without.watchers
+    asyncio.run(without.checkpoint())
+    without.close()
+    back = started(tmp_path, both)
+    assert back.watchers["pump", ""].monitor.n_seen == 90  # the last 9 were in the journal only
+    back.close()
+
+
+def test_other_columns_are_refused(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(90))
+    asyncio.run(service.checkpoint())
+    service.close()
+    with pytest.raises(StateError, match="Give the stream another name"):
+        started(tmp_path, CONFIG + 'columns = ["flow", "power"]\n')
+    started(tmp_path, CONFIG + 'columns = ["heat", "valve", "power", "flow"]\n').close()
+
+
+def test_a_device_may_start_from_a_model(tmp_path):
+    monitor = Monitor()
+    monitor.observe_many([sample(row) for row in machine(300)])
+    persist.save(monitor, tmp_path / "pump.onlad")
+    service = started(tmp_path, CONFIG + 'model = "pump.onlad"\n')
+    feed(service, machine(10), device="a")
+    feed(service, machine(10), device="b")
+    assert service.watchers["pump", "b"].monitor.n_seen == 310
+    crash(service)
+    again = started(tmp_path, CONFIG + 'model = "pump.onlad"\n')
+    assert again.watchers["pump", "b"].monitor.n_seen == 310
+    again.close()
+
+
+def test_a_disk_that_takes_no_checkpoint_is_told_and_tried_again(tmp_path, monkeypatch):
+    service = started(tmp_path)
+    feed(service, machine(90))
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    for target in ("onlad.serve.checkpoint.persist.save", "onlad.serve.journal.os.open"):
+        monkeypatch.setattr(target, no_space)
+        asyncio.run(service.checkpoint())
+        assert service.problems() == ["no checkpoint can be written: No space left on device"]
+        monkeypatch.undo()
+    asyncio.run(service.checkpoint())
+    assert service.problems() == []
+    service.close()
+    assert models(tmp_path / "state")["pump", ""].n_seen == 90
+
+
+def test_with_sync_0_a_sample_is_on_the_disk_before_it_is_acknowledged(tmp_path):
+    service = started(tmp_path, CONFIG.replace('"state"', '"state"\nsync = 0'))
+    known = []
+    data = json.dumps(sample(machine(1)[0])).encode()
+    journal = service.store.journal
+    done = lambda: known.append((journal.synced, journal.written))  # noqa: E731
+    service.submit(Item(service.streams["pump"], "", data, time.perf_counter(), done=done))
+    asyncio.run(drained(service))
+    ((synced, written),) = known
+    assert synced == written > 0
+    service.close()
+
+
+def test_a_full_queue_is_refused_and_counted(tmp_path):
+    service = started(tmp_path, CONFIG.replace('"state"', '"state"\nqueue = 1'))
+    item = Item(service.streams["pump"], "", b"[1]", time.perf_counter())
+    assert service.submit(item)
+    assert not service.submit(item)
+    assert service.dropped == {"intake": 1}
+    asyncio.run(drained(service))
+    assert service.submit(item)
+    service.close()

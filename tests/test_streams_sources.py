@@ -1,0 +1,330 @@
+"""JSON lines, Parquet, what the first line tells, evaluation, and tracks of any length."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlad import Monitor
+from onlad.streams import records, track
+from onlad.streams.block import Block, Choice, StreamError
+from onlad.streams.evaluation import evaluate, is_anomalous, runs, truths
+from onlad.streams.lines import Chunk
+from onlad.streams.mqtt import parse_address
+from onlad.streams.source import Reading
+from onlad.streams.stop import Stop
+from onlad.verdict import Verdicts
+
+
+def opened(where, **options):
+    with Stop() as stop:
+        source = Reading(**options).open(str(where), lambda series: (), stop, print)
+        return source, list(source.blocks)
+
+
+def json_blocks(text, choice=None, known=()):
+    return list(records.blocks([Chunk(text.encode(), 1, 0)], choice or Choice(), known))
+
+
+def test_objects_and_arrays_are_samples():
+    (block,) = json_blocks(
+        '{"time": 5, "a": 1, "b": null, "label": true}\n'
+        '{"label": false, "b": 2.5, "a": true, "time": "x"}\n\n{"a": NaN}\n',
+        Choice(label="label"),
+    )
+    assert block.names == ("a", "b")
+    np.testing.assert_array_equal(block.values, [[1, math.nan], [1, 2.5], [math.nan] * 2])
+    assert list(block.times) == [5, "x", None]
+    assert list(block.labels) == ["1", "0", ""]
+    (block,) = json_blocks("[1, 2]\n[3, null]\n")
+    assert block.names == (0, 1)
+    np.testing.assert_array_equal(block.values, [[1, 2], [3, math.nan]])
+    (block,) = json_blocks('{"c": 1, "a": 2, "x": "text"}\n', known=("a", "b"))
+    np.testing.assert_array_equal(block.values, [[2, math.nan]])
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "it is not JSON: Expecting property name"),
+        ('"word"', "it is no object of names and numbers, and no array of numbers"),
+        ("{}", "it is no object of names and numbers"),
+        ('{"a": "1", "b": 2}', "column 'a' holds \"1\", which is no number"),
+        ('{"a": [1], "b": 2}', "column 'a' holds [1], which is no number"),
+        ('{"a": 1e999, "b": 2}', "column 'a' holds inf, which is no measurement"),
+        ('{"a": 1' + "0" * 400 + "}", "column 'a' holds a number beyond all measure"),
+        ("[" * 100_000, "it is not JSON: "),
+    ],
+)
+def test_a_bad_record_is_named_and_the_others_stay(line, why):
+    (block,) = json_blocks(f'{{"a": 1, "b": 2}}\n{line}\n{{"a": 3, "b": 4}}\n')
+    assert block.values.tolist() == [[1, 2], [3, 4]]
+    assert block.row.tolist() == [0, 2]
+    assert len(block.bad) == 1
+    assert str(block.bad[0]).startswith(f"line 2: {why}")
+
+
+def test_names_that_come_later_are_said_once_and_not_watched():
+    said = []
+    text = '{"a": 1}\n{"a": 2, "b": 5}\n{"b": 6, "a": 3}\n{"a": 4, "c": 1}\n'
+    chunk = Chunk(text.encode(), 1, 0)
+    (block,) = records.blocks([chunk], Choice(ignore=("a_*",)), (), said.append)
+    assert block.values.tolist() == [[1], [2], [3], [4]]
+    assert said == ["'b' came later and is not watched", "'c' came later and is not watched"]
+
+
+def test_a_first_record_that_is_bad_decides_nothing():
+    (block,) = json_blocks('{"x": "text"}\n{"a": 1}\n')
+    assert block.names == ("a",)
+    assert len(block.bad) == 1
+    (block,) = json_blocks(
+        '{"state": 1}\n{"flow": 2, "at": "noon"}\n', Choice(columns=("flow",), time="at")
+    )
+    assert (block.names, block.values.tolist(), list(block.times)) == (("flow",), [[2]], ["noon"])
+    assert str(block.bad[0]) == "line 1: no column matches 'flow'; there are 'state'"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "many"),
+    [
+        ("a.csv", "a,b\n1,2\n", False),
+        ("a.tsv", "a\tb\n1\t2\n", False),
+        ("a.jsonl", '{"a": 1, "b": 2}\n', False),
+        ("a.lp", "m a=1,b=2\n", True),
+        ("plain", "\n\na,b\n1,2\n", False),
+        ("plain", ' {"a": 1, "b": 2}\n', False),
+        ("plain", "[1, 2]", False),
+        ("plain", "m,host=a\\ b a=1,b=2 5\n", True),
+        ("plain", "flow rate,power = W\n1,2\n", False),
+    ],
+)
+def test_the_format_is_found_by_suffix_or_first_line(tmp_path, name, text, many):
+    (tmp_path / name).write_text(text)
+    source, blocks = opened(tmp_path / name)
+    assert source.many == many
+    assert source.size == len(text)
+    assert blocks[-1].values.tolist() == [[1, 2]]
+    assert blocks[-1].position == len(text)
+
+
+def test_an_empty_source_has_no_samples(tmp_path):
+    (tmp_path / "empty").write_text("")
+    assert opened(tmp_path / "empty")[1] == []
+
+
+@pytest.mark.parametrize("name", ["nothing.csv", "."])
+def test_what_cannot_be_read_is_refused(tmp_path, name):
+    with pytest.raises(StreamError, match="cannot read"):
+        opened(tmp_path / name)
+
+
+def test_parquet_is_read_by_batches(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=10_000), rng.integers(0, 9, 10_000)
+    times = np.datetime64("2026-01-01") + np.arange(10_000).astype("timedelta64[s]")
+    table = {
+        "time": pa.array(times),
+        "a": pa.array(a, mask=a > 3),
+        "b": pa.array(b),
+        "on": pa.array(b > 4),
+        "label": pa.array(b == 7),
+        "note": pa.array(["x"] * 10_000),
+    }
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table(table), path)
+    _, blocks = opened(path, choice=Choice(label="label", ignore=("note",)))
+    values = np.concatenate([block.values for block in blocks])
+    np.testing.assert_array_equal(values, np.column_stack([np.where(a > 3, np.nan, a), b, b > 4]))
+    assert blocks[0].names == ("a", "b", "on")
+    assert blocks[0].times[1] == "2026-01-01T00:00:01"
+    assert [label for block in blocks for label in block.labels] == [str(int(x == 7)) for x in b]
+    assert [i for block in blocks for i in block.row] == list(range(10_000))
+    with pytest.raises(StreamError, match="column 'note' holds string, not numbers"):
+        opened(path)
+    a[17] = math.inf
+    parquet.write_table(pa.table({"a": a}), path)
+    _, blocks = opened(path)
+    assert [str(bad) for block in blocks for bad in block.bad] == [
+        "row 17: column 'a' holds inf, which is no measurement"
+    ]
+    assert sum(len(block.values) for block in blocks) == 9_999
+    path.write_bytes(b"PAR1 and nothing")
+    with pytest.raises(StreamError, match="cannot read"):
+        opened(path)
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("mqtt://h/a/+/b", ("h", 1883, None, None, "a/+/b", False)),
+        ("mqtts://u:p%40@h:99/a/#", ("h", 99, "u", "p@", "a/#", True)),
+    ],
+)
+def test_addresses_of_brokers(address, parts):
+    assert parse_address(address) == parts
+
+
+@pytest.mark.parametrize("address", ["mqtt://h", "mqtt:///topic", "mqtt://h:port/topic"])
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(StreamError, match=re.escape(address)):
+        parse_address(address)
+
+
+# -- evaluation -------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 6), st.booleans(), st.booleans()), min_size=2, max_size=60
+    ).filter(lambda rows: len({truth for _, _, truth in rows}) == 2)
+)
+def test_areas_are_those_of_scikit_learn(rows):
+    metrics = pytest.importorskip("sklearn.metrics")
+    score, alarm, truth = (np.array(column) for column in zip(*rows, strict=True))
+    report = evaluate(score.astype(float), alarm, truth)
+    # Sums of at most 60 ratios: rounding of a few units in the last place.
+    assert report.auc == pytest.approx(metrics.roc_auc_score(truth, score), rel=1e-13)
+    assert report.auc_pr == pytest.approx(metrics.average_precision_score(truth, score), rel=1e-13)
+
+
+def test_events_delays_and_false_alarms():
+    truth = np.array([0, 1, 1, 1, 0, 0, 1, 1, 0, 0], bool)
+    alarm = np.array([1, 0, 0, 1, 1, 1, 0, 0, 0, 1], bool)
+    report = evaluate(alarm + 0.0, alarm, truth)
+    assert (report.events, report.found, report.delay, report.false_alarms) == (2, 1, 2.0, 3)
+    assert (report.precision, report.recall) == (1 / 5, 1 / 5)
+    assert [list(edges) for edges in runs(truth)] == [[1, 6], [4, 8]]
+
+
+def test_nothing_to_count_is_no_number():
+    report = evaluate(np.zeros(3), np.zeros(3, bool), np.zeros(3, bool)).as_dict()
+    assert report["auc"] is report["precision"] is report["recall"] is report["delay"] is None
+    assert (report["samples"], report["events"], report["false_alarms"]) == (3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("label", "truth"),
+    [("0", False), ("1", True), ("0.0", False), (" TRUE ", True), ("normal", False), ("y", True)],
+)
+def test_labels_say_it_in_many_ways(label, truth):
+    assert is_anomalous(label) is truth
+
+
+@pytest.mark.parametrize("label", ["-1", "2", "smurf"])
+def test_a_label_that_says_nothing_is_refused(label):
+    with pytest.raises(StreamError, match="--normal VALUE names the normal one"):
+        is_anomalous(label)
+    assert is_anomalous(label, normal="x")
+    assert not is_anomalous(label, normal=label)
+
+
+def test_samples_without_a_label_do_not_count():
+    known, truth = truths(["1", "", "0", "n/a"])
+    assert known.tolist() == [True, False, True, False]
+    assert truth.tolist() == [True, False, False, False]
+
+
+# -- tracks -----------------------------------------------------------------------------------
+
+
+def judged(rows, start, rng):
+    verdicts = Verdicts(("a", "b"), rows)
+    verdicts.ready[:] = start + np.arange(rows) >= 100
+    verdicts.score[:] = rng.normal(size=rows)
+    verdicts.threshold[verdicts.ready] = 2.0
+    verdicts.is_anomaly[:] = verdicts.score > verdicts.threshold
+    verdicts.shares[:, 0] = 1.0
+    verdicts.drift[:] = start + np.arange(rows) == 5000
+    index = start + np.arange(rows)
+    return Block(("a", "b"), np.zeros((rows, 2)), index, index.tolist()), verdicts
+
+
+@pytest.mark.parametrize("total", [150, 5_000, 40_000])
+def test_a_track_is_bounded_and_loses_no_peak(total, monkeypatch):
+    monkeypatch.setattr(track, "BUCKETS", 256)
+    rng = np.random.default_rng(0)
+    one, scores, alarms = track.Track(), [], 0
+    for start in range(0, total, 50):
+        block, verdicts = judged(50, start, rng)
+        one.add(block, verdicts)
+        scores.append(verdicts.score[verdicts.ready])
+        alarms += verdicts.is_anomaly.sum()
+    assert len(one) <= 512
+    assert np.nanmax(one.score) == np.concatenate(scores).max()
+    assert one.alarms.sum() == alarms == round(one.shares.sum())
+    assert one.n_seen == total
+    assert one.row.tolist() == [i * one.width for i in range(len(one))] == one.times
+    assert one.drift.sum() == (total > 5000)
+    strongest = sorted(np.concatenate(scores)[np.concatenate(scores) > 2])[-track.STRONGEST :]
+    assert sorted(alarm["score"] for alarm in one.strongest) == strongest
+
+
+@pytest.fixture(scope="module")
+def seen():
+    rng = np.random.default_rng(0)
+    monitor, found = Monitor(), track.Track()
+    monitor.names = ("flow", "</script> & co")
+    X = rng.normal(size=(1500, 2))
+    X[1200:1210, 1] += 30
+    block = Block(monitor.names, X, np.arange(1500))
+    found.add(block, monitor.observe_many(X))
+    return found
+
+
+def test_the_page_stands_alone_and_has_every_bucket(seen):
+    pytest.importorskip("matplotlib")
+    from html.parser import HTMLParser
+
+    from onlad.streams import picture
+
+    text = picture.page(seen, "a </script> & title")
+
+    class Reader(HTMLParser):
+        links, text = [], []
+
+        def handle_starttag(self, tag, attributes):
+            self.links += [
+                value
+                for name, value in attributes
+                if name in ("src", "href", "xlink:href", "data") and not value.startswith("#")
+            ]
+
+        def handle_data(self, data):
+            self.text.append(data)
+
+    Reader().feed(text)
+    assert Reader.links == []
+    assert "url(http" not in text
+    assert "@import" not in text
+    assert "a </script> & title" in Reader.text
+    assert any("</script> & co" in part for part in Reader.text)
+    data = json.loads(re.search(r"const data = (.*);\n", text)[1].replace("<\\/", "</"))
+    assert len(data["buckets"]) == len(seen) == 1500
+    assert data["buckets"][1203][4] == "</script> & co"
+    assert data["buckets"][0][1] is None
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_pictures_are_what_their_suffix_says(seen, tmp_path, suffix, magic):
+    pytest.importorskip("matplotlib")
+    from onlad.streams import picture
+
+    path = tmp_path / f"a.{suffix}"
+    picture.draw(path, seen, "a title")
+    assert path.read_bytes().startswith(magic)
+
+
+def test_a_run_without_alarms_is_drawn_too():
+    pytest.importorskip("matplotlib")
+    from onlad.streams import picture
+
+    calm = track.Track()
+    calm.add(Block(("a",), np.zeros((3, 1)), np.arange(3)), Verdicts(("a",), 3))
+    assert "no alarms" in picture.page(calm, "calm")
