@@ -139,6 +139,7 @@ def child(cores: int, folder: str, batches: int) -> dict[str, Any]:
             spent[part] += value
     shares = {part: value / (seconds * cores) for part, value in spent.items()}
     state = later[-1]["stateOperators"][0]
+    fleet.watch.__globals__["Keeper"] = keeper.Keeper
     batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, "time", typical())
     batch.write.format("noop").mode("overwrite").save()  # compiles
     begin = time.perf_counter()
@@ -204,11 +205,12 @@ def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str
             console.print(f"{rows} row(s) a key, Spark on {cores} core(s) ...", style="dim")
             run = subprocess.run(
                 [*command, "--child", str(cores), folder],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                capture_output=True,
                 text=True,
-                check=True,
+                check=False,
             )
+            if run.returncode:
+                raise SystemExit(run.stderr[-4000:])
             record["cores"][str(cores)] = json.loads(run.stdout.strip().splitlines()[-1])
             cores *= 2
     return record

@@ -1,6 +1,8 @@
 """What is said of the rows of one key, without a cluster; `test_spark` has the real one."""
 
 import datetime as dt
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -130,3 +132,16 @@ def test_the_page_carries_on_what_was_measured():
     from benchmarks.spark import last_run, paper
 
     assert paper(last_run(RECORDS)) in (ROOT / "docs" / "spark.md").read_text()
+
+
+def test_a_missing_spark_is_named_with_its_extra():
+    code = "import sys; sys.modules['pyspark'] = None; import onlad.fleet.spark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    says = "ImportError: onlad.fleet.spark needs Spark: pip install 'onlad[fleet]'"
+    assert done.stderr.splitlines()[-1] == says
+
+
+def test_sums_are_exchanged_without_spark():
+    code = "import sys, onlad.fleet.exchange; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
