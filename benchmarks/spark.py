@@ -32,6 +32,9 @@ from onlad.fleet.spark import keeper
 from onlad.kernel import BACKEND
 
 FEATURES = [f"x{j}" for j in range(8)]
+PAGE = Path(__file__).parents[1] / "docs" / "spark.md"
+BEGIN = "<!-- capacity: python -m benchmarks.spark --paper benchmarks/results/spark.jsonl -->"
+END = "<!-- end of capacity -->"
 ROWS = (1, 100)  # of a device in a micro-batch
 PARTS = ("model", "file", "state", "pandas")
 
@@ -161,14 +164,18 @@ def main() -> int:
     parser.add_argument("--devices", type=int, default=200)
     parser.add_argument("--batches", type=int, default=5, help="micro-batches, at least 2")
     parser.add_argument("--json", help="append the numbers to this file")
-    parser.add_argument("--paper", metavar="FILE", help="only print the capacity table of a run")
+    parser.add_argument(
+        "--paper", metavar="FILE", help="only put the table of that run on the page"
+    )
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         print(json.dumps(child(int(args.child[0]), args.child[1], args.batches)))
         return 0
     if args.paper:
-        print(paper(last_run(Path(args.paper))))
+        head, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        table = f"{head}{mark}\n\n{paper(last_run(Path(args.paper)))}\n\n{END}"
+        PAGE.write_text(table + rest.partition(END)[2], encoding="utf-8")
         return 0
     console = Console()
     for rows in ROWS:

@@ -14,7 +14,7 @@ import pandas as pd
 from fleet_data import FEATURES, assert_said, devices, plain_loop, small_monitor
 from pyspark.sql import types as st
 
-from onlad import persist
+from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fleet.spark.keeper import Keeper, answers
 
@@ -145,3 +145,11 @@ def test_sums_are_exchanged_without_spark():
     code = "import sys, onlad.fleet.exchange; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_state_is_as_large_as_the_page_says():
+    monitor = Monitor()
+    monitor.observe_many(np.random.default_rng(0).normal(size=(3000, 8)))
+    assert abs(len(persist.to_bytes(monitor)) - 175_000) < 1000
+    kept = monitor.learned()["yardstick"]
+    assert kept["ring"].nbytes + kept["scores"].nbytes == 98_304
