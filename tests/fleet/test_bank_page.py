@@ -28,5 +28,5 @@ def test_what_the_page_says_of_the_gpu_is_in_the_records():
     for name, off in single["off the float64 loop"].items():
         assert off < (3e-6 if "loss" in name else 2e-5)
     assert max(double["off the float64 loop"].values()) < 1e-12
-    assert single["step / copy"] > single["step, whole call / copy"] > 0.85
+    assert single["step / copy"] > 0.85
     assert single["million updates a second"]["block"] > 100
