@@ -90,7 +90,6 @@ class Kernel64(Kernel32): ...
 def read_dict(
     row: dict[Any, Any], names: tuple[Any, ...], out: Array, places: Array | None = None, /
 ) -> bool: ...
-
 def bank_update32(
     alpha: Array,
     b: Array,
