@@ -32,6 +32,9 @@ from onlad.fleet.spark import keeper
 from onlad.kernel import BACKEND
 
 FEATURES = [f"x{j}" for j in range(8)]
+PAGE = Path(__file__).parents[1] / "docs" / "spark.md"
+BEGIN = "<!-- capacity: python -m benchmarks.spark --paper benchmarks/results/spark.jsonl -->"
+END = "<!-- end of capacity -->"
 ROWS = (1, 100)  # of a device in a micro-batch
 PARTS = ("model", "file", "state", "pandas")
 
@@ -139,6 +142,7 @@ def child(cores: int, folder: str, batches: int) -> dict[str, Any]:
             spent[part] += value
     shares = {part: value / (seconds * cores) for part, value in spent.items()}
     state = later[-1]["stateOperators"][0]
+    fleet.watch.__globals__["Keeper"] = keeper.Keeper
     batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, "time", typical())
     batch.write.format("noop").mode("overwrite").save()  # compiles
     begin = time.perf_counter()
@@ -160,14 +164,18 @@ def main() -> int:
     parser.add_argument("--devices", type=int, default=200)
     parser.add_argument("--batches", type=int, default=5, help="micro-batches, at least 2")
     parser.add_argument("--json", help="append the numbers to this file")
-    parser.add_argument("--paper", metavar="FILE", help="only print the capacity table of a run")
+    parser.add_argument(
+        "--paper", metavar="FILE", help="only put the table of that run on the page"
+    )
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         print(json.dumps(child(int(args.child[0]), args.child[1], args.batches)))
         return 0
     if args.paper:
-        print(paper(last_run(Path(args.paper))))
+        head, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        table = f"{head}{mark}\n\n{paper(last_run(Path(args.paper)))}\n\n{END}"
+        PAGE.write_text(table + rest.partition(END)[2], encoding="utf-8")
         return 0
     console = Console()
     for rows in ROWS:
@@ -204,11 +212,12 @@ def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str
             console.print(f"{rows} row(s) a key, Spark on {cores} core(s) ...", style="dim")
             run = subprocess.run(
                 [*command, "--child", str(cores), folder],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                capture_output=True,
                 text=True,
-                check=True,
+                check=False,
             )
+            if run.returncode:
+                raise SystemExit(run.stderr[-4000:])
             record["cores"][str(cores)] = json.loads(run.stdout.strip().splitlines()[-1])
             cores *= 2
     return record

@@ -14,6 +14,7 @@ QUICK = {
     "spark__sql__codegen__wholeStage": "false",
     "spark__sql__codegen__factoryMode": "NO_CODEGEN",
 }
+SLOW = "Python worker failed to connect back"  # what Spark says on a machine that is too busy
 FEATURES = ["flow", "power", "heat"]
 CAUSES = "causes"
 FIELDS = ["ready", "score", "threshold", "p_value", "is_anomaly", CAUSES, "learned", "drift"]

@@ -243,7 +243,7 @@ def test_samples_may_be_of_any_real_type():
 
 def test_an_empty_bank_and_no_samples_are_fine():
     models = Bank(make(), 0, n_features=4)
-    assert models.update(np.zeros((0, 4))).shape == (0,)
+    assert models.update(np.zeros((0, 4)), np.zeros(0, bool)).shape == (0,)
     assert models.update_many(np.zeros((0, 7, 4))).shape == (0, 7)
     models.grow(2)
     assert models.update_many(np.zeros((2, 0, 4))).shape == (2, 0)

@@ -1,6 +1,8 @@
 """What is said of the rows of one key, without a cluster; `test_spark` has the real one."""
 
 import datetime as dt
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pandas as pd
 from fleet_data import FEATURES, assert_said, devices, plain_loop, small_monitor
 from pyspark.sql import types as st
 
-from onlad import persist
+from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fleet.spark.keeper import Keeper, answers
 
@@ -130,3 +132,24 @@ def test_the_page_carries_on_what_was_measured():
     from benchmarks.spark import last_run, paper
 
     assert paper(last_run(RECORDS)) in (ROOT / "docs" / "spark.md").read_text()
+
+
+def test_a_missing_spark_is_named_with_its_extra():
+    code = "import sys; sys.modules['pyspark'] = None; import onlad.fleet.spark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    says = "ImportError: onlad.fleet.spark needs Spark: pip install 'onlad[fleet]'"
+    assert done.stderr.splitlines()[-1] == says
+
+
+def test_sums_are_exchanged_without_spark():
+    code = "import sys, onlad.fleet.exchange; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_state_is_as_large_as_the_page_says():
+    monitor = Monitor()
+    monitor.observe_many(np.random.default_rng(0).normal(size=(3000, 8)))
+    assert abs(len(persist.to_bytes(monitor)) - 175_000) < 1000
+    kept = monitor.learned()["yardstick"]
+    assert kept["ring"].nbytes + kept["scores"].nbytes == 98_304

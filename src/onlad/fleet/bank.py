@@ -10,10 +10,10 @@ import numpy as np
 from onlad import samples
 from onlad.detector import Detector
 from onlad.errors import OnladError
-from onlad.fleet import bankfile
+from onlad.fleet import bankfile, single
 from onlad.fleet.host import HostEngine
 from onlad.fleet.models import FACTOR, PAUSED, SEEN, SKIPPED, Engine, Layer, Models
-from onlad.forgetting import Constant, check_factor
+from onlad.forgetting import check_factor
 from onlad.reference import Array
 
 AT_ONCE = 1024  # models that move from one engine to another together
@@ -24,7 +24,8 @@ class Bank:
     """Detectors with one random layer, each of which learns the stream of its own device.
 
     A model of the bank computes what a `Detector` computes. On the processor `update` and `score`
-    give its numbers to the last bit; blocks and the GPU give them within rounding.
+    give its numbers to the last bit; blocks and the GPU give them within rounding. A bank is for
+    one caller at a time.
 
     Parameters
     ----------
@@ -76,9 +77,8 @@ class Bank:
                 f"n_features is {n_features}, but the detector was started with "
                 f"{detector.n_features}"
             )
-        self._settings = detector.settings()
-        self._settings["forgetting"] = _constant(detector)
-        self._start = _models_of(detector)
+        self._settings = detector.settings() | {"forgetting": single.factor(detector)}
+        self._start = single.model(detector)
         parts = detector.learned()
         self._layer = Layer(parts["alpha"], parts["b"], detector.activation, detector.loss)
         self.device = device
@@ -91,7 +91,7 @@ class Bank:
         """Return the score of one sample a model, (models, n), then learn it.
 
         Where `mask` is False there is no sample: that row is not looked at, its model stays as it
-        is and its score is NaN. A tensor of PyTorch gives a tensor; all else gives an array.
+        is and its score is NaN. On a GPU a tensor gives a tensor; all else gives an array.
 
         Raises
         ------
@@ -169,35 +169,22 @@ class Bank:
     def __getitem__(self, model: int) -> Detector:
         """Return a copy of one model as a detector of its own."""
         at = self._place(model)
-        beta, S, numbers, counts = (part[0] for part in self._engine.take(slice(at, at + 1)))
-        trace, trace_start, shrink, weight, a = numbers.tolist()
-        seen, skipped, paused = counts.tolist()
-        return Detector(**self._settings | {"forgetting": a}).resume(
-            {
-                "alpha": self._layer.alpha,
-                "b": self._layer.b,
-                "beta": beta.T,
-                "S": S,
-                "memory": np.array([a]),
-                "trace": trace,
-                "trace_start": trace_start,
-                "shrink": shrink,
-                "weight": weight,
-                "seen": seen,
-                "skipped": skipped,
-                "paused": paused,
-            }
-        )
+        one = self._engine.take(slice(at, at + 1))
+        return single.detector(one, self._settings, self._layer)
 
     def __setitem__(self, model: int, detector: Detector) -> None:
         """Put a copy of a detector in the place of one model; a fresh one starts it anew."""
         at = self._place(model)
-        self._engine.put(slice(at, at + 1), self._fitting(detector))
+        self._engine.put(slice(at, at + 1), single.fitting(detector, self._settings, self._layer))
 
     def grow(self, models: int = 1, detector: Detector | None = None) -> None:
         """Add models at the end, which start as `detector`, by default as the first ones did."""
         count = samples.whole("models", models, 0)
-        start = self._start if detector is None else self._fitting(detector)
+        start = (
+            self._start
+            if detector is None
+            else single.fitting(detector, self._settings, self._layer)
+        )
         before = len(self)
         engine = self._engine.resized(before + count)
         engine.put(slice(before, before + count), start)
@@ -298,10 +285,10 @@ class Bank:
                 f"(models, T, n), here ({M}, T, {n})" if many else f"(models, n), here ({M}, {n})"
             )
             raise ValueError(f"X must have shape {here}; got {shape}. No model was changed")
-        if mask is not None:
-            mask = _checked_mask(mask, shape[:-1])
         if 0 in shape:
             return np.empty(shape[:-1])
+        if mask is not None:
+            mask = _checked_mask(mask, shape[:-1])
         X, mask, bad = self._engine.samples(X.reshape(M, -1, n), mask)
         if bad:
             _refuse(bad)
@@ -319,51 +306,6 @@ class Bank:
         if not -len(self) <= model < len(self):
             raise IndexError(f"there is no model {model}: the bank has {len(self)}")
         return int(model) % len(self)
-
-    def _fitting(self, detector: Detector) -> Models:
-        """Return a detector as one model, if it is of the bank's kind."""
-        if not isinstance(detector, Detector):
-            raise TypeError(f"a model of a bank is a Detector, got {detector!r:.60}")
-        _constant(detector)
-        settings = detector.settings()
-        other = [name for name, value in self._settings.items() if settings[name] != value]
-        other = [name for name in other if name != "forgetting"]
-        if other:
-            was = ", ".join(f"{name}={settings[name]!r}" for name in other)
-            own = ", ".join(f"{name}={self._settings[name]!r}" for name in other)
-            raise ValueError(f"the models of this bank have {own}; the detector has {was}")
-        if detector.n_features is None:
-            detector = Detector(**settings).start(self.n_features)
-        parts = detector.learned()
-        if not all(np.array_equal(parts[k], getattr(self._layer, k)) for k in ("alpha", "b")):
-            raise ValueError(
-                f"the detector has another random layer: {detector.n_features} features, where "
-                f"the bank has {self.n_features}, or other weights"
-            )
-        return _models_of(detector)
-
-
-def _constant(detector: Detector) -> float:
-    """Return the forgetting factor of a detector that has one for good."""
-    if not isinstance(detector.forgetting, Constant):
-        raise ValueError(
-            f"a bank takes a constant forgetting factor, which may differ by model; got "
-            f"{detector.forgetting!r}"
-        )
-    return detector.factor
-
-
-def _models_of(detector: Detector) -> Models:
-    """Return a started detector as one model."""
-    parts = detector.learned()
-    numbers = [parts[name] for name in ("trace", "trace_start", "shrink", "weight")]
-    counts = [parts[name] for name in ("seen", "skipped", "paused")]
-    return Models(
-        parts["beta"].T[None],
-        parts["S"][None],
-        np.array([[*numbers, detector.factor]]),
-        np.array([counts], "int64"),
-    )
 
 
 def _checked_mask(mask: Any, shape: tuple[int, ...]) -> Any:

@@ -70,7 +70,8 @@ class CudaEngine:
         # Tensor cores in float32: three products of the halves of each number, which is as good.
         self._precision = "tf32x3" if self.dtype == torch.float32 else "ieee"
         self._block = _power(N)
-        self._tile = min(TILE_BYTES // self._alpha.element_size() // self._block, _power(n))
+        room = TILE_BYTES // self._alpha.element_size() // self._block
+        self._tile, self._step_tile = min(room, _power(n)), min(max(1, room // 2), _power(n))
         self._size = self._tile * self._block  # of the tile of beta that a program holds
         self._shape = {"n": n, "N": N, "BLOCK": self._block}
         self._bends = layer.activation in ("sigmoid", "tanh")
@@ -137,22 +138,22 @@ class CudaEngine:
             each = [self.step(X[:, [t]], mask[:, [t]], learn) for t in range(X.shape[1])]
             return torch.cat([loss for loss, _ in each], 1), torch.cat([le for _, le in each], 1)
         M = len(X)
-        H = self._empty(M, self.layer.n_hidden)
-        losses, leverages = self._nan(M, 1), self._nan(M, 1)
-        self._hidden(X, H, 1, 1)
+        losses, leverages = (self._empty(M, 1, dtype=torch.float64) for _ in range(2))
         kernels.step[(M,)](
             X,
-            H,
+            self._alpha,
+            self._b,
             *self._models,
             mask,
             losses,
             leverages,
             **self._shape,
-            TILE=self._tile,
+            TILE=self._step_tile,
+            ACTIVATION=self.layer.activation,
             BENDS=self._bends,
             LEARN=learn,
             ABSOLUTE=self.layer.loss == "absolute",
-            num_warps=min(8, max(1, self._block**2 // 1024, self._size // 2048)),
+            num_warps=min(8, max(1, self._block**2 // 1024)),
             **OPTIONS,
         )
         return losses, leverages
@@ -239,9 +240,8 @@ class CudaEngine:
 
     def _hidden(self, X: Any, H: Any, pitch: int, room: int) -> None:
         M, T = X.shape[:2]
-        few = M * T < 2**15
-        size, depth = (32, 64) if few else (128, 32)
-        kernels.hidden[(_up(M * T, size),)](
+        rows = 128
+        kernels.hidden[(_up(M * T, rows),)](
             X,
             self._alpha,
             self._b,
@@ -251,8 +251,8 @@ class CudaEngine:
             pitch,
             room,
             **self._shape,
-            ROWS=size,
-            DEPTH=depth,
+            ROWS=rows,
+            DEPTH=32,
             ACTIVATION=self.layer.activation,
             PRECISION=self._precision,
             num_warps=4,

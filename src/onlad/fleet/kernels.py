@@ -116,7 +116,8 @@ def _restore(S, trace_start, BLOCK: tl.constexpr, N: tl.constexpr):
 @triton.jit
 def step(
     X,
-    H,
+    alpha,
+    b,
     beta,
     S,
     numbers,
@@ -128,6 +129,7 @@ def step(
     N: tl.constexpr,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     BENDS: tl.constexpr,
     LEARN: tl.constexpr,
     ABSOLUTE: tl.constexpr,
@@ -135,6 +137,8 @@ def step(
     """Score one sample of one model, then learn it if LEARN."""
     model = tl.program_id(0).to(tl.int64)
     if tl.load(mask + model) == 0:
+        tl.store(losses + model, float("nan"))
+        tl.store(leverages + model, float("nan"))
         return
     dtype = S.dtype.element_ty
     i = tl.arange(0, BLOCK)
@@ -143,7 +147,14 @@ def step(
     S_at = S + model * N * N + i[:, None] * N + i[None, :]
     square = real[:, None] & real[None, :]
     root = tl.load(S_at, square, 0.0)
-    h = tl.load(H + model * N + i, real, 0.0)
+    z = tl.zeros((TILE, BLOCK), dtype)
+    for first in range(0, n, TILE):  # alpha is every model's: it comes from the cache
+        j = first + tl.arange(0, TILE)
+        both = (j < n)[:, None] & real[None, :]
+        w = tl.load(alpha + j[:, None] * N + i[None, :], both, 0.0, eviction_policy="evict_last")
+        z += tl.load(X + model * n + j, j < n, 0.0)[:, None] * w
+    z = tl.sum(z, 0) + tl.load(b + i, real, 0.0)
+    h = tl.where(real, _activate(z, ACTIVATION), 0.0)
     trace, start, usual = tl.load(number), tl.load(number + 1), tl.load(number + 4)
     limit = _limit(start, usual, N, BENDS)
     held = trace > limit

@@ -98,27 +98,34 @@ class Keeper(StatefulProcessor):
     ) -> tuple[pd.DataFrame, tuple[bytes, Any] | None]:
         """Return one answer a row, and the new state if a row was watched."""
         rows = self.ordered(rows)
-        note, times = rows["refused"].to_numpy(object, copy=True), rows["time"].to_numpy()
+        # Plain arrays: most calls have few rows, and pandas takes its time for each column.
+        told = {name: rows[name].to_numpy() for name in ("key", "time", "kept")}
+        note = rows["refused"].to_numpy(object, copy=True)
         if self.timed:
-            _mark(note, times, last)
+            _mark(note, told["time"], last)
         watched = pd.isna(note)
-        answered = rows[["key", "time", "kept"]].assign(note=note)
         if not watched.any():
-            return _said(answered, watched, Verdicts(self.names, 0)), None
-        monitor = self.monitor(model, rows["key"][0])
-        X = pd.DataFrame(
-            {name: rows[f"x{j}"].to_numpy()[watched] for j, name in enumerate(self.names)}
-        )
-        answered = _said(answered, watched, monitor.observe_many(X))
-        return answered, (persist.to_bytes(monitor), times[watched][-1].item())
+            nothing = _said(watched, Verdicts(self.names, 0))
+            return pd.DataFrame(told | nothing | {"note": note}), None
+        monitor = self.monitor(model, told["key"][0])
+        X: Any = rows[[f"x{j}" for j in range(len(self.names))]].to_numpy("float64")[watched]
+        if monitor.names != self.names:
+            X = pd.DataFrame(X, columns=list(self.names))
+        said = _said(watched, monitor.observe_many(X))
+        state = persist.to_bytes(monitor), told["time"][watched][-1].item()
+        return pd.DataFrame(told | said | {"note": note}), state
 
     def ordered(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the rows by time, or without a time in the order of a batch data frame."""
-        rows = rows.sort_values("time" if self.timed else "row", kind="stable", ignore_index=True)
-        if self.timed and not rows["time"].is_unique:
+        by = "time" if self.timed else "row"
+        steps = np.diff(rows[by].to_numpy())
+        if (steps < 0).any():
+            rows = rows.sort_values(by, kind="stable")
+            steps = np.diff(rows[by].to_numpy())
+        if self.timed and (steps == 0).any():
             # By content too: the one that is watched must be the same one after a restart.
-            by = ["time", "refused", *(f"x{j}" for j in range(len(self.names))), "kept"]
-            rows = rows.sort_values(by, ignore_index=True)
+            features = (f"x{j}" for j in range(len(self.names)))
+            rows = rows.sort_values(["time", "refused", *features, "kept"])
         return rows
 
     def monitor(self, model: bytes | None, key: Any) -> Monitor:
@@ -149,8 +156,8 @@ def _mark(note: Array, times: Array, last: Any) -> None:
         note[fine[now < last]] = "late"
 
 
-def _said(answered: pd.DataFrame, watched: Array, verdicts: Verdicts) -> pd.DataFrame:
-    """Return the answers with the verdicts in the rows that were watched, else null."""
+def _said(watched: Array, verdicts: Verdicts) -> dict[str, Array]:
+    """Return the columns of the verdicts, in the rows that were watched, else null."""
     columns: dict[str, Array] = {}
     for name in NUMBERS:
         columns[name] = np.full(len(watched), np.nan)  # which Spark reads as null
@@ -161,4 +168,4 @@ def _said(answered: pd.DataFrame, watched: Array, verdicts: Verdicts) -> pd.Data
     for at, verdict in zip(np.flatnonzero(watched), verdicts, strict=True):
         causes = verdict.causes.items()
         columns["causes"][at] = [{"feature": name, "share": share} for name, share in causes]
-    return answered.assign(**columns)
+    return columns
