@@ -63,6 +63,6 @@ $(VENV)/.run: $(SOURCES)
 
 # What a contributor has, on top of it. The kernel is not compiled again: build/ is kept.
 $(VENV)/.dev: $(VENV)/.run $(SOURCES)
-	$(PIP) install --group dev
-	$(PIP) install --no-build-isolation -e ".[$(EXTRAS)]"
+	$(PIP) install --no-compile --group dev
+	$(PIP) install --no-compile --no-build-isolation -e ".[$(EXTRAS)]"
 	touch $@
