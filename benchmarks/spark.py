@@ -161,7 +161,7 @@ def child(cores: int, folder: str, batches: int) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
-    parser.add_argument("--devices", type=int, default=200)
+    parser.add_argument("--devices", type=int, default=1000)
     parser.add_argument("--batches", type=int, default=5, help="micro-batches, at least 2")
     parser.add_argument("--json", help="append the numbers to this file")
     parser.add_argument(
