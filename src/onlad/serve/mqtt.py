@@ -38,7 +38,7 @@ from onlad.serve.watcher import Watcher
 from onlad.verdict import Verdicts
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
-MOST_OUT = 100  # writes that wait for the broker; beyond that verdicts are dropped
+MOST_OUT = 1_000_000  # bytes that wait for the broker; beyond that verdicts are dropped
 INFLIGHT = 5000  # alarms and states on their way at once
 FOREVER = 0xFFFFFFFF  # a session's end, in MQTT 5
 
@@ -235,7 +235,9 @@ class Mqtt:
     @property
     def _stuck(self) -> bool:
         """Whether the broker takes nothing, so that what is for it piles up here."""
-        return self._client is not None and len(self._client._client._out_packet) > MOST_OUT
+        if self._client is None:
+            return False
+        return sum(packet["to_process"] for packet in self._client._client._out_packet) > MOST_OUT
 
     def _published(self, _paho: Any, _data: object, mid: int, *_rest: object) -> None:
         alarm = self._alarms.pop(mid, None)
