@@ -179,7 +179,7 @@ def test_what_http_has_answered_survives_kills_of_the_command(tmp_path):
     for _ in range(3):
         with Process(path) as process, httpx.Client() as client:
             until(lambda: _answers(port), "the server")
-            killer = threading.Timer(rng.uniform(0.05, 0.5), process.kill)
+            killer = threading.Timer(rng.uniform(0.2, 1.0), process.kill)
             killer.start()
             with contextlib.suppress(httpx.TransportError):
                 while True:
@@ -192,7 +192,7 @@ def test_what_http_has_answered_survives_kills_of_the_command(tmp_path):
         assert process.stop() == 0
     # A request that was cut off may have been taken or not; one that was answered was taken.
     seen = models(tmp_path / "state")["pump", ""].n_seen
-    assert 20 < answered <= seen <= tried
+    assert 3 < answered <= seen <= tried
 
 
 def _answers(port):

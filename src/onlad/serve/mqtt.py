@@ -27,12 +27,12 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from onlad.reference import Array
-from onlad.serve import discovery, logs, wire
+from onlad.serve import discovery, logs, marks, wire
 from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.intake import Item, told
 from onlad.serve.journal import Mark, digest
 from onlad.serve.outbox import Message
-from onlad.serve.service import MARKS, Service
+from onlad.serve.service import Service
 from onlad.serve.topics import Pattern
 from onlad.serve.watcher import Watcher
 from onlad.verdict import Verdicts
@@ -136,7 +136,7 @@ class Mqtt:
         if five:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = FOREVER
-            properties.ReceiveMaximum = MARKS
+            properties.ReceiveMaximum = marks.MOST
             settings |= {"properties": properties, "clean_start": False}
         else:
             settings |= {"clean_session": False, "clean_start": MQTT_CLEAN_START_FIRST_ONLY}
