@@ -45,9 +45,7 @@ class ServiceTable:
 
     state: Path
     checkpoint: float = rule(60.0, low=0.01, high=86400)  # seconds between two checkpoints
-    sync: float = rule(
-        1.0, low=0, high=3600
-    )  # seconds until a sample is on the disk; 0: before it is acknowledged
+    sync: float = rule(1.0, low=0, high=3600)  # seconds until samples are on the disk; 0: at once
     queue: int = rule(10_000, low=1, high=1_000_000)  # messages that may wait
     devices: int = rule(1000, low=1, high=1_000_000)  # monitors in all
     history: int = rule(600, low=1, high=100_000)  # samples that the page shows of each
