@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import signal
 import ssl
 import subprocess
 import time
 
+import httpx
 import numpy as np
 import pytest
 from serving import Client, Process, Served, free_port, machine, models, sample, until, write_config
@@ -262,3 +264,26 @@ def test_undelivered_alarms_survive(tmp_path, broker, receiver):
     with Served(path):
         until(lambda: receiver.got, "the alarm after a restart")
         assert receiver.got[0][0].startswith(b"pump/a: score ")
+
+
+def test_a_broker_that_takes_nothing_stalls_nobody(tmp_path, broker):
+    port = free_port()
+    path = config(tmp_path, broker.port, "3.1.1", f"[http]\nport = {port}\npage = false\n")
+    body = json.dumps([sample(x) for x in machine(1000)])
+    url = f"http://127.0.0.1:{port}/streams/pump/samples?device=h"
+    with Served(path) as served, httpx.Client(timeout=30) as client:
+        connected(served)
+        broker.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(100):
+                assert client.post(url, content=body).json()["accepted"] == 1000
+                if served.service.dropped.get("verdict"):
+                    break
+            else:
+                raise AssertionError("what is for the broker piles up without an end")
+        finally:
+            broker.process.send_signal(signal.SIGCONT)
+        count = served.samples()
+        with Client(broker.port) as sensor:
+            sensor.send("plant/h/sensors", sample(machine(1)[0]))
+            until(lambda: served.samples() == count + 1, "life after it")

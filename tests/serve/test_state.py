@@ -13,6 +13,7 @@ from onlad.serve.checkpoint import StateError
 from onlad.serve.config import load
 from onlad.serve.intake import Item
 from onlad.serve.journal import JournalError, Mark
+from onlad.serve.run import run
 from onlad.serve.service import Service
 
 CONFIG = """
@@ -75,19 +76,19 @@ def test_what_comes_after_a_checkpoint_is_replayed_once(tmp_path):
     X = machine(700)
     service = started(tmp_path)
     feed(service, X[:300], mark=Mark(5, 55))
-    asyncio.run(service.checkpoint())
+    asyncio.run(service.disk.checkpoint())
     feed(service, X[300:], mark=Mark(6, 66))
     crash(service)
     again = started(tmp_path)
     assert again.watchers["pump", ""].monitor.n_seen == 700
     # Messages that the broker may send again are known from both sides of the checkpoint.
-    assert again.seen(Mark(5, 55))
-    assert again.seen(Mark(6, 66))
-    assert not again.seen(Mark(6, 55))
+    assert Mark(5, 55) in again.marks
+    assert Mark(6, 66) in again.marks
+    assert Mark(6, 55) not in again.marks
     again.new_session()
     crash(again)
     third = started(tmp_path)
-    assert not third.seen(Mark(6, 66))
+    assert Mark(6, 66) not in third.marks
     third.close()
 
 
@@ -95,12 +96,12 @@ def test_a_checkpoint_clears_up_and_an_idle_one_writes_nothing(tmp_path):
     service = started(tmp_path)
     for part in np.array_split(machine(90), 3):
         feed(service, part)
-        asyncio.run(service.checkpoint())
+        asyncio.run(service.disk.checkpoint())
     state = tmp_path / "state"
     assert len(list((state / "models").iterdir())) == 1
     assert len(list((state / "journal").iterdir())) == 1
     before = (state / "state.json").stat().st_mtime_ns
-    asyncio.run(service.checkpoint())
+    asyncio.run(service.disk.checkpoint())
     assert (state / "state.json").stat().st_mtime_ns == before
     service.close()
     assert models(state)["pump", ""].n_seen == 90
@@ -109,8 +110,8 @@ def test_a_checkpoint_clears_up_and_an_idle_one_writes_nothing(tmp_path):
 def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
     service = started(tmp_path)
     feed(service, machine(90))
-    asyncio.run(service.checkpoint())
-    asyncio.run(service.checkpoint())
+    asyncio.run(service.disk.checkpoint())
+    asyncio.run(service.disk.checkpoint())
     feed(service, machine(10))
     service.close()
     state = tmp_path / "state"
@@ -160,12 +161,12 @@ def test_a_stream_that_is_taken_out_and_put_back_goes_on(tmp_path):
     both = CONFIG + '[[streams]]\nname = "fan"\n'
     service = started(tmp_path, both)
     feed(service, machine(90))
-    asyncio.run(service.checkpoint())
+    asyncio.run(service.disk.checkpoint())
     feed(service, machine(9))
     service.close()
     without = started(tmp_path, CONFIG.replace('"pump"', '"fan"'))
     assert not without.watchers
-    asyncio.run(without.checkpoint())
+    asyncio.run(without.disk.checkpoint())
     without.close()
     back = started(tmp_path, both)
     assert back.watchers["pump", ""].monitor.n_seen == 90  # the last 9 were in the journal only
@@ -175,7 +176,7 @@ def test_a_stream_that_is_taken_out_and_put_back_goes_on(tmp_path):
 def test_other_columns_are_refused(tmp_path):
     service = started(tmp_path)
     feed(service, machine(90))
-    asyncio.run(service.checkpoint())
+    asyncio.run(service.disk.checkpoint())
     service.close()
     with pytest.raises(StateError, match="Give the stream another name"):
         started(tmp_path, CONFIG + 'columns = ["flow", "power"]\n')
@@ -205,10 +206,10 @@ def test_a_disk_that_takes_no_checkpoint_is_told_and_tried_again(tmp_path, monke
 
     for target in ("onlad.serve.checkpoint.persist.save", "onlad.serve.journal.os.open"):
         monkeypatch.setattr(target, no_space)
-        asyncio.run(service.checkpoint())
+        asyncio.run(service.disk.checkpoint())
         assert service.problems() == ["no checkpoint can be written: No space left on device"]
         monkeypatch.undo()
-    asyncio.run(service.checkpoint())
+    asyncio.run(service.disk.checkpoint())
     assert service.problems() == []
     service.close()
     assert models(tmp_path / "state")["pump", ""].n_seen == 90
@@ -227,6 +228,38 @@ def test_with_sync_0_a_sample_is_on_the_disk_before_it_is_acknowledged(tmp_path)
     service.close()
 
 
+@pytest.mark.parametrize("sync", ["0", "0.01"])
+def test_steps_checkpoints_and_syncs_do_not_wait_for_each_other(tmp_path, sync):
+    text = CONFIG.replace('"state"', f'"state"\nsync = {sync}\ncheckpoint = 0.01')
+    X = machine(300)
+
+    async def work():
+        service = Service(config(tmp_path, text))
+        jobs = (service.pump, service.disk.keep_synced, service.disk.keep_checkpoints)
+        tasks = [asyncio.ensure_future(job()) for job in jobs]
+        done = []
+        for row in X:
+            data = json.dumps(sample(row)).encode()
+            item = Item(service.streams["pump"], "", data, time.perf_counter())
+            item.done = lambda: done.append(1)
+            service.submit(item)
+            await asyncio.sleep(0.001)
+        deadline = time.monotonic() + 30
+        while len(done) < len(X):
+            assert time.monotonic() < deadline, f"stuck after {len(done)}"
+            await asyncio.sleep(0.01)
+        async with service.disk.lock, service.turn:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await service.disk.checkpoint()
+        assert service.problems() == []
+        service.close()
+
+    asyncio.run(work())
+    assert models(tmp_path / "state")["pump", ""].n_seen == 300
+
+
 def test_a_full_queue_is_refused_and_counted(tmp_path):
     service = started(tmp_path, CONFIG.replace('"state"', '"state"\nqueue = 1'))
     item = Item(service.streams["pump"], "", b"[1]", time.perf_counter())
@@ -236,3 +269,31 @@ def test_a_full_queue_is_refused_and_counted(tmp_path):
     asyncio.run(drained(service))
     assert service.submit(item)
     service.close()
+
+
+def test_a_step_that_fails_ends_the_service_and_loses_nothing(tmp_path, monkeypatch):
+    X = machine(40)
+
+    async def work(service, fail):
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(run(service, stop))
+        for row in X[:20] if fail else X[20:]:
+            data = json.dumps(sample(row)).encode()
+            service.submit(Item(service.streams["pump"], "", data, time.perf_counter()))
+        await asyncio.sleep(0.2)
+        stop.set()
+        await running
+
+    def broken(*_):
+        raise RuntimeError("a bug")
+
+    text = CONFIG.replace("[http]", "[http]\nport = 0\npage = false")
+    with monkeypatch.context() as patch:
+        patch.setattr("onlad.serve.watcher.Monitor.observe_many", broken)
+        with pytest.raises(RuntimeError, match="a bug"):
+            asyncio.run(work(started(tmp_path, text), True))
+    assert not (tmp_path / "state/state.json").exists()  # no checkpoint of half a step
+    service = started(tmp_path, text)
+    assert service.watchers["pump", ""].monitor.n_seen == 20
+    asyncio.run(work(service, False))
+    assert models(tmp_path / "state")["pump", ""].n_seen == 40

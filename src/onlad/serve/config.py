@@ -1,182 +1,27 @@
-"""What a service is told: one TOML file, checked at the start, every mistake in one message.
-
-The dataclasses are the documentation of the file: a field is a key, its type is what the key
-holds, `_rule` says what else is allowed. Nothing is read from the environment.
-"""
+"""What a service is told: one TOML file, checked at the start, every mistake in one message."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
-from onlad.detector import Detector
-from onlad.monitor import FIRST, Gate, Monitor
 from onlad.serve import toml
+from onlad.serve.tables import (
+    LOOPBACK,
+    Config,
+    HttpTable,
+    MqttTable,
+    ServiceTable,
+    StreamTable,
+    ThresholdTable,
+    WebhookTable,
+)
 from onlad.serve.toml import ConfigError, Lines, Place
 from onlad.serve.topics import Pattern
-from onlad.threshold import Deviation, Fixed, Quantile, Tail, Threshold
-
-# By kind: the policy, and which of its settings `value` is.
-THRESHOLDS: dict[str, tuple[Callable[..., Threshold], str]] = {
-    "deviation": (Deviation, "k"),
-    "quantile": (Quantile, "q"),
-    "tail": (Tail, "q"),
-    "fixed": (Fixed, "value"),
-}
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-def _rule(
-    default: Any = dataclasses.MISSING,
-    *,
-    allowed: Sequence[str] = (),
-    low: float | None = None,
-    high: float | None = None,
-    pattern: str = "",
-) -> Any:
-    rules = {"allowed": allowed, "low": low, "high": high, "pattern": pattern}
-    return field(default=default, metadata=rules)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServiceTable:
-    """[service]: where the state is kept, and how often."""
-
-    state: Path
-    checkpoint: float = _rule(60.0, low=0.01, high=86400)  # seconds between two checkpoints
-    sync: float = _rule(
-        1.0, low=0, high=3600
-    )  # seconds until a sample is on the disk; 0: before it is acknowledged
-    queue: int = _rule(10_000, low=1, high=1_000_000)  # messages that may wait
-    devices: int = _rule(1000, low=1, high=1_000_000)  # monitors in all
-    history: int = _rule(600, low=1, high=100_000)  # samples that the page shows of each
-    log: str = _rule("text", allowed=("text", "json"))
-    level: str = _rule("info", allowed=("debug", "info", "warning", "error"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MqttTable:
-    """[mqtt]: the broker, and where the service publishes."""
-
-    host: str = "127.0.0.1"
-    port: int | None = _rule(None, low=1, high=65535)  # 1883, with TLS 8883
-    version: str = _rule("3.1.1", allowed=("3.1.1", "5"))
-    client_id: str = _rule("onlad", pattern=r"[0-9A-Za-z_-]{1,64}")
-    username: str | None = None
-    password: str | None = None
-    password_file: Path | None = None
-    tls: bool = False
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    qos: int = _rule(1, low=0, high=1)
-    keepalive: int = _rule(30, low=5, high=3600)
-    prefix: str = _rule("onlad", pattern=r"[^+#/\0][^+#\0]{0,200}")
-    verdicts: str = _rule("anomalies", allowed=("all", "anomalies", "none"))
-    state_every: float = _rule(5.0, low=0.1, high=3600)  # seconds, and at each change
-    discovery: str | None = _rule(
-        None, pattern=r"[^+#/\0][^+#\0]{0,200}"
-    )  # Home Assistant's prefix
-
-
-@dataclass(frozen=True, kw_only=True)
-class HttpTable:
-    """[http]: samples in, verdicts, metrics and the page out."""
-
-    host: str = "127.0.0.1"
-    port: int = _rule(8000, low=0, high=65535)
-    token: str | None = _rule(None, pattern=r"\S{8,200}")
-    body: int = _rule(1_000_000, low=100, high=100_000_000)  # bytes of one request
-    rate: float = _rule(200.0, low=0.1, high=1e6)  # requests a second from one address
-    clients: int = _rule(100, low=1, high=10_000)  # connections at once
-    page: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebhookTable:
-    """[webhook]: where each alarm is posted."""
-
-    url: str = _rule(pattern=r"https?://[^\s/]+\S*")
-    format: str = _rule("json", allowed=("json", "text"))  # the alarm, or a line for a phone
-    token: str | None = None  # sent as a bearer token
-    timeout: float = _rule(10.0, low=0.1, high=300)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThresholdTable:
-    """[streams.threshold]: from which score a sample is an anomaly."""
-
-    kind: str = _rule("deviation", allowed=tuple(THRESHOLDS))
-    value: float | None = None  # deviations, quantile, tail probability, or the score itself
-
-    def made(self) -> Threshold:
-        """Return the policy."""
-        if self.kind == "fixed" and self.value is None:
-            raise ValueError('value is needed with kind = "fixed"')
-        policy, setting = THRESHOLDS[self.kind]
-        return policy() if self.value is None else policy(**{setting: self.value})
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamTable:
-    """[[streams]]: a source and how it is watched."""
-
-    name: str = _rule(pattern=r"[0-9A-Za-z_-]{1,64}")
-    topic: str | None = None  # of MQTT; without it samples come by HTTP
-    payload: str = _rule("json", allowed=("json", "plain"))
-    columns: tuple[str, ...] = ()  # which values are watched; by default those of the first sample
-    ignore: tuple[str, ...] = ()
-    time: str | None = None  # the value that is the time, in seconds since 1970 or ISO 8601
-    model: Path | None = None  # each device starts from it
-    warmup: int = _rule(256, low=2 * FIRST, high=10_000_000)
-    window: int | None = _rule(None, low=1, high=1000)
-    hidden: int = _rule(64, low=1, high=4096)
-    forgetting: float = _rule(0.9999, low=0.5, high=1)
-    seed: int = _rule(0, low=0)
-    gate: bool = True
-    quiet: int = _rule(32, low=1, high=1_000_000)  # normal samples that end an alarm
-    threshold: ThresholdTable = field(default_factory=ThresholdTable)
-
-    @property
-    def pattern(self) -> Pattern | None:
-        """Return what messages belong to the stream."""
-        return None if self.topic is None else Pattern(self.topic)
-
-    def monitor(self) -> Monitor:
-        """Return a monitor that has seen nothing."""
-        detector = Detector(
-            n_hidden=self.hidden,
-            activation="tanh",
-            weights="normal",
-            forgetting=self.forgetting,
-            ridge=0.1,
-            seed=self.seed,
-        )
-        return Monitor(
-            detector=detector,
-            window=self.window,
-            threshold=self.threshold.made(),
-            gate=Gate() if self.gate else None,
-            warmup=self.warmup,
-            seed=self.seed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """The whole file."""
-
-    service: ServiceTable
-    streams: tuple[StreamTable, ...]
-    mqtt: MqttTable | None = None
-    http: HttpTable | None = None
-    webhook: WebhookTable | None = None
 
 
 def load(path: Path) -> Config:
@@ -351,4 +196,15 @@ def _broken(rules: Any, value: Any) -> str:
     return ""
 
 
-__all__ = ["Config", "ConfigError", "HttpTable", "MqttTable", "StreamTable", "load"]
+__all__ = [
+    "LOOPBACK",
+    "Config",
+    "ConfigError",
+    "HttpTable",
+    "MqttTable",
+    "ServiceTable",
+    "StreamTable",
+    "ThresholdTable",
+    "WebhookTable",
+    "load",
+]

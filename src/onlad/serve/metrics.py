@@ -69,7 +69,7 @@ class _Collector(Collector):
         yield CounterMetricFamily(
             "onlad_duplicates", "Messages that came again.", value=service.duplicates
         )
-        age = time.time() - service.checkpoint_time
+        age = time.time() - service.disk.checkpoint_time
         journal = service.store.journal
         for name, text, value in [
             ("onlad_queue", "Messages that wait.", service.queue),

@@ -27,18 +27,18 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from onlad.reference import Array
-from onlad.serve import discovery, logs, wire
+from onlad.serve import discovery, logs, marks, wire
 from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.intake import Item, told
 from onlad.serve.journal import Mark, digest
 from onlad.serve.outbox import Message
-from onlad.serve.service import MARKS, Service
+from onlad.serve.service import Service
 from onlad.serve.topics import Pattern
 from onlad.serve.watcher import Watcher
 from onlad.verdict import Verdicts
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
-MOST_OUT = 100  # writes that wait for the broker; beyond that verdicts are dropped
+MOST_OUT = 1_000_000  # bytes that wait for the broker; beyond that verdicts are dropped
 INFLIGHT = 5000  # alarms and states on their way at once
 FOREVER = 0xFFFFFFFF  # a session's end, in MQTT 5
 
@@ -136,7 +136,7 @@ class Mqtt:
         if five:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = FOREVER
-            properties.ReceiveMaximum = MARKS
+            properties.ReceiveMaximum = marks.MOST
             settings |= {"properties": properties, "clean_start": False}
         else:
             settings |= {"clean_session": False, "clean_start": MQTT_CLEAN_START_FIRST_ONLY}
@@ -235,7 +235,9 @@ class Mqtt:
     @property
     def _stuck(self) -> bool:
         """Whether the broker takes nothing, so that what is for it piles up here."""
-        return self._client is not None and len(self._client._client._out_packet) > MOST_OUT
+        if self._client is None:
+            return False
+        return sum(packet["to_process"] for packet in self._client._client._out_packet) > MOST_OUT
 
     def _published(self, _paho: Any, _data: object, mid: int, *_rest: object) -> None:
         alarm = self._alarms.pop(mid, None)

@@ -35,7 +35,7 @@ async def run(service: Service, stop: asyncio.Event) -> None:
 async def _run(service: Service, stop: asyncio.Event) -> None:
     config = service.config
     mqtt = http = None
-    jobs = [service.pump, service.keep_synced, service.keep_checkpoints]
+    jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
     # What is not asked for is not imported: on a small machine a second of start is a second.
     if config.mqtt is not None:
         from onlad.serve.mqtt import Mqtt  # noqa: PLC0415
@@ -61,13 +61,16 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     if http is not None:
         http.stop()
         await asyncio.wait([tasks[-1]], timeout=5)
-    await service.drain()
+    if not service.broken:
+        await service.drain()
     if mqtt is not None:
         await mqtt.stop()
-    for task in (*tasks, stopping):
-        task.cancel()
-    await asyncio.gather(*tasks, stopping, return_exceptions=True)
-    await service.checkpoint()
+    # Between two steps and two checkpoints: half of one would be lost, or in the last one's way.
+    async with service.disk.lock, service.turn:
+        for task in (*tasks, stopping):
+            task.cancel()
+        await asyncio.gather(*tasks, stopping, return_exceptions=True)
+    await service.disk.checkpoint()
     for error in failed:
         if error is not None:
             raise error

@@ -25,7 +25,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,15 +33,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onlad import persist
-from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
-from onlad.serve import checkpoint, logs
-from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
+from onlad.serve import logs
+from onlad.serve.checkpoint import StateError, Store
 from onlad.serve.config import Config, StreamTable
+from onlad.serve.disk import Disk
 from onlad.serve.intake import Answer, Batch, Item, Part
-from onlad.serve.journal import Fact, Mark, Record, Rows
+from onlad.serve.journal import Fact, Mark, Record
+from onlad.serve.marks import Marks
 from onlad.serve.outbox import Outbox
+from onlad.serve.resume import resume
 from onlad.serve.watcher import Alarm, Watcher
 from onlad.verdict import Verdicts
 
@@ -51,7 +53,6 @@ GATHER = 0.003  # seconds that a batch waits for company: a block costs a fifth 
 BATCH = 500  # messages of one step: others must not wait for a backlog
 LONGEST_DEVICE = 200  # letters of its name
 SLICE = 256  # rows after which others get their turn
-MARKS = 10_000  # messages that a broker may send again
 BUCKETS = np.array([0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0])  # seconds
 
 
@@ -71,85 +72,25 @@ class Service:
         self.duplicates = 0
         self.latency = np.zeros(len(BUCKETS) + 1, int)
         self.latency_sum = 0.0
-        self.checkpoint_time = time.time()
         self.store = Store(config.service.state)
-        self._absent: list[Saved] = []  # watchers of streams that the configuration lacks now
-        self._saved: dict[int, tuple[int, str]] = {}  # by number: changes, file
-        self._born: set[int] = set()
-        self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
+        self.disk = Disk(self, self.store)
+        self.marks = Marks()
+        self.born: set[int] = set()  # devices that the journal knows, by number
+        self.turn = asyncio.Lock()  # held by a step and by whatever must not see half of one
+        self.broken = False  # in the middle of a step: then only the journal is right
         self._next = 1
-        self._recent: OrderedDict[int, int] = OrderedDict()
         self._pending: deque[tuple[Item, ...]] = deque()
         self._wake = asyncio.Event()
-        self._turn = asyncio.Lock()  # held by a step and by whatever must not see half of one
-        self._disk = asyncio.Lock()  # held while a segment may be closed or synced
         try:
-            self._resume()
+            resume(self)
         except BaseException:
             self.close()
             raise
 
-    # -- the start ----------------------------------------------------------------------------
+    # -- devices -------------------------------------------------------------------------------
 
-    def _resume(self) -> None:
-        """Load the last checkpoint and replay the journal from there."""
-        point = self.store.read()
-        for saved in point.watchers:
-            self._next = max(self._next, saved.number + 1)
-            if saved.stream not in self.streams:
-                self._absent.append(saved)
-                continue
-            watcher = self._add(saved.number, saved.stream, saved.device, self.store.model(saved))
-            watcher.alarms.extend(saved.alarms)
-            watcher.paused = saved.paused
-            self._saved[saved.number] = (watcher.changes, saved.file)
-        for message in point.outbox:
-            self.outbox.waiting[message["id"]] = (message, set())
-        self._note(list(point.marks))
-        replayed = 0
-        for record in self.store.journal.replay(point.segment):
-            replayed += self._redo(record)
-        self.store.journal.open(max([point.segment, *self.store.journal.segments()]))
-        for watcher in self.watchers.values():
-            watcher.begin_counts()
-        if self.watchers:
-            logs.info("resumed", watchers=len(self.watchers), replayed=replayed)
-
-    def _redo(self, record: Record) -> int:
-        """Do what a record says if the checkpoint is from before it; return how many rows."""
-        if isinstance(record, Rows):
-            self._note(record.marks)
-            watcher = next((w for w in self.watchers.values() if w.number == record.watcher), None)
-            if watcher is None:  # of a stream that the configuration lacks now
-                return 0
-            known = watcher.monitor.n_seen - record.first
-            if known < 0:
-                raise StateError(f"the journal lacks rows of {watcher.key}. Restore it from a copy")
-            if known >= len(record.X):
-                return 0
-            was, watcher.paused = watcher.paused, record.paused
-            _, alarms = watcher.observe(record.X[known:], record.times[known:])
-            watcher.paused = was
-            for alarm in alarms:
-                self.outbox.waiting[alarm.id] = (alarm.message(), set())
-            return len(record.X) - known
-        if record.kind == "birth":
-            number, name, device = (record.values[k] for k in ("number", "stream", "device"))
-            self._next = max(self._next, number + 1)
-            if name in self.streams and (name, device) not in self.watchers:
-                watcher = self._add(number, name, device, self._fresh(self.streams[name]))
-                watcher.names = tuple(record.values["names"])
-        elif record.kind == "delivered":
-            self.outbox.waiting.pop(record.values["id"], None)
-        elif record.kind == "paused":
-            for watcher in self.watchers.values():
-                if watcher.number == record.values["number"]:
-                    watcher.paused = record.values["paused"]
-        elif record.kind == "session":
-            self._recent.clear()
-        return 0
-
-    def _fresh(self, stream: StreamTable) -> Monitor:
+    def fresh(self, stream: StreamTable) -> Monitor:
+        """Return the monitor that a new device of a stream starts with."""
         if stream.model is None:
             return stream.monitor()
         model = persist.load(stream.model)
@@ -157,7 +98,8 @@ class Service:
             raise StateError(f"{stream.model} holds no monitor, which stream {stream.name} needs")
         return model
 
-    def _add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
+    def add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
+        """Watch a device that the journal or a checkpoint knows."""
         stream = self.streams[name]
         if stream.columns and monitor.names and set(stream.columns) != set(monitor.names):
             raise StateError(
@@ -166,15 +108,12 @@ class Service:
             )
         watcher = Watcher(number, stream, device, monitor, self.config.service.history)
         self.watchers[name, device] = watcher
-        self._born.add(number)
+        self.born.add(number)
         return watcher
 
-    def _note(self, marks: list[Mark]) -> None:
-        for mark in marks:
-            self._recent.pop(mark.mid, None)
-            self._recent[mark.mid] = mark.digest
-        while len(self._recent) > MARKS:
-            self._recent.popitem(last=False)
+    def take_number(self, number: int) -> None:
+        """Give this number to no device that is born later."""
+        self._next = max(self._next, number + 1)
 
     # -- samples in ---------------------------------------------------------------------------
 
@@ -197,14 +136,10 @@ class Service:
         """Whether so much waits that no more should be read from where it can wait as well."""
         return len(self._pending) >= 2 * BATCH
 
-    def seen(self, mark: Mark) -> bool:
-        """Whether a message that the broker sends again is in the journal already."""
-        return self._recent.get(mark.mid) == mark.digest
-
     def new_session(self) -> None:
         """Forget which messages came: the broker has forgotten which it sent."""
-        if self._recent:
-            self._recent.clear()
+        if len(self.marks):
+            self.marks.clear()
             with contextlib.suppress(OSError):
                 self.store.journal.append([Fact("session", {})])
 
@@ -227,9 +162,13 @@ class Service:
             await self._next_step()
 
     async def _next_step(self) -> None:
-        async with self._turn:
+        async with self.turn:
             few = [self._pending.popleft() for _ in range(min(BATCH, len(self._pending)))]
-            await self._step([item for items in few for item in items])
+            try:
+                await self._step([item for items in few for item in items])
+            except BaseException:
+                self.broken = True
+                raise
 
     async def _step(self, items: list[Item]) -> None:
         batch = self._read(items)
@@ -240,7 +179,7 @@ class Service:
             return
         self.trouble.pop("journal", None)
         said = {number: await self._watch(part) for number, part in batch.parts.items()}
-        if self.config.service.sync == 0 and batch.parts and not await self._sync():
+        if self.config.service.sync == 0 and batch.parts and not await self.disk.sync():
             for item, _ in batch.answers:
                 if item.refused is not None:
                     item.refused()
@@ -289,13 +228,13 @@ class Service:
         """Whether a message is in the journal, or in this batch by an earlier connection."""
         first = taken.setdefault(mark, mark)
         # Items of one message, for several streams, share the very same mark.
-        return again and (first is not mark or self.seen(mark))
+        return again and (first is not mark or mark in self.marks)
 
     def _birth(self, item: Item) -> Watcher | None:
         if len(self.watchers) >= self.config.service.devices or len(item.device) > LONGEST_DEVICE:
             return None
-        watcher = self._add(self._next, item.stream.name, item.device, self._fresh(item.stream))
-        self._born.discard(self._next)  # until the journal has it
+        watcher = self.add(self._next, item.stream.name, item.device, self.fresh(item.stream))
+        self.born.discard(self._next)  # until the journal has it
         self._next += 1
         return watcher
 
@@ -304,15 +243,15 @@ class Service:
         records: list[Record] = []
         for part in batch.parts.values():
             w = part.watcher
-            if w.number not in self._born:
+            if w.number not in self.born:
                 facts = {"number": w.number, "stream": w.stream.name, "device": w.device}
                 records.append(Fact("birth", facts | {"names": list(w.names)}))
             records.append(part.record())
         if records:
             self.store.journal.append(records)
         for part in batch.parts.values():
-            self._born.add(part.watcher.number)
-            self._note(part.marks)
+            self.born.add(part.watcher.number)
+            self.marks.add(part.marks)
 
     def _refuse(self, batch: Batch, error: OSError) -> None:
         """Say that nothing of a batch was taken: the disk is full, or gone."""
@@ -348,106 +287,29 @@ class Service:
         with contextlib.suppress(OSError):  # then it is delivered once more after a crash
             self.store.journal.append([Fact("delivered", {"id": alarm})])
 
-    # -- to the disk --------------------------------------------------------------------------
-
-    async def _sync(self) -> bool:
-        """Bring the journal to the disk; return whether it is there."""
-        async with self._disk:
-            try:
-                await asyncio.to_thread(self.store.journal.sync)
-            except OSError as error:
-                self.trouble["disk"] = f"the disk takes nothing: {error.strerror}"
-                logs.warning("the disk takes nothing", error=error.strerror)
-                return False
-        self.trouble.pop("disk", None)
-        return True
-
-    async def keep_synced(self) -> None:
-        """Bring the journal to the disk every `sync` seconds, for ever."""
-        while True:
-            await asyncio.sleep(self.config.service.sync or 1.0)
-            if self.store.journal.synced < self.store.journal.written:
-                await self._sync()
-
-    async def keep_checkpoints(self) -> None:
-        """Checkpoint every `checkpoint` seconds, for ever."""
-        while True:
-            await asyncio.sleep(self.config.service.checkpoint)
-            await self.checkpoint()
-
-    async def checkpoint(self) -> None:
-        """Write the models that changed and start a new segment of the journal."""
-        async with self._disk:
-            now = (self.store.journal.written, sum(w.changes for w in self.watchers.values()))
-            if self._covered == now:
-                self.checkpoint_time = time.time()
-                return
-            async with self._turn:
-                try:
-                    number = self.store.journal.number + 1
-                    old = self.store.journal.open(number)
-                except OSError as error:
-                    self._no_checkpoint(error)
-                    return
-                marks = tuple(Mark(*pair) for pair in self._recent.items())
-                state = [(checkpoint.entry(w, ""), w) for w in self.watchers.values()
-                         if w.number in self._born]  # fmt: skip
-                changes = {w.number: w.changes for _, w in state}
-                covered = (self.store.journal.written, sum(changes.values()))
-            # Rows that come from here on are in the new segment, and say which row they are: a
-            # model that is copied a moment later just has some of them already.
-            try:
-                await asyncio.to_thread(self.store.journal.finish, old)
-                entries = [await self._save(entry, w, changes[w.number]) for entry, w in state]
-                outbox = tuple(message for message, _ in self.outbox.waiting.values())
-                point = Checkpoint(number, (*entries, *self._absent), outbox, marks)
-                await asyncio.to_thread(self.store.commit, point)
-            except (OSError, OnladError) as error:
-                self._no_checkpoint(error)
-                return
-            self._covered = covered
-        self.checkpoint_time = time.time()
-        self.trouble.pop("checkpoint", None)
-
-    async def _save(self, entry: Saved, watcher: Watcher, changes: int) -> Saved:
-        saved, file = self._saved.get(watcher.number, (-1, ""))
-        if saved != changes:
-            async with self._turn:
-                changes, twin = watcher.changes, watcher.twin()
-                # Together with the model: an alarm's row must be one that the model has seen.
-                entry = checkpoint.entry(watcher, "")
-            file = await asyncio.to_thread(self.store.save_model, watcher.number, twin)
-            self._saved[watcher.number] = (changes, file)
-        return entry._replace(file=file)
-
-    def _no_checkpoint(self, error: Exception) -> None:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        self.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
-        logs.warning("no checkpoint can be written", error=why)
-
     # -- what a person does -------------------------------------------------------------------
 
     async def pause(self, watcher: Watcher, paused: bool) -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
-        async with self._turn:
+        async with self.turn:
             facts = {"number": watcher.number, "paused": paused}
             self.store.journal.append([Fact("paused", facts)])
             watcher.paused = paused
 
     async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
         """Learn the samples of an alarm that was none; return how many were learned."""
-        async with self._turn:
+        async with self.turn:
             found: Alarm | None = next((a for a in watcher.alarms if a.id == alarm), None)
             if found is None:
                 raise KeyError(alarm)
             count = watcher.mark_normal(found)
         # What was learned here is in no sample that could be replayed, so it is saved at once.
-        await self.checkpoint()
+        await self.disk.checkpoint()
         return count
 
     async def model_bytes(self, watcher: Watcher) -> bytes:
         """Return the model of a device as the bytes of a file that `onlad.load` reads."""
-        async with self._turn:
+        async with self.turn:
             twin = watcher.twin()
 
         def write() -> bytes:
@@ -462,7 +324,10 @@ class Service:
 
     def problems(self) -> list[str]:
         """Return why the service is not ready, or nothing."""
-        age, limit = time.time() - self.checkpoint_time, 5 * self.config.service.checkpoint + 60
+        age, limit = (
+            time.time() - self.disk.checkpoint_time,
+            5 * self.config.service.checkpoint + 60,
+        )
         late = [f"the last checkpoint is {age:.0f} s old"] if age > limit else []
         return [*self.trouble.values(), *late]
 
