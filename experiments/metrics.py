@@ -24,7 +24,8 @@ def _checked(y: Array, score: Array) -> int:
 def auc(y: Array, score: Array) -> float:
     """Return the area under the ROC curve; equal scores count half."""
     positive = _checked(y, score)
-    below = rankdata(score)[np.asarray(y, bool)].sum() - positive * (positive + 1) / 2
+    ranks = rankdata(np.asarray(score, "float64"))  # of float32 it may make float32 ranks
+    below = ranks[np.asarray(y, bool)].sum() - positive * (positive + 1) / 2
     return float(below / (positive * (len(y) - positive)))
 
 

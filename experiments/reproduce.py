@@ -160,6 +160,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         methods = [m for m in tune.METHODS if not args.method or m in args.method]
         beds = [(b, n, m) for m in methods for b in TESTBEDS for n in names if n != "digits"]
         tune.tune(beds, args.jobs)
+        if "neural" in families and not args.method:
+            from experiments import neural  # noqa: PLC0415  (JAX loads slowly)
+
+            for cell in neural.cells(name for name in names if name != "digits"):
+                cell.search()
 
     steps: dict[str, list[Callable[[], None]]] = {
         "auc": [tables],
