@@ -37,8 +37,8 @@ the parameters first.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -130,7 +130,8 @@ def _in_words(reason: Reason) -> str:
     return "; ".join(text for bit, text in texts.items() if bit in reason)
 
 
-class Packet(NamedTuple):
+@dataclass(frozen=True)
+class Packet:
     """An input word, taken apart. `value` is signed."""
 
     mode: Mode
