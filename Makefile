@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
-EXTRAS := sklearn,river,pyod,pysad,capymoa,plot
+EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,hardware
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow bench docs lint format clean

@@ -204,8 +204,18 @@ def _heads(mode: Mode, read: bool, start: int, count: int) -> Words:
 
 def answered(words: Words) -> npt.NDArray[np.bool_]:
     """Return which input words the core answers."""
-    read = (words >> np.uint64(READ_SHIFT) & np.uint64(1)).astype(bool)
-    found: npt.NDArray[np.bool_] = read | (words >> np.uint64(MODE_SHIFT) <= Mode.TRAIN)
+    return reads_back(words) | computes(words)
+
+
+def computes(words: Words) -> npt.NDArray[np.bool_]:
+    """Return which input words are do_training or do_prediction."""
+    found: npt.NDArray[np.bool_] = words >> np.uint64(MODE_SHIFT) <= np.uint64(Mode.TRAIN)
+    return found & ~reads_back(words)
+
+
+def reads_back(words: Words) -> npt.NDArray[np.bool_]:
+    """Return which input words have R = 1."""
+    found: npt.NDArray[np.bool_] = (words >> np.uint64(READ_SHIFT) & np.uint64(1)).astype(bool)
     return found
 
 
