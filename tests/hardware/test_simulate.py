@@ -7,7 +7,7 @@ from onlad.hardware import packets, simulate
 from onlad.hardware.simulate import SimulationError, Simulator
 
 pytest.importorskip("amaranth")
-from echo import Echo  # noqa: E402
+from echo import Echo
 
 
 @pytest.fixture(scope="module")
