@@ -69,10 +69,13 @@ class Mode(IntEnum):
 
 
 class Ff(IntEnum):
-    """Registers of update_ff: what forgetting needs."""
+    """Registers of update_ff: what forgetting needs. P = S S' / (m 4^z)."""
 
-    FACTOR = 0  # a, 0 < a <= 1
-    LIMIT = 1  # the wind-up guard acts while trace(P) is above it; 0: never
+    FACTOR = 0  # a, 0 < a <= 1, with 30 fraction bits
+    LIMIT = 1  # the wind-up guard acts while trace(P) is above it; see fixed.limit_word; 0: never
+    RIDGE = 2  # what the guard puts back: sqrt(N / trace(P) at the start), as data
+    MANTISSA = 3  # m, with 31 fraction bits, in [1/4, 1)
+    EXPONENT = 4  # z, from -32 to 31
 
 
 class Describe(IntEnum):
@@ -84,6 +87,7 @@ class Describe(IntEnum):
     LANES = 3
     FORMATS = 4  # bytes, low to high: width of a word, fraction bits of data, of FF, of Score
     OPTIONS = 5  # bytes, low to high: activation, storage of alpha, width of alpha, 0
+    SEED = 6  # of a seeded alpha
 
 
 class Status(IntEnum):
