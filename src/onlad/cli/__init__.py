@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from onlad.cli import demo
+from onlad.cli import core, demo
 from onlad.errors import OnladError
 
 #: Each command is a module with one function, `add`, that describes its arguments and what to run.
-COMMANDS = (demo,)
+COMMANDS = (demo, core)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
