@@ -9,6 +9,7 @@ EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,hardware
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow bench docs lint format clean
+.PHONY: core-area core-latency core-detection
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,6 +28,18 @@ test-slow: $(VENV)/.dev  ## the tests that take minutes
 
 bench: $(VENV)/.dev  ## time the detector beside its peers
 	$(BIN)/python -m benchmarks
+
+core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
+	$(BIN)/python -m experiments.core_area run
+	$(BIN)/python -m experiments.core_area table
+
+core-latency: $(VENV)/.dev  ## count the core's cycles at the paper's sizes
+	$(BIN)/python -m experiments.core_latency run
+	$(BIN)/python -m experiments.core_latency table
+
+core-detection: $(VENV)/.dev  ## AUC of the core beside float64; needs ONLAD_DATA
+	$(BIN)/python -m experiments.core_detection run
+	$(BIN)/python -m experiments.core_detection table
 
 docs: $(VENV)/.dev  ## build the pages into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html

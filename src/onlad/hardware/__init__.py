@@ -18,7 +18,7 @@ from onlad.hardware.transport import Emulator
 if TYPE_CHECKING:
     from onlad.hardware.synth import Report, Say
 
-__all__ = ["Config", "Device", "Estimate", "OnladCore", "load", "read"]
+__all__ = ["Config", "Device", "Estimate", "OnladCore", "gateware_digest", "load", "read"]
 
 
 class OnladCore:
@@ -107,7 +107,7 @@ class OnladCore:
         """Return the library that simulates the gateware, built if need be."""
         from onlad.hardware import simulate  # noqa: PLC0415
 
-        return simulate.build(self._top, f"{self.config!r} {_sources()}", say)
+        return simulate.build(self._top, f"{self.config!r} {gateware_digest()}", say)
 
     def verilog(self) -> str:
         """Return the gateware as Verilog."""
@@ -146,8 +146,9 @@ class OnladCore:
 
 
 @cache
-def _sources() -> str:
+def gateware_digest() -> str:
     """Return a digest of all that gateware is made of."""
     here = Path(__file__).parent
-    texts = (path.read_bytes() for path in sorted([*here.glob("*.py"), *here.glob("rtl/*.py")]))
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+    names = ("config", "fixed", "model", "packets", "seeded", "sigmoid")
+    paths = [*(here / f"{name}.py" for name in names), *sorted(here.glob("rtl/*.py"))]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
