@@ -32,6 +32,7 @@ from onlad.hardware.sigmoid import sigmoid
 
 SCORE_MOST = (1 << 31) - 1
 TRACE_BITS = 48
+COARSE = 8  # fraction bits that a large k gives up
 
 
 class Halves(NamedTuple):
@@ -232,7 +233,9 @@ class Model:
         config = self.config
         high, low = product(self.x, self._matrix(Mode.ALPHA, self.alpha))
         z, cut = self._round(high, low, config.alpha_fraction, self.b)
-        return (sigmoid(z, config.fraction) if config.activation == "sigmoid" else z), cut
+        if config.activation == "sigmoid":
+            return sigmoid(z, config.fraction), False  # flat where z is cut
+        return z, cut
 
     def _errors(self, h: Ints, x: Ints) -> tuple[Ints, bool]:
         high, low = product(h, self._matrix(Mode.BETA, self.beta))
@@ -255,18 +258,19 @@ class Model:
 
     def _learn(self, h: Ints, x: Ints, held: bool) -> int | None:
         """Learn a sample and return its score. None: nothing was learned, nothing has changed."""
-        k = self._root_step(h, held)
-        if k is None:
+        gain = self._root_step(h, held)
+        if gain is None:
             return None
+        k, shift = gain
         e, cut = self._errors(h, x)
-        beta = fixed.product_shift(e[None, :], k[:, None], self.config.write_shift, self.beta)
+        beta = fixed.product_shift(e[None, :], k[:, None], shift, self.beta)
         self.beta = fixed.saturate(beta, self.config.width)
         self._saturated |= cut or bool((beta != self.beta).any())
         self._halves.pop(Mode.BETA.name, None)
         return self._score(e)
 
-    def _root_step(self, h: Ints, held: bool) -> Ints | None:
-        """Let S^ learn h; return the gain k."""
+    def _root_step(self, h: Ints, held: bool) -> tuple[Ints, int] | None:
+        """Let S^ learn h; return the gain k and its fraction bits."""
         W, hb = self.config.width, self.config.headroom
         m, z = (self.mantissa, self.exponent) if held else self._forget()
         S = Halves.of(self.S)
@@ -281,7 +285,7 @@ class Model:
         s = -1 if self.over else 0 if self.near else 1
         if not EXPONENTS[0] <= z + s <= EXPONENTS[-1]:
             s = 0
-        C, R = self._scales(f, t, u, s, (m, z))
+        C, R, k_fraction = self._scales(f, t, u, s, (m, z))
         q, k = self._scaled(g, C), self._scaled(g, R)
         base = self.S << 1 if s > 0 else self.S >> -s
         root = fixed.product_shift(f[None, :], q[:, None], self.config.write_shift, base)
@@ -293,7 +297,7 @@ class Model:
         self.trace = _shift(self.trace, 2 * s, TRACE_BITS)
         self.trace_sum = _shift(self.trace_sum, 2 * s, TRACE_BITS)
         self.largest = _shift(self.largest, 2 * s, TRACE_BITS)
-        return k
+        return k, k_fraction
 
     def _forget(self) -> tuple[int, int]:
         """Return m and z after m 4^z <- m 4^z a^2."""
@@ -306,8 +310,10 @@ class Model:
             m, z = m << 2, z - 1
         return (m, z) if m else (self.mantissa, self.exponent)
 
-    def _scales(self, f: Ints, t: int, u: int, s: int, scale: tuple[int, int]) -> tuple[int, int]:
-        """Return C and R. C is negative: q f' is added to S^."""
+    def _scales(
+        self, f: Ints, t: int, u: int, s: int, scale: tuple[int, int]
+    ) -> tuple[int, int, int]:
+        """Return C, R and the fraction bits of k. C is negative: q f' is added to S^."""
         config, W, hb = self.config, self.config.width, self.config.headroom
         m, z = scale
         v = t + 2 * hb - (W - 1) - config.fraction - z  # f 2^v is to the scale of m
@@ -318,10 +324,15 @@ class Model:
         one = 1 << SCALAR_BITS + QUOTIENT_BITS
         of_root, of_d = one // (d + isqrt(M * d)), one // d
         u += 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
-        most = config.scalar_width - 1
-        C = _shift(of_root, u + s + 2 * min(v, 0) + config.root_scale_fraction, most)
-        R = _shift(of_d, u - abs(v) - z + config.beta_scale_fraction, most)
-        return -C, R
+        width, k_fraction = config.scalar_width, config.write_shift
+        C = _shift(of_root, u + s + 2 * min(v, 0) + config.root_scale_fraction, width - 1)
+        # |g| is at most 1/2, so no k is out of range while R needs one bit less than a scalar has.
+        # k grows with the root of P; cutting single entries would turn it out of its direction.
+        R = _shift(of_d, u - abs(v) - z + config.beta_scale_fraction)
+        if R >> width - 2:
+            R = _shift(R, -COARSE, width - 2)
+            k_fraction -= COARSE
+        return -C, R, k_fraction
 
     def _scaled(self, g: Ints, scale: int) -> Ints:
         word = fixed.product_shift(g, np.int64(scale), self.config.write_shift)
