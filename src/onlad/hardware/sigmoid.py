@@ -1,6 +1,6 @@
 """The logistic function by a table of 512 chords on [0, 16): one memory block, one multiplier.
 
-G(-z) = 1 - G(z). A chord lies at most width^2 / 8 max|G''| = 1.18e-5 off the curve; the rounding
+G(-z) = 1 - G(z), a unit in the last place of z aside. A chord lies at most width^2 / 8 max|G''| = 1.18e-5 off the curve; the rounding
 of its ends adds 2^-20 and that of z the same; beyond 16 the curve is within 1.2e-7 of 1.
 """
 
@@ -13,7 +13,7 @@ from onlad.hardware.fixed import Ints, round_shift
 SEGMENTS, PER_UNIT = 512, 32
 VALUE_BITS, SLOPE_BITS = 20, 16  # together a word of 36 bits, as wide as a memory block
 STEP_BITS = 14  # of the place within a segment
-ERROR = 1.5e-5  # bound on |G - logistic|, proven on every input in the tests
+ERROR = 1.5e-5  # bound on |G - logistic| before its last rounding; tested on every input
 
 
 def _ends() -> Ints:
