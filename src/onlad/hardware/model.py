@@ -31,7 +31,7 @@ from onlad.hardware.seeded import seeded_alpha
 from onlad.hardware.sigmoid import sigmoid
 
 SCORE_MOST = (1 << 31) - 1
-TRACE_BITS = 48
+TRACE_BITS, TRACE_FRACTION = 40, 14
 COARSE = 8  # fraction bits that a large k gives up
 
 
@@ -219,7 +219,7 @@ class Model:
         return answer
 
     def _count(self, status: Status) -> None:
-        self.status[status] = (self.status[status] + 1) & 0xFFFFFFFF
+        self.status[status] = (self.status[status] + 1) & 0xFFFF
 
     # Arithmetic ----------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class Model:
     def _row(self, i: int) -> int:
         squares = self.S[i] * self.S[i]
         total = (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
-        return total >> self.config.width - 1
+        return total >> 2 * self.config.root_fraction - TRACE_FRACTION
 
     def _measure_row(self) -> None:
         """Add one row of S^ to the trace of this round; a round takes N steps."""
@@ -367,9 +367,7 @@ class Model:
         """Note whether trace(P) is above the limit."""
         mantissa, exponent = self.limit >> 8, (self.limit & 0xFF) - ((self.limit & 0x80) << 1)
         bound = mantissa * self.mantissa  # 31 fraction bits
-        # To the fraction bits of a trace: those of S^ twice, less those a row has lost.
-        trace_fraction = 2 * self.config.root_fraction - (self.config.width - 1)
-        shift = exponent + 2 * self.exponent + trace_fraction - MANTISSA_BITS
+        shift = exponent + 2 * self.exponent + TRACE_FRACTION - MANTISSA_BITS
         bound = _shift(bound, shift, TRACE_BITS)
         self.wound = bool(mantissa) and self.trace > bound
 

@@ -95,7 +95,7 @@ class Status(IntEnum):
 
     REASONS = 0  # of the refusal to come
     CYCLES = 1  # from a PREDICT or TRAIN to its answer, the last one
-    TRAINED = 2  # steps since reset, modulo 2^32
+    TRAINED = 2  # steps since reset, modulo 2^16 as all counts here
     SINGULAR = 3  # steps since reset that were not learned
     PAUSED = 4  # steps since reset that forgot nothing
     SATURATED = 5  # steps since reset in which a stored word was cut to its range

@@ -1,7 +1,8 @@
 """The logistic function by a table of 512 chords on [0, 16): one memory block, one multiplier.
 
-G(-z) = 1 - G(z), a unit in the last place of z aside. A chord lies at most width^2 / 8 max|G''| = 1.18e-5 off the curve; the rounding
-of its ends adds 2^-20 and that of z the same; beyond 16 the curve is within 1.2e-7 of 1.
+G(-z) = 1 - G(z), a unit in the last place of z aside. A chord lies at most
+width^2 / 8 max|G''| = 1.18e-5 off the curve; the rounding of its ends adds 2^-20 and that of z the
+same; beyond 16 the curve is within 1.2e-7 of 1.
 """
 
 from __future__ import annotations

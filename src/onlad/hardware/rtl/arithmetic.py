@@ -8,7 +8,7 @@ The way of a product, by cycle::
     3  words in registers; the scalar is chosen          8  sum, or stored word plus product
     4  factors a and b                                   9  rounded, saturated: written
 
-Sums in the lanes go to `chain` in cycle 9 and leave one a cycle. Sums across the lanes go through
+Sums in the lanes are taken over in cycle 9 and leave one a cycle. Sums across the lanes go through
 a tree of adders and are whole `ceil(log2(lanes)) + 1` cycles after the product.
 """
 
@@ -23,7 +23,7 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.lane import Lane
+from onlad.hardware.rtl.lane import BASE, COARSE, Lane, placed
 from onlad.hardware.rtl.operations import (
     KEPT,
     SUMMED_ACROSS,
@@ -59,6 +59,8 @@ class Arithmetic(wiring.Component):
         A sum that leaves the lanes, first lane first.
     across, across_op, across_valid
         A sum across the lanes.
+    pick, picked
+        The first factor of a lane, in cycle 5: how a host reads the parameters.
     over, near, cut : Out(1)
         A word of S that was written reaches 1, or 1/4; any word was out of range.
     """
@@ -91,12 +93,12 @@ class Arithmetic(wiring.Component):
                 "vector_data": In(signed(W)),
                 "chain_valid": Out(1),
                 "chain_op": Out(Op),
-                "chain_first": Out(1),
-                "chain_last": Out(1),
                 "chain": Out(signed(A)),
                 "across": Out(signed(A)),
                 "across_op": Out(Op),
                 "across_valid": Out(1),
+                "pick": In(max(1, ceil_log2(U))),
+                "picked": Out(signed(W)),
                 "over": Out(1),
                 "near": Out(1),
                 "cut": Out(1),
@@ -117,12 +119,16 @@ class Arithmetic(wiring.Component):
             vectors.write_address.eq(self.vector_address),
             vectors.write.eq(self.vector_lane),
         ]
+        self._decode(m, at)
         scalar = self._scalar(m, at)
+        factors = []
         lanes = [Lane(c) for _ in range(U)]
         for k, lane in enumerate(lanes):
             m.submodules[f"lane{k}"] = lane
             m.d.comb += vectors.data[k].eq(self.vector_data)
-            self._feed(m, lane, scalar, vectors.words[k], k, at)
+            factors.append(self._feed(m, lane, scalar, vectors.words[k], k, at))
+        picked = Array(factors)[self.pick] if U > 1 else factors[0]
+        m.d.sync += self.picked.eq(picked)
         self._write_back(m, lanes, at)
         self._chain(m, lanes, at)
         self._across(m, lanes, at)
@@ -159,8 +165,8 @@ class Arithmetic(wiring.Component):
 
     def _feed(
         self, m: Module, lane: Lane, scalar: Any, vector_word: Any, k: int, at: list[Any]
-    ) -> None:
-        """Choose the factors of a lane in cycle 4, and the stored word until cycle 7."""
+    ) -> Any:
+        """Choose the factors of a lane in cycle 4 and the stored word in 7; return the first."""
         W = self.config.width
         alpha = Signal(signed(self.config.alpha_width), name=f"alpha{k}")
         root, beta = Signal(signed(W), name=f"root{k}"), Signal(signed(W), name=f"beta{k}")
@@ -192,24 +198,41 @@ class Arithmetic(wiring.Component):
         old = Signal(signed(W), name=f"old{k}")
         m.d.sync += old.eq(Mux(op == Op.ROOT, root, beta))
         old = delayed(m, old, 2, f"old{k}")[-1]
-        base = Signal(signed(W + 1), name=f"base{k}")
-        with m.If(is_any(at[6].op, KEPT)):
-            m.d.sync += base.eq(0)
-        with m.Elif((at[6].op != Op.ROOT) | (self.renormal == 0)):
-            m.d.sync += base.eq(old)
-        with m.Elif(self.renormal > 0):
-            m.d.sync += base.eq(old << 1)
-        with m.Else():
-            m.d.sync += base.eq(old >> 1)
+        base = Signal(signed(W + BASE), name=f"base{k}")
+        with m.If(self._kept):
+            m.d.sync += base.eq(1 << COARSE)
+        with m.Else(), m.Switch(self._how):
+            for how, bits in enumerate((placed(old), placed(old, 1), placed(old, -1))):
+                with m.Case(how):
+                    m.d.sync += base.eq(bits.as_signed())
+            with m.Default():
+                m.d.sync += base.eq(placed(old, coarse=True).as_signed())
         m.d.comb += [
             lane.a.eq(a),
             lane.b.eq(b),
             lane.base.eq(base),
             lane.step.eq(at[7].valid),
             lane.clear.eq(at[7].first),
-            lane.coarse.eq(self.coarse & (at[7].op == Op.TEACH)),
-            lane.coarse_word.eq(self.coarse & (at[8].op == Op.TEACH)),
-            lane.replace.eq(~is_any(at[7].op, SUMMED_IN_LANES)),
+            lane.replace.eq(self._replace),
+            lane.coarse.eq(self._coarse),
+            lane.gain.eq(self._gain),
+        ]
+        return a
+
+    def _decode(self, m: Module, at: list[Any]) -> None:
+        """Tell all lanes, from registers, how they end: for `base` in cycle 6, for sums later."""
+        self._kept, self._replace, self._coarse, self._gain = (
+            Signal(name=name) for name in ("kept", "replace", "coarse_word", "gain_word")
+        )
+        self._how = Signal(2)
+        coarse = self.coarse & (at[5].op == Op.TEACH)
+        root = at[5].op == Op.ROOT
+        m.d.sync += [
+            self._kept.eq(is_any(at[5].op, KEPT)),
+            self._how.eq(Mux(coarse, 3, Mux(root, Mux(self.renormal < 0, 2, self.renormal), 0))),
+            self._replace.eq(~is_any(at[6].op, SUMMED_IN_LANES)),
+            self._coarse.eq(self.coarse & (at[7].op == Op.TEACH)),
+            self._gain.eq(is_any(at[7].op, KEPT)),
         ]
 
     def _write_back(self, m: Module, lanes: list[Lane], at: list[Any]) -> None:
@@ -220,12 +243,13 @@ class Arithmetic(wiring.Component):
         m.d.comb += self.write_word.eq(at[9].word)
         near, over, cut = (Signal(c.lanes) for _ in range(3))
         for k, lane in enumerate(lanes):
-            m.d.comb += [self.stored[k].eq(lane.word), self._gains.data[k].eq(lane.gain)]
-            size = magnitude(lane.word)
+            word = Cat(lane.result[: c.width - 1], lane.result[-1]).as_signed()
+            m.d.comb += [self.stored[k].eq(word), self._gains.data[k].eq(lane.result)]
+            size = magnitude(word)
             m.d.sync += [
                 near[k].eq(root & size[c.root_fraction - 2 :].any()),
                 over[k].eq(root & size[c.root_fraction :].any()),
-                cut[k].eq((root | beta) & lane.word_cut),
+                cut[k].eq((root | beta) & lane.cut),
             ]
         m.d.comb += [self.near.eq(near.any()), self.over.eq(over.any()), self.cut.eq(cut.any())]
 
@@ -233,21 +257,17 @@ class Arithmetic(wiring.Component):
         """Let sums leave the lanes one a cycle; the last has left when the next are whole."""
         U = self.config.lanes
         chain = [Signal(signed(len(self.chain)), name=f"chain{k}") for k in range(U)]
-        left = Signal(range(U + 1))
+        place, going = Signal(range(U)), Signal()
         op = Signal(Op)
-        first = Signal()
-        with m.If(left != 0):
-            m.d.sync += [left.eq(left - 1), first.eq(0)]
-            m.d.sync += [chain[k].eq(chain[k + 1]) for k in range(U - 1)]
+        with m.If(going):
+            m.d.sync += [place.eq(place + 1), going.eq(place != U - 1)]
         with m.If(at[8].valid & at[8].last & is_any(at[8].op, SUMMED_IN_LANES)):
-            m.d.sync += [left.eq(U), op.eq(at[8].op), first.eq(1)]
+            m.d.sync += [place.eq(0), going.eq(1), op.eq(at[8].op)]
             m.d.sync += [chain[k].eq(lanes[k].total) for k in range(U)]
         m.d.comb += [
-            self.chain_valid.eq(left != 0),
+            self.chain_valid.eq(going),
             self.chain_op.eq(op),
-            self.chain_first.eq(first),
-            self.chain_last.eq(left == 1),
-            self.chain.eq(chain[0]),
+            self.chain.eq(Array(chain)[place] if U > 1 else chain[0]),
         ]
 
     def _across(self, m: Module, lanes: list[Lane], at: list[Any]) -> None:

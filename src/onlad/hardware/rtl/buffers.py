@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Const, Module, Signal, signed
+from amaranth.hdl import Const, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -17,15 +17,13 @@ from onlad.hardware.seeded import SHIFTS, lane_seeds
 
 
 def host_layout(config: Config) -> dict[str, Any]:
-    """Return how a host reaches the memories: never while a step is under way."""
+    """Return how a host writes the memories: never while a step is under way."""
     return {
         "host_mode": In(Mode),
         "host_write": In(1),
-        "host_read": In(1),
         "host_lane": In(max(1, ceil_log2(config.lanes))),
         "host_word": In(issue_layout(config)["word"].shape),
         "host_value": In(signed(config.width)),
-        "host_data": Out(signed(config.width)),  # two cycles after host_read
     }
 
 
@@ -65,46 +63,33 @@ class ParameterBuffer(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        c, U = self.config, self.config.lanes
-        found = {
-            Mode.BETA: self._matrix(m, Mode.BETA, c.hidden * c.beta_row),
-            Mode.P: self._matrix(m, Mode.P, c.hidden * c.alpha_row),
-        }
+        c = self.config
+        self._matrix(m, Mode.BETA, c.hidden * c.beta_row)
+        self._matrix(m, Mode.P, c.hidden * c.alpha_row)
         if c.alpha == "seeded":
             self._generators(m)
         else:
-            found[Mode.ALPHA] = self._alpha(m)
+            self._alpha(m)
         m.submodules.b = b = Banks(1, c.hidden, signed(c.width))
         m.d.comb += [
-            b.read.eq(self.b_read | (self.host_read & (self.host_mode == Mode.B))),
+            b.read.eq(self.b_read),
             b.read_address.eq(self.b_index),
             b.write.eq(self.host_write & (self.host_mode == Mode.B)),
             b.write_address.eq(self.host_word),
             b.data[0].eq(self.host_value),
             self.b.eq(b.words[0]),
         ]
-        with m.If(self.host_read):
-            m.d.comb += b.read_address.eq(self.host_word)
-        with m.Switch(self.host_mode):
-            for mode, words in found.items():
-                with m.Case(mode):
-                    word = Array(words)[self.host_lane] if U > 1 else words[0]
-                    m.d.sync += self.host_data.eq(word)
-            with m.Default():
-                m.d.sync += self.host_data.eq(b.words[0])
         return m
 
     def _bank(self, m: Module, mode: Mode, depth: int, width: int, ops: tuple[Any, ...]) -> Banks:
-        """Return banks that a host reads and writes and that issues read."""
+        """Return banks that a host writes and that issues read."""
         m.submodules[mode.name.lower()] = banks = Banks(self.config.lanes, depth, signed(width))
-        asked, wanted = self.host_mode == mode, self.address.valid & is_any(self.address.op, ops)
+        asked = self.host_mode == mode
         m.d.comb += [
-            banks.read.eq(wanted | (self.host_read & asked)),
+            banks.read.eq(self.address.valid & is_any(self.address.op, ops)),
             banks.read_address.eq(self.address.word),
             banks.write_address.eq(self.host_word),
         ]
-        with m.If(self.host_read):
-            m.d.comb += banks.read_address.eq(self.host_word)
         for k in range(self.config.lanes):
             m.d.comb += [
                 banks.write[k].eq(self.host_write & asked & (self.host_lane == k)),
@@ -112,26 +97,24 @@ class ParameterBuffer(wiring.Component):
             ]
         return banks
 
-    def _alpha(self, m: Module) -> list[Any]:
+    def _alpha(self, m: Module) -> None:
         c = self.config
         banks = self._bank(m, Mode.ALPHA, c.n * c.alpha_row, c.alpha_width, (Op.HIDDEN,))
         for k in range(c.lanes):
             m.d.comb += self.alpha[k].eq(banks.words[k])
-        return list(banks.words)
 
-    def _matrix(self, m: Module, mode: Mode, depth: int) -> list[Any]:
-        """Return words of S or beta, which the lanes write as well."""
+    def _matrix(self, m: Module, mode: Mode, depth: int) -> None:
+        """Keep S or beta, which the lanes write as well."""
         root = mode is Mode.P
         ops = (Op.FORWARD, Op.GAIN, Op.ROW, Op.ROOT) if root else (Op.ERRORS, Op.TEACH)
         banks = self._bank(m, mode, depth, self.config.width, ops)
         with m.If(self.write_root if root else self.write_beta):
             m.d.comb += banks.write.eq(-1)
             m.d.comb += banks.write_address.eq(self.write_word)
-            for k in range(self.config.lanes):
-                m.d.comb += banks.data[k].eq(self.stored[k])
         for k in range(self.config.lanes):
+            # One choice for both matrices: lanes and host never write at once.
+            m.d.comb += banks.data[k].eq(Mux(self.host_write, self.host_value, self.stored[k]))
             m.d.comb += (self.root if root else self.beta)[k].eq(banks.words[k])
-        return list(banks.words)
 
     def _generators(self, m: Module) -> None:
         """Make alpha anew, a word a lane a cycle: `seeded.advance` in gates."""
@@ -178,14 +161,11 @@ class InputBuffer(wiring.Component):
         m.submodules.x = x = Banks(1, self.config.n, signed(self.config.width))
         asked = self.host_mode == Mode.X
         m.d.comb += [
-            x.read.eq(self.read | (self.host_read & asked)),
+            x.read.eq(self.read),
             x.read_address.eq(self.index),
             x.write.eq(self.host_write & asked),
             x.write_address.eq(self.host_word),
             x.data[0].eq(self.host_value),
             self.word.eq(x.words[0]),
         ]
-        with m.If(self.host_read):
-            m.d.comb += x.read_address.eq(self.host_word)
-        m.d.sync += self.host_data.eq(x.words[0])
         return m

@@ -53,21 +53,32 @@ class Multiplier(wiring.Component):
         return [(low, 0), (value[SPLIT:].as_signed(), SPLIT)]
 
     def _times_b(self, m: Module, part: Any, name: str) -> Any:
-        """Return part * b after two cycles: one for the products, one for their sum."""
-        total: Any = Const(0)
-        for k, (half, place) in enumerate(self._parts(self.b, len(self.b) <= SPLIT + 1)):
-            product = Signal(signed(len(part) + len(half)), name=f"{name}_by{k}")
-            m.d.sync += product.eq(part * half)
-            total = total + (product << place)
-        result = Signal(signed(len(part) + len(self.b)), name=f"{name}_sum")
-        m.d.sync += result.eq(total)
-        return result
+        """Return part * b after two cycles: one for the products, one for their sum.
+
+        The upper product takes what the lower one has above SPLIT: a DSP adds it on its way out.
+        """
+        low, high = [*self._parts(self.b, len(self.b) <= SPLIT + 1), (None, 0)][:2]
+        under = Signal(signed(len(part) + len(low[0])), name=f"{name}_under")
+        m.d.sync += under.eq(part * low[0])
+        if high[0] is None:
+            later = Signal.like(under, name=f"{name}_later")
+            m.d.sync += later.eq(under)
+            return later
+        over = Signal(signed(len(part) + len(high[0])), name=f"{name}_over")
+        total = Signal(signed(len(over) + 1), name=f"{name}_total")
+        rest = Signal(SPLIT, name=f"{name}_rest")
+        m.d.sync += [
+            over.eq(part * high[0]),
+            total.eq(over + (under >> SPLIT)),
+            rest.eq(under[:SPLIT]),
+        ]
+        return Cat(rest, total).as_signed()
 
 
 class Lane(wiring.Component):
     """Multiply, then sum or add to a stored word.
 
-    Products come 3 cycles after the factors, sums 4, words 5.
+    Products come 3 cycles after the factors, sums 4, results 5.
 
     Members
     -------
@@ -79,18 +90,16 @@ class Lane(wiring.Component):
         It is the first of a sum.
     replace : In(1)
         It is no sum: add the product to `base` instead.
-    coarse, coarse_word : In(1)
-        The product has fewer fraction bits: for `base`, and a cycle later for `word`.
-    base : In(signed(width + 1))
-        A stored word, doubled or halved already.
+    base : In(signed(width + BASE))
+        A stored word where it belongs in the sum, and half a bit to round by; see `placed`.
+    coarse, gain : In(1)
+        A cycle after `replace`: the product had fewer fraction bits; the result is a scalar.
     product, total
         For the sum across the lanes, and the sum in this one.
-    word : Out(signed(width))
-        `total` as a word: rounded by half a bit that was added before, and saturated.
-    gain : Out(signed(scalar_width))
-        The same as a scalar.
-    word_cut : Out(1)
-        `word` was out of range.
+    result : Out(signed(scalar_width))
+        `total`, rounded by the half bit in it and saturated: to a word, or to a scalar.
+    cut : Out(1)
+        It was out of range.
     """
 
     def __init__(self, config: Config) -> None:
@@ -103,51 +112,68 @@ class Lane(wiring.Component):
                 "step": In(1),
                 "clear": In(1),
                 "replace": In(1),
+                "base": In(signed(W + BASE)),
                 "coarse": In(1),
-                "coarse_word": In(1),
-                "base": In(signed(W + 1)),
+                "gain": In(1),
                 "product": Out(signed(W + B)),
                 "total": Out(signed(A)),
-                "word": Out(signed(W)),
-                "gain": Out(signed(B)),
-                "word_cut": Out(1),
+                "result": Out(signed(B)),
+                "cut": Out(1),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        shift, width = self.config.write_shift, self.config.accumulator_width
+        W, B, shift = self.config.width, self.config.scalar_width, self.config.write_shift
         m.submodules.multiplier = multiplier = Multiplier(self.config)
         m.d.comb += [
             multiplier.a.eq(self.a),
             multiplier.b.eq(self.b),
             self.product.eq(multiplier.product),
         ]
-        stored = Signal(signed(width))
-
-        def placed(shift: int) -> Any:
-            return Cat(Const(1 << shift - 1, shift), self.base).as_signed()
-
-        m.d.comb += stored.eq(Mux(self.coarse, placed(shift - COARSE), placed(shift)))
+        stored = Signal(signed(len(self.total)))
+        m.d.comb += stored.eq(Cat(Const(0, shift - COARSE - 1), self.base).as_signed())
         before = Mux(self.replace, stored, Mux(self.clear, 0, self.total))
         with m.If(self.step):
             m.d.sync += self.total.eq(before + self.product)
-        total = self.total
-        rounded = Mux(self.coarse_word, total >> shift - COARSE, total >> shift)
-        m.d.sync += [
-            saturate(rounded, self.word, self.word_cut),
-            saturate(self.total[shift:], self.gain, None),
-        ]
+
+        total, sign = self.total, self.total[-1]
+        wide = Mux(
+            self.gain,
+            _differ(total[shift + B - 1 :]),
+            Mux(
+                self.coarse,
+                _differ(total[shift - COARSE + W - 1 :]),
+                _differ(total[shift + W - 1 :]),
+            ),
+        )
+        low = Mux(self.coarse, total[shift - COARSE :][: W - 1], total[shift:][: W - 1])
+        high = Mux(self.gain, total[shift + W - 1 :][: B - W], sign.replicate(B - W))
+        word = Mux(wide, (~sign).replicate(B - 1), Cat(low, high))
+        m.d.sync += [self.result.eq(Cat(word, sign)), self.cut.eq(wide)]
         return m
+
+
+def placed(word: Any, renormal: int = 0, coarse: bool = False) -> Any:
+    """Return a `base`: a word, doubled or halved, at its place above half a bit."""
+    if coarse:
+        return Cat(Const(1, 1), word)
+    if renormal < 0:
+        return Cat(Const(1 << COARSE, COARSE + 1), word[1:])
+    return Cat(Const(1 << COARSE, COARSE + 1 + renormal), word)
+
+
+BASE = COARSE + 2  # bits of `base` besides the word's
+
+
+def _differ(bits: Any) -> Any:
+    return bits.any() & ~bits.all()
 
 
 def saturate(value: Any, target: Any, cut: Any) -> list[Any]:
     """Return the assignments of `fixed.saturate`, and of whether it changed anything."""
     value = value.as_signed()
-    head = value[len(target) - 1 :]
-    wide = (head != 0) & ~head.all()
+    wide = _differ(value[len(target) - 1 :])
     top = (1 << len(target) - 1) - 1
-    found = [target.eq(Mux(wide, Mux(value[-1], Const(-top - 1, signed(len(target))), top), value))]
-    if cut is not None:
-        found.append(cut.eq(wide))
-    return found
+    limit = Mux(value[-1], Const(-top - 1, signed(len(target))), top)
+    return [target.eq(Mux(wide, limit, value)), cut.eq(wide)]

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS, QUOTIENT_BITS, SCALAR_BITS
-from onlad.hardware.model import COARSE, TRACE_BITS
+from onlad.hardware.model import COARSE, TRACE_BITS, TRACE_FRACTION
 from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
 
 SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of
@@ -21,8 +21,8 @@ class Scalars(wiring.Component):
 
     Members
     -------
-    forget, scale, finish, mean : In(1)
-        Start: m 4^z <- m 4^z a^2; the quotients of d; C, R and the bound; the score.
+    forget, scale, finish, limiting, mean : In(1)
+        Start: m 4^z <- m 4^z a^2; the quotients of d; C and R; the bound; the score.
     held : In(1)
         Forget nothing.
     factor, limit, mantissa, exponent, renormal : In
@@ -46,6 +46,7 @@ class Scalars(wiring.Component):
                 "forget": In(1),
                 "scale": In(1),
                 "finish": In(1),
+                "limiting": In(1),
                 "mean": In(1),
                 "held": In(1),
                 "factor": In(31),
@@ -73,18 +74,24 @@ class Scalars(wiring.Component):
         m = Module()
         c, W, hb = self.config, self.config.width, self.config.headroom
         m.submodules.serial = serial = Serial()
-        M, F, of_root, of_d = (Signal(DIVISOR), Signal(DIVISOR), Signal(WIDE), Signal(WIDE))
-        d = Signal(DIVISOR)
+        M, F = Signal(DIVISOR), Signal(DIVISOR)
+        root, beta = Signal(WIDE), Signal(WIDE)  # C and R on their way, then the bound in `root`
+        root_right, beta_right = Signal(signed(10)), Signal(signed(10))  # places to the right
         v = Signal(signed(9))
         second = Signal()
-        u = self.gain_length + (1 + hb - 2 * (W - 1) - QUOTIENT_BITS)
-        m.d.comb += self.done.eq(0)
 
-        def do(what: Any, a: Any = None, b: Any = None, amount: Any = None) -> None:
+        def do(what: Any, a: Any = None, b: Any = None) -> None:
             m.d.comb += [serial.start.eq(1), serial.do.eq(what)]
-            for port, value in ((serial.a, a), (serial.b, b), (serial.amount, amount)):
-                if value is not None:
-                    m.d.comb += port.eq(value)
+            if a is not None:
+                m.d.comb += serial.a.eq(a)
+            if b is not None:
+                m.d.comb += serial.b.eq(b)
+
+        large = beta[c.scalar_width - 2 :].any() | (beta_right < 0)
+        kept = Mux(large, beta >> COARSE, beta)
+        far = (beta_right < 0) | kept[c.scalar_width - 2 :].any()
+        over = (root_right < 0) | root[c.scalar_width - 1 :].any()
+        m.d.comb += self.bound.eq(root)
 
         with m.FSM(name="scalars"):
             with m.State("IDLE"):
@@ -103,7 +110,13 @@ class Scalars(wiring.Component):
                     )
                     m.next = "ALIGN"
                 with m.If(self.finish):
-                    m.next = "ROOT_SCALE"
+                    # The places that depend on g were taken as few as can be; now they are known.
+                    rest = c.accumulator_width - 1 - self.gain_length
+                    m.d.sync += root_right.eq(root_right + rest)
+                    m.d.sync += beta_right.eq(beta_right + rest)
+                    m.next = "LATE"
+                with m.If(self.limiting):
+                    m.next = "BOUND"
                 with m.If(self.mean):
                     m.next = "MEAN"
 
@@ -116,7 +129,7 @@ class Scalars(wiring.Component):
                 with m.If(second):
                     m.next = "LIFT"
             with m.State("LIFT"):
-                low = self.new_mantissa < 1 << MANTISSA_BITS - 2
+                low = ~self.new_mantissa[MANTISSA_BITS - 2 :].any()
                 with m.If((self.new_mantissa == 0) | (low & (self.new_exponent == EXPONENTS[0]))):
                     m.d.sync += self.new_mantissa.eq(self.mantissa)
                     m.d.sync += self.new_exponent.eq(self.exponent)
@@ -131,78 +144,90 @@ class Scalars(wiring.Component):
                 cut = 2 * (W - 1) - SCALAR_BITS
                 squares = self.squares >> cut if cut >= 0 else self.squares << -cut
                 m.d.sync += [M.eq(self.new_mantissa << SCALAR_BITS - MANTISSA_BITS), F.eq(squares)]
-                # The one that is further below is moved down; beyond 63 places nothing is left.
-                far = Mux(v < 0, -v, v) > 31
-                with m.If(v < 0):
-                    do(Do.SHIFT, squares, amount=Mux(far, -63, v << 1))
+                least = c.accumulator_width - 1 + 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
+                m.d.sync += root_right.eq(
+                    -(least + c.root_scale_fraction + self.renormal) - Mux(v < 0, v << 1, 0)
+                )
+                m.d.sync += beta_right.eq(
+                    Mux(v < 0, -v, v) - (least + c.beta_scale_fraction) + self.new_exponent
+                )
+                m.next = "ALIGNING"
+            with m.State("ALIGNING"):
+                # The one that is further below is moved down, two places for each of v.
+                with m.If(v == 0):
+                    m.next = "SQUARE"
+                with m.Elif(v < 0):
+                    m.d.sync += [F.eq(F >> 2), v.eq(v + 1)]
                 with m.Else():
-                    do(Do.SHIFT, self.new_mantissa << SCALAR_BITS - MANTISSA_BITS,
-                       amount=Mux(far, -63, -(v << 1)))  # fmt: skip
-                m.next = "ALIGNED"
-            with m.State("ALIGNED"), m.If(serial.done):
-                with m.If(v < 0):
-                    m.d.sync += [F.eq(serial.shifted), d.eq(M + serial.shifted)]
-                with m.Else():
-                    m.d.sync += [M.eq(serial.shifted), d.eq(F + serial.shifted)]
-                m.next = "SQUARE"
+                    m.d.sync += [M.eq(M >> 2), v.eq(v - 1)]
             with m.State("SQUARE"):
-                do(Do.MULTIPLY, d, M)
+                do(Do.MULTIPLY, M + F, M)
                 m.next = "SQUARED"
             with m.State("SQUARED"), m.If(serial.done):
                 m.next = "ROOT"
             with m.State("ROOT"):
                 do(Do.ROOT)
+                m.d.sync += F.eq(M + F)
                 m.next = "ROOTED"
             with m.State("ROOTED"), m.If(serial.done):
+                m.d.sync += M.eq(F + serial.found)
                 m.next = "BY_D"
             with m.State("BY_D"):
-                do(Do.DIVIDE, b=d)
-                m.d.sync += M.eq(d + serial.root)
+                do(Do.DIVIDE, b=F)
                 m.next = "BY_D_DONE"
             with m.State("BY_D_DONE"), m.If(serial.done):
-                m.d.sync += of_d.eq(serial.quotient)
+                m.d.sync += beta.eq(serial.found)
                 m.next = "BY_ROOT"
             with m.State("BY_ROOT"):
                 do(Do.DIVIDE, b=M)
                 m.next = "BY_ROOT_DONE"
             with m.State("BY_ROOT_DONE"), m.If(serial.done):
-                m.d.sync += of_root.eq(serial.quotient)
+                m.d.sync += root.eq(serial.found)
+                m.next = "EARLY"
+            for state, end in (("EARLY", "DONE"), ("LATE", "SCALED")):
+                with m.State(state):
+                    more = Signal(name=f"{state.lower()}_more")
+                    for value, right in ((root, root_right), (beta, beta_right)):
+                        with m.If(right > 0):
+                            m.d.comb += more.eq(1)
+                            m.d.sync += [value.eq(value >> 1), right.eq(right - 1)]
+                    if state == "LATE":  # R may grow, as it can give up fraction bits
+                        with m.If((beta_right < 0) & ~beta[-1]):
+                            m.d.comb += more.eq(1)
+                            m.d.sync += [beta.eq(beta << 1), beta_right.eq(beta_right + 1)]
+                    with m.If(~more):
+                        m.next = end
+            with m.State("SCALED"):
+                most, top = (1 << c.scalar_width - 1) - 1, (1 << c.scalar_width - 2) - 1
+                m.d.sync += [
+                    self.root_scale.eq(-Mux(over, most, root[: c.scalar_width - 1])),
+                    self.beta_scale.eq(Mux(far, top, kept[: c.scalar_width - 2])),
+                    self.coarse.eq(large),
+                ]
                 m.next = "DONE"
 
-            with m.State("ROOT_SCALE"):
-                exponent = u + self.renormal + Mux(v < 0, v << 1, 0) + c.root_scale_fraction
-                do(Do.SHIFT, of_root, amount=_limited(exponent))
-                m.next = "ROOT_SCALED"
-            with m.State("ROOT_SCALED"), m.If(serial.done):
-                m.d.sync += self.root_scale.eq(-_most(serial.shifted, c.scalar_width - 1))
-                m.next = "BETA_SCALE"
-            with m.State("BETA_SCALE"):
-                exponent = u - Mux(v < 0, -v, v) - self.new_exponent + c.beta_scale_fraction
-                do(Do.SHIFT, of_d, amount=_limited(exponent))
-                m.next = "BETA_SCALED"
-            with m.State("BETA_SCALED"), m.If(serial.done):
-                large = serial.shifted[c.scalar_width - 2 :].any()
-                kept = Mux(large, serial.shifted >> COARSE, serial.shifted)
-                m.d.sync += self.beta_scale.eq(_most(kept, c.scalar_width - 2))
-                m.d.sync += self.coarse.eq(large)
-                m.d.comb += self.done.eq(1)
-                m.next = "BOUND"
-            # The bound is ready long before it is asked for.
             with m.State("BOUND"):
-                do(Do.MULTIPLY, self.new_mantissa, self.limit[8:])
+                do(Do.MULTIPLY, self.mantissa, self.limit[8:])
                 m.next = "BOUNDED"
             with m.State("BOUNDED"), m.If(serial.done):
-                fraction = 2 * c.root_fraction - (W - 1)
-                exponent = (
-                    self.limit[:8].as_signed()
-                    + ((self.new_exponent + self.renormal) << 1)
-                    + (fraction - MANTISSA_BITS)
+                m.d.sync += root.eq(serial.product)
+                m.d.sync += root_right.eq(
+                    MANTISSA_BITS
+                    - TRACE_FRACTION
+                    - self.limit[:8].as_signed()
+                    - (self.exponent << 1)
                 )
-                do(Do.SHIFT, serial.product, amount=_limited(exponent))
-                m.next = "BOUND_DONE"
-            with m.State("BOUND_DONE"), m.If(serial.done):
-                m.d.sync += self.bound.eq(_most(serial.shifted, TRACE_BITS))
-                m.next = "IDLE"
+                m.next = "BOUNDING"
+            with m.State("BOUNDING"):
+                with m.If(root_right > 0):
+                    m.d.sync += [root.eq(root >> 1), root_right.eq(root_right - 1)]
+                with m.Elif(root[TRACE_BITS:].any()):
+                    m.d.sync += root.eq((1 << TRACE_BITS) - 1)
+                    m.next = "IDLE"
+                with m.Elif(root_right < 0):
+                    m.d.sync += [root.eq(root << 1), root_right.eq(root_right + 1)]
+                with m.Else():
+                    m.next = "IDLE"
 
             self._mean(m, do, serial)
             with m.State("DONE"):
@@ -218,26 +243,17 @@ class Scalars(wiring.Component):
         size = SCORE_CUT + 6 + places  # a mean that needs more is out of range
         huge = loss[size:].any()
         drop = 31 + places + SCORE_CUT - c.score_fraction
-        reciprocal = -(-(1 << 31 + places) // n)
+        whole = n == 1 << places  # no product is needed
         with m.State("MEAN"):
-            do(Do.MULTIPLY, loss, reciprocal)
+            if whole:
+                m.next = "MEAN_DONE"
+            else:
+                do(Do.MULTIPLY, loss[:size], -(-(1 << 31 + places) // n))
+                m.next = "MEAN_WAIT"
+        with m.State("MEAN_WAIT"), m.If(serial.done):
             m.next = "MEAN_DONE"
-            if n == 1 << places:
-                mean = (loss[:size] + (1 << drop - 32)) >> drop - 31
-                m.d.sync += self.score.eq(_most(Mux(huge, (1 << 32) - 1, mean), 31))
-                m.d.comb += serial.start.eq(0)
-                m.next = "DONE"
-        with m.State("MEAN_DONE"), m.If(serial.done):
-            mean = (serial.product + (1 << drop - 1)) >> drop
-            m.d.sync += self.score.eq(_most(Mux(huge, (1 << 32) - 1, mean), 31))
+        with m.State("MEAN_DONE"):
+            product = loss[:size] << 31 if whole else serial.product
+            mean = (product[drop - 1 :] + 1) >> 1
+            m.d.sync += self.score.eq(Mux(huge | mean[31:].any(), (1 << 31) - 1, mean[:31]))
             m.next = "DONE"
-
-
-def _most(value: Any, bits: int) -> Any:
-    """Return value, at most 2^bits - 1."""
-    return Mux(value[bits:].any(), (1 << bits) - 1, value[:bits])
-
-
-def _limited(amount: Any) -> Any:
-    """Return an amount to shift by that fits; beyond WIDE places nothing changes any more."""
-    return Mux(amount < -WIDE - 8, -WIDE - 8, Mux(amount > WIDE + 8, WIDE + 8, amount))

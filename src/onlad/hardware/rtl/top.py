@@ -24,6 +24,9 @@ from onlad.hardware.rtl.scalars import Scalars
 from onlad.hardware.rtl.train import TrainModule
 from onlad.hardware.rtl.walk import Walk
 
+DECODE_CYCLES = 4  # from the taking of a word to the first cycle of its work
+READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked
+
 
 class Top(wiring.Component):
     """The core. Equal to ``model.Model(config).accept`` for every sequence of words.
@@ -82,6 +85,7 @@ class Top(wiring.Component):
             self.train.settled.eq(settled),
             self.predict.settled.eq(settled),
             lanes.issue.eq(walk.issue),
+            lanes.pick.eq(self.front.lane),
             parameters.address.eq(lanes.address),
             parameters.write_root.eq(lanes.write_root),
             parameters.write_beta.eq(lanes.write_beta),
@@ -193,6 +197,7 @@ class Top(wiring.Component):
             scalars.held.eq(train.paused),
             scalars.scale.eq(train.scale),
             scalars.finish.eq(train.finish),
+            scalars.limiting.eq(train.limiting),
             scalars.mantissa.eq(train.mantissa),
             scalars.exponent.eq(train.exponent),
             scalars.renormal.eq(train.renormal),
@@ -213,8 +218,9 @@ class Top(wiring.Component):
         reasons = Signal(5, init=int(Reason.NOT_READY))
         factor = Signal(31, init=1 << c.ff_fraction)
         limit, ridge = Signal(31), Signal(c.width - 1)
-        status = {s: Signal(32, name=s.name.lower()) for s in Status if s is not Status.REASONS}
-        clock, timing = Signal(32), Signal()
+        status = {s: Signal(16, name=s.name.lower()) for s in Status if s is not Status.REASONS}
+        status[Status.CYCLES] = clock = Signal(24)
+        timing = Signal()
         m.d.comb += [
             front.data.eq(self.s_axis_tdata),
             front.valid.eq(self.s_axis_tvalid),
@@ -229,8 +235,8 @@ class Top(wiring.Component):
             train.load_value.eq(word.value),
         ]
         with m.If(self.s_axis_tvalid & self.s_axis_tready):
-            m.d.sync += [last.eq(self.s_axis_tlast), clock.eq(0)]
-        with m.Elif(timing):
+            m.d.sync += last.eq(self.s_axis_tlast)
+        with m.If(timing):
             m.d.sync += clock.eq(clock + 1)
 
         # Words that write.
@@ -313,18 +319,20 @@ class Top(wiring.Component):
                     m.d.comb += state.eq(signal)
 
         m.d.comb += [predict.hidden.eq(train.hidden), predict.errors.eq(train.errors)]
+        wait = Signal(range(READ_CYCLES))
         refused = Signal(5)
         bad = word.index > Mux(mode == Mode.TRAIN, 1, 0)
         m.d.comb += refused.eq(reasons | bad)
         with m.FSM(name="commands"):
             with m.State("IDLE"):
-                m.d.sync += [timing.eq(1), saturated.eq(0), hidden_cut.eq(0)]
+                m.d.sync += [saturated.eq(0), hidden_cut.eq(0)]
                 m.d.sync += paused.eq(train.paused)
                 with m.If(present & word.read):
-                    for buffer in (self.parameters, self.inputs):
-                        m.d.comb += buffer.host_read.eq(memory & front.inside)
+                    self._read(m, mode)
+                    m.d.sync += wait.eq(READ_CYCLES - 1)
                     m.next = "READ"
                 with m.Elif(present & ~memory & (mode != Mode.FF)):
+                    m.d.sync += [timing.eq(1), clock.eq(DECODE_CYCLES)]
                     with m.If(refused != 0):
                         m.d.sync += answer.eq(Cat(refused, Const(0, 26), Const(1, 1)))
                         m.d.sync += reasons.eq(reasons & int(Reason.NOT_READY))
@@ -337,9 +345,9 @@ class Top(wiring.Component):
                         m.d.comb += predict.hidden.eq(1)
                         m.next = "HIDDEN"
             with m.State("READ"):
-                m.next = "READ_MORE"
-            with m.State("READ_MORE"):
-                m.next = "ANSWER"
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    m.next = "ANSWER"
                 with m.Switch(mode):
                     with m.Case(Mode.PREDICT):
                         m.d.sync += answer.eq(describe)
@@ -348,9 +356,11 @@ class Top(wiring.Component):
                     with m.Case(Mode.FF):
                         m.d.sync += answer.eq(registers)
                     with m.Case(Mode.X):
-                        m.d.sync += answer.eq(self.inputs.host_data)
+                        m.d.sync += answer.eq(self.inputs.word)
+                    with m.Case(Mode.B):
+                        m.d.sync += answer.eq(self.parameters.b)
                     with m.Default():
-                        m.d.sync += answer.eq(self.parameters.host_data)
+                        m.d.sync += answer.eq(self.arithmetic.picked)
                 with m.If(~front.inside):
                     m.d.sync += answer.eq(0)
             with m.State("TRAIN"):
@@ -385,7 +395,20 @@ class Top(wiring.Component):
             with m.State("ANSWER"):
                 m.d.comb += self.m_axis_tvalid.eq(1)
                 m.d.sync += timing.eq(0)
-                with m.If(timing & ~word.read):
-                    m.d.sync += status[Status.CYCLES].eq(clock)
                 with m.If(self.m_axis_tready):
                     m.next = "IDLE"
+
+    def _read(self, m: Module, mode: Any) -> None:
+        """Fetch a word of a memory, if the index is in range: of a matrix through the lanes."""
+        front, issue = self.front, self.arithmetic.issue
+        reads = {Mode.ALPHA: Op.HIDDEN, Mode.BETA: Op.ERRORS, Mode.P: Op.FORWARD}
+        with m.If(front.inside), m.Switch(mode):
+            for matrix, op in reads.items():
+                with m.Case(matrix):
+                    # The first product of a sum that never ends: no result leaves the lanes.
+                    m.d.comb += [issue.valid.eq(1), issue.op.eq(op), issue.word.eq(front.place)]
+                    m.d.comb += [issue.first.eq(1), issue.last.eq(0)]
+            with m.Case(Mode.X):
+                m.d.comb += [self.inputs.read.eq(1), self.inputs.index.eq(front.place)]
+            with m.Case(Mode.B):
+                m.d.comb += [self.parameters.b_read.eq(1), self.parameters.b_index.eq(front.place)]

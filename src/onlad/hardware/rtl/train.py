@@ -11,7 +11,7 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS
-from onlad.hardware.model import TRACE_BITS
+from onlad.hardware.model import TRACE_BITS, TRACE_FRACTION
 from onlad.hardware.rtl.operations import Op
 from onlad.hardware.rtl.walk import request_layout
 
@@ -34,7 +34,7 @@ class TrainModule(wiring.Component):
         x counts as zero: the guard's own sample is learned.
     cut : In(1)
         A sum of the hidden layer was out of range.
-    forget, scale, finish, scaled
+    forget, scale, finish, limiting, scaled
         To and from `Scalars`.
     clear, normalise, gain, normalised, length
         To and from `Normalise`.
@@ -71,6 +71,7 @@ class TrainModule(wiring.Component):
                 "scale": Out(1),
                 "finish": Out(1),
                 "scaled": In(1),
+                "limiting": Out(1),
                 "clear": Out(1),
                 "normalise": Out(1),
                 "gain": Out(1),
@@ -189,7 +190,10 @@ class TrainModule(wiring.Component):
                 ask(Op.ROOT, 0, c.hidden - 1)
                 with m.If(self.taken):
                     m.d.comb += [commit.eq(1), self.errors.eq(1)]
-                    m.next = "ERRORS"
+                    m.next = "LIMIT"
+            with m.State("LIMIT"):
+                m.d.comb += self.limiting.eq(1)
+                m.next = "ERRORS"
             with m.State("ERRORS"), m.If(self.predicted):
                 m.d.sync += self.learned.eq(1)
                 m.d.comb += measure_all.eq(self.blank)
@@ -261,7 +265,7 @@ class TrainModule(wiring.Component):
                     m.d.sync += value.eq(value >> 2)
         with m.If(measure_all):
             m.d.sync += [total.eq(0), row.eq(0)]
-        size = self.row[c.width - 1 :]
+        size = self.row[2 * c.root_fraction - TRACE_FRACTION :]
         grown = Signal(TRACE_BITS + 1)
         capped = Mux(grown[-1], (1 << TRACE_BITS) - 1, grown[:TRACE_BITS])
         bigger = (row == 0) | (size > largest)
