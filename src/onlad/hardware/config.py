@@ -100,7 +100,7 @@ class Config:
 
     @property
     def gain_fraction(self) -> int:
-        """Fraction bits of q, by which S is corrected: |q| is below 4^(headroom + 1)."""
+        """Fraction bits of q, by which S is corrected: it is below 4^(headroom + 1)."""
         room = self.scalar_width - 1 - 2 * self.headroom
         return min(room - 2, (self.width - 1 + room - 4 - self.headroom) // 2)
 
