@@ -19,6 +19,7 @@ from onlad.hardware.transport import Answers, Transport
 from onlad.reference import Array, State, symmetric
 
 _SCORED = 1  # index of a TRAIN that is answered by the score
+COUNTS = 1 << 16  # the core's counts of steps go round here
 WIND_UP = 1e4  # trace(P) may grow to this many times its start; the core's words hold it
 
 
@@ -33,7 +34,8 @@ class Device:
         self.config = _config(transport)
         self._scale = 1.0  # c: the core holds c alpha, c b, S / c, beta / c
         self._start: dict[str, Any] = {}  # what the loaded detector had learned, and its settings
-        self._before = np.zeros(len(Status), np.int64)  # the core's counts when it was loaded
+        self._steps = self._singular = 0  # since then
+        self._paused_before = 0  # the core's count then
 
     # -- samples ------------------------------------------------------------------------------
 
@@ -57,14 +59,17 @@ class Device:
     def learn_many(self, X: Any) -> None:
         """Learn the rows of `X` in order."""
         X = self._matrix(X)
-        for answer in self.transport.exchange(self._samples(X, Mode.TRAIN, 0)).tolist():
-            packets.result(answer)
+        answers = self.transport.exchange(self._samples(X, Mode.TRAIN, 0))
+        _refuse(answers)
+        self._note(answers == 0)
 
     def update_many(self, X: Any) -> Array:
         """Return the scores of the rows of `X`, each learned after its score."""
         X = self._matrix(X)
         answers = self.transport.exchange(self._samples(X, Mode.TRAIN, _SCORED))
         singular = answers == packets.REFUSED | Reason.SINGULAR
+        _refuse(answers[~singular])
+        self._note(singular)
         if not singular.any():
             return self._scores(answers)
         # A sample that could not be learned has a score none the less, and changed nothing.
@@ -89,17 +94,18 @@ class Device:
     @property
     def n_seen(self) -> int:
         """Samples learned, those of the loaded detector included."""
-        return self._count(Status.TRAINED, "seen") - self._count(Status.SINGULAR)
+        return int(self._start.get("seen", 0)) + self._steps - self._singular
 
     @property
     def n_skipped(self) -> int:
         """Samples that could not be learned."""
-        return self._count(Status.SINGULAR, "skipped")
+        return int(self._start.get("skipped", 0)) + self._singular
 
     @property
     def n_paused(self) -> int:
-        """Steps that forgot nothing because P was wound up."""
-        return self._count(Status.PAUSED, "paused")
+        """Steps that forgot nothing because P was wound up; the core counts to 65,535 of them."""
+        ours = int(self.status()[Status.PAUSED]) - self._paused_before
+        return int(self._start.get("paused", 0)) + ours % COUNTS
 
     def status(self) -> Array:
         """Return the words of `packets.Status`."""
@@ -152,8 +158,10 @@ class Device:
         self.transport.exchange(np.concatenate(words))
         self._scale = c
         self._start = learned | {"settings": detector.settings()}
-        self._before = self.status()
-        reasons = Reason(int(self._before[Status.REASONS]))
+        self._steps = self._singular = 0
+        status = self.status()
+        self._paused_before = int(status[Status.PAUSED])
+        reasons = Reason(int(status[Status.REASONS]))
         if reasons:
             raise CoreRefusedError(reasons)
         return self
@@ -205,9 +213,7 @@ class Device:
         return words.ravel()
 
     def _scores(self, answers: Answers) -> Array:
-        refused = answers & np.uint32(packets.REFUSED)
-        if refused.any():
-            packets.result(int(answers[np.flatnonzero(refused)[0]]))
+        _refuse(answers)
         return fixed.value(answers, self.config.score_fraction)
 
     def _parameter(self, mode: Mode, name: str, values: Array) -> Words:
@@ -248,9 +254,9 @@ class Device:
         mantissa, exponent = self._read(Mode.FF, 2, Ff.MANTISSA).tolist()
         return fixed.root_value(self.config, words, mantissa, exponent) * self._scale
 
-    def _count(self, word: Status, name: str = "") -> int:
-        ours = int(self.status()[word] - self._before[word]) % (1 << 32)
-        return ours + int(self._start.get(name, 0))
+    def _note(self, singular: Array) -> None:
+        self._steps += len(singular)
+        self._singular += int(singular.sum())
 
 
 def load(detector: Detector, device: Device) -> Device:
@@ -261,6 +267,13 @@ def load(detector: Detector, device: Device) -> Device:
 def read(device: Device) -> Detector:
     """Return a detector that goes on, in floating point, from where a core is."""
     return device.read()
+
+
+def _refuse(answers: Answers) -> None:
+    """Raise what the first refusal among the answers says."""
+    refused = np.flatnonzero(answers & np.uint32(packets.REFUSED))
+    if refused.size:
+        packets.result(int(answers[refused[0]]))
 
 
 def _config(transport: Transport) -> Config:
