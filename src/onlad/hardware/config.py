@@ -126,6 +126,16 @@ class Config:
         return max(2 * self.width + longest, self.width + self.scalar_width + 1)
 
     @property
+    def sum_cut(self) -> int:
+        """Lowest bits that a sum loses when it leaves the lanes; they are below its rounding."""
+        return min(self.fraction, self.alpha_fraction, 17) - 1
+
+    @property
+    def sum_width(self) -> int:
+        """Bits of a sum that has left the lanes."""
+        return self.accumulator_width - self.sum_cut
+
+    @property
     def alpha_row(self) -> int:
         """Words of a bank that hold a row of alpha, or of S."""
         return -(-self.hidden // self.lanes)

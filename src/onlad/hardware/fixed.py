@@ -1,7 +1,8 @@
 """Fixed point: what rounding, saturation and a root with an exponent mean. Defined here alone.
 
 A word w with f fraction bits means w / 2^f. Sums of products are exact; a sum is rounded once, half
-up, and saturated once, when it is stored.
+up, and saturated once, when it is stored. Sums that make h, e, f and g lose their lowest
+`Config.sum_cut` bits before, which lie far below what rounding takes.
 
 The root S of P = S S' is block floating: the core stores words of S^ with |S^| < 1, and
 P = S^ S^' / (m 4^z) with one mantissa m in [1/4, 1) and one exponent z. Forgetting makes m smaller

@@ -232,14 +232,20 @@ class Model:
         """Return h, and whether a sum was cut to its range."""
         config = self.config
         high, low = product(self.x, self._matrix(Mode.ALPHA, self.alpha))
-        z, cut = self._round(high, low, config.alpha_fraction, self.b)
+        z, cut = self._round(high, self._cut(low), config.alpha_fraction, self.b)
         if config.activation == "sigmoid":
             return sigmoid(z, config.fraction), False  # flat where z is cut
         return z, cut
 
     def _errors(self, h: Ints, x: Ints) -> tuple[Ints, bool]:
         high, low = product(h, self._matrix(Mode.BETA, self.beta))
-        return self._round(-high, -low, self.config.fraction, x)
+        return self._round(-high, -self._cut(low), self.config.fraction, x)
+
+    def _cut(self, low: Ints) -> Ints:
+        return low >> self.config.sum_cut << self.config.sum_cut
+
+    def _sums(self, vector: Ints, matrix: Halves) -> list[int]:
+        return [v >> self.config.sum_cut for v in whole(*product(vector, matrix))]
 
     def _round(self, high: Ints, low: Ints, shift: int, base: Ints) -> tuple[Ints, bool]:
         rounded = base + (high << 32 - shift) + fixed.round_shift(low, shift)
@@ -274,12 +280,12 @@ class Model:
         W, hb = self.config.width, self.config.headroom
         m, z = (self.mantissa, self.exponent) if held else self._forget()
         S = Halves.of(self.S)
-        sums = whole(*product(h, S))
+        sums = self._sums(h, S)
         t = fixed.bit_length(sums)
         if t == 0:
             return None
         f = _shifted(sums, t + hb - (W - 1))
-        sums = whole(*product(f, Halves(S.high.T, S.low.T)))
+        sums = self._sums(f, Halves(S.high.T, S.low.T))
         u = fixed.bit_length(sums)
         g = _shifted(sums, u - (W - 2))
         s = -1 if self.over else 0 if self.near else 1
@@ -316,14 +322,14 @@ class Model:
         """Return C, R and the fraction bits of k. C is negative: q f' is added to S^."""
         config, W, hb = self.config, self.config.width, self.config.headroom
         m, z = scale
-        v = t + 2 * hb - (W - 1) - config.fraction - z  # f 2^v is to the scale of m
+        v = t + config.sum_cut + 2 * hb - (W - 1) - config.fraction - z  # f 2^v: to the scale of m
         F = _shift(sum(w * w for w in f.tolist()), SCALAR_BITS - 2 * (W - 1))
         M = m << SCALAR_BITS - MANTISSA_BITS
         M, F = M >> min(2 * max(v, 0), 63), F >> min(2 * max(-v, 0), 63)
         d = M + F
         one = 1 << SCALAR_BITS + QUOTIENT_BITS
         of_root, of_d = one // (d + isqrt(M * d)), one // d
-        u += 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
+        u += config.sum_cut + 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
         width, k_fraction = config.scalar_width, config.write_shift
         C = _shift(of_root, u + s + 2 * min(v, 0) + config.root_scale_fraction, width - 1)
         # |g| is at most 1/2, so no k is out of range while R needs one bit less than a scalar has.

@@ -22,8 +22,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
+from onlad.hardware.model import COARSE
 from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.lane import BASE, COARSE, Lane, placed
+from onlad.hardware.rtl.lane import BASE, Lane, placed
 from onlad.hardware.rtl.operations import (
     KEPT,
     SUMMED_ACROSS,
@@ -93,7 +94,7 @@ class Arithmetic(wiring.Component):
                 "vector_data": In(signed(W)),
                 "chain_valid": Out(1),
                 "chain_op": Out(Op),
-                "chain": Out(signed(A)),
+                "chain": Out(signed(c.sum_width)),
                 "across": Out(signed(A)),
                 "across_op": Out(Op),
                 "across_valid": Out(1),
@@ -263,7 +264,7 @@ class Arithmetic(wiring.Component):
             m.d.sync += [place.eq(place + 1), going.eq(place != U - 1)]
         with m.If(at[8].valid & at[8].last & is_any(at[8].op, SUMMED_IN_LANES)):
             m.d.sync += [place.eq(0), going.eq(1), op.eq(at[8].op)]
-            m.d.sync += [chain[k].eq(lanes[k].total) for k in range(U)]
+            m.d.sync += [chain[k].eq(lanes[k].total[self.config.sum_cut :]) for k in range(U)]
         m.d.comb += [
             self.chain_valid.eq(going),
             self.chain_op.eq(op),

@@ -37,7 +37,7 @@ class Finish(wiring.Component):
             {
                 "valid": In(1),
                 "op": In(Op),
-                "sum": In(signed(c.accumulator_width)),
+                "sum": In(signed(c.sum_width)),
                 "base": In(signed(c.width)),
                 "place": In(place),
                 "h_valid": Out(1),
@@ -60,16 +60,17 @@ class Finish(wiring.Component):
         base = Signal(signed(c.width))
         m.d.sync += base.eq(self.base)
 
+        # b + sum, or x - sum: one adder, with the sign's carry and half a bit below the sum.
         def at(fraction: int) -> Any:
-            return Cat(Const(1 << fraction - 1, fraction), base).as_signed()
+            return Cat(Const(1, 1), Const(1 << fraction - 1, fraction), base).as_signed()
 
-        value = Signal(signed(c.accumulator_width + 1))
-        with m.If(hidden[2]):
-            m.d.sync += value.eq(at(c.alpha_fraction) + total)
-        with m.Else():
-            m.d.sync += value.eq(at(c.fraction) - total)
+        minus = ~hidden[2]
+        terms = Cat(minus, total[:] ^ minus.replicate(len(total))).as_signed()
+        alpha_fraction, fraction = c.alpha_fraction - c.sum_cut, c.fraction - c.sum_cut
+        value = Signal(signed(c.sum_width + 2))
+        m.d.sync += value.eq(Mux(hidden[2], at(alpha_fraction), at(fraction)) + terms)
         word, cut = Signal(signed(c.width)), Signal()
-        rounded = Mux(hidden[3], value >> c.alpha_fraction, value >> c.fraction)
+        rounded = Mux(hidden[3], value >> 1 + alpha_fraction, value >> 1 + fraction)
         m.d.sync += saturate(rounded, word, cut)
         m.d.comb += [
             self.e_valid.eq(errors[4]),

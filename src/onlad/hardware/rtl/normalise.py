@@ -37,7 +37,7 @@ class Normalise(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = c = config
-        A = c.accumulator_width
+        A = c.sum_width
         super().__init__(
             {
                 "clear": In(1),
@@ -56,7 +56,7 @@ class Normalise(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        c, A = self.config, self.config.accumulator_width
+        c, A = self.config, self.config.sum_width
         m.submodules.sums = sums = Banks(1, c.hidden, signed(A))
         mask = Signal(A - 1)
         m.d.comb += [

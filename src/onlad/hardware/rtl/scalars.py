@@ -55,8 +55,8 @@ class Scalars(wiring.Component):
                 "exponent": In(signed(6)),
                 "renormal": In(signed(2)),
                 "squares": In(A),
-                "forward_length": In(range(A)),
-                "gain_length": In(range(A)),
+                "forward_length": In(range(c.sum_width)),
+                "gain_length": In(range(c.sum_width)),
                 "loss": In(A),
                 "new_mantissa": Out(MANTISSA_BITS),
                 "new_exponent": Out(signed(7)),
@@ -106,12 +106,14 @@ class Scalars(wiring.Component):
                         m.next = "FORGET"
                 with m.If(self.scale):
                     m.d.sync += v.eq(
-                        self.forward_length + (2 * hb - (W - 1) - c.fraction) - self.new_exponent
+                        self.forward_length
+                        + (c.sum_cut + 2 * hb - (W - 1) - c.fraction)
+                        - self.new_exponent
                     )
                     m.next = "ALIGN"
                 with m.If(self.finish):
                     # The places that depend on g were taken as few as can be; now they are known.
-                    rest = c.accumulator_width - 1 - self.gain_length
+                    rest = c.sum_width - 1 - self.gain_length
                     m.d.sync += root_right.eq(root_right + rest)
                     m.d.sync += beta_right.eq(beta_right + rest)
                     m.next = "LATE"

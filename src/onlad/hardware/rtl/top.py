@@ -149,7 +149,7 @@ class Top(wiring.Component):
         m.d.comb += [
             normalise.keep.eq(forward | gain),
             normalise.keep_index.eq(Mux(gain, row, index)),
-            normalise.sum.eq(Mux(gain, lanes.across, lanes.chain)),
+            normalise.sum.eq(Mux(gain, lanes.across[c.sum_cut :].as_signed(), lanes.chain)),
             self.predict.block_done.eq(
                 finish.e_valid & at[:bits].all() if bits else finish.e_valid
             ),
