@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, log2
 from typing import Literal, TypeAlias
 
@@ -58,89 +59,89 @@ class Config:
 
     # Formats. A word w with f fraction bits means w / 2^f. ------------------------------------
 
-    @property
+    @cached_property
     def fraction(self) -> int:
         """Fraction bits of data: x, b, h, e and beta."""
         return FRACTIONS[self.width]
 
-    @property
+    @cached_property
     def alpha_width(self) -> int:
         """Bits of a word of alpha."""
         return self.width if self.alpha == "stored" else 18
 
-    @property
+    @cached_property
     def alpha_fraction(self) -> int:
         """Fraction bits of alpha; narrow, it must lie within [-1, 1)."""
         return self.fraction if self.alpha == "stored" else 17
 
-    @property
+    @cached_property
     def ff_fraction(self) -> int:
         """Fraction bits of the forgetting factor a."""
         return 30
 
-    @property
+    @cached_property
     def score_fraction(self) -> int:
         """Fraction bits of Score."""
         return 26
 
-    @property
+    @cached_property
     def scalar_width(self) -> int:
         """Bits of what all lanes multiply by: both halves of it fill one side of a multiplier."""
         return 18 if self.width == 18 else 35
 
-    @property
+    @cached_property
     def headroom(self) -> int:
         """Return the least k with N <= 4^k: a row of S is at most 2^k times its largest entry."""
         return ceil(log2(self.hidden) / 2)
 
-    @property
+    @cached_property
     def root_fraction(self) -> int:
         """Fraction bits of S. Kept below 1, no step can take an entry out of range."""
         return self.width - 1 - self.headroom
 
-    @property
+    @cached_property
     def gain_fraction(self) -> int:
         """Fraction bits of q, by which S is corrected: it is below 4^(headroom + 1)."""
         room = self.scalar_width - 1 - 2 * self.headroom
         return min(room - 2, (self.width - 1 + room - 4 - self.headroom) // 2)
 
-    @property
+    @cached_property
     def write_shift(self) -> int:
         """Bits that every product loses before it is added to a stored word."""
         return self.gain_fraction + self.headroom
 
-    @property
+    @cached_property
     def root_scale_fraction(self) -> int:
         """Fraction bits of C, by which g becomes q."""
         return self.write_shift + self.gain_fraction - (self.width - 1)
 
-    @property
+    @cached_property
     def beta_scale_fraction(self) -> int:
         """Fraction bits of R, by which g becomes k."""
         return 2 * self.write_shift - (self.width - 1)
 
-    @property
+    @cached_property
     def accumulator_width(self) -> int:
         """Bits that hold any sum of products exactly."""
         longest = ceil(log2(max(self.n, self.hidden)))
         return max(2 * self.width + longest, self.width + self.scalar_width + 1)
 
-    @property
+    @cached_property
     def sum_cut(self) -> int:
         """Lowest bits that a sum loses when it leaves the lanes; they are below its rounding."""
         return min(self.fraction, self.alpha_fraction, 17) - 1
 
-    @property
+    @cached_property
     def sum_width(self) -> int:
         """Bits of a sum that has left the lanes."""
         return self.accumulator_width - self.sum_cut
 
-    @property
+    @cached_property
     def alpha_row(self) -> int:
         """Words of a bank that hold a row of alpha, or of S."""
         return -(-self.hidden // self.lanes)
 
-    @property
+    @cached_property
     def beta_row(self) -> int:
         """Words of a bank that hold a row of beta."""
         return -(-self.n // self.lanes)
