@@ -60,6 +60,8 @@ class Arithmetic(wiring.Component):
         A sum that leaves the lanes, first lane first.
     across, across_op, across_valid
         A sum across the lanes.
+    inject, host
+        A word that a host writes; it is `stored` in the next cycle. Zero while `inject` is low.
     pick, picked
         The first factor of a lane, in cycle 5: how a host reads the parameters.
     over, near, cut : Out(1)
@@ -98,6 +100,8 @@ class Arithmetic(wiring.Component):
                 "across": Out(signed(A)),
                 "across_op": Out(Op),
                 "across_valid": Out(1),
+                "inject": In(1),
+                "host": In(signed(W)),
                 "pick": In(max(1, ceil_log2(U))),
                 "picked": Out(signed(W)),
                 "over": Out(1),
@@ -217,6 +221,8 @@ class Arithmetic(wiring.Component):
             lane.replace.eq(self._replace),
             lane.coarse.eq(self._coarse),
             lane.gain.eq(self._gain),
+            lane.inject.eq(self.inject),
+            lane.host.eq(self.host),
         ]
         return a
 

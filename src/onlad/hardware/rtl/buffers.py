@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.hdl import Const, Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -82,38 +82,42 @@ class ParameterBuffer(wiring.Component):
         return m
 
     def _bank(self, m: Module, mode: Mode, depth: int, width: int, ops: tuple[Any, ...]) -> Banks:
-        """Return banks that a host writes and that issues read."""
+        """Return banks that issues read."""
         m.submodules[mode.name.lower()] = banks = Banks(self.config.lanes, depth, signed(width))
-        asked = self.host_mode == mode
         m.d.comb += [
             banks.read.eq(self.address.valid & is_any(self.address.op, ops)),
             banks.read_address.eq(self.address.word),
-            banks.write_address.eq(self.host_word),
         ]
-        for k in range(self.config.lanes):
-            m.d.comb += [
-                banks.write[k].eq(self.host_write & asked & (self.host_lane == k)),
-                banks.data[k].eq(self.host_value),
-            ]
         return banks
 
     def _alpha(self, m: Module) -> None:
         c = self.config
         banks = self._bank(m, Mode.ALPHA, c.n * c.alpha_row, c.alpha_width, (Op.HIDDEN,))
+        asked = self.host_write & (self.host_mode == Mode.ALPHA)
+        m.d.comb += banks.write_address.eq(self.host_word)
+        m.d.comb += banks.write.eq(asked << self.host_lane)
         for k in range(c.lanes):
-            m.d.comb += self.alpha[k].eq(banks.words[k])
+            m.d.comb += [banks.data[k].eq(self.host_value), self.alpha[k].eq(banks.words[k])]
 
     def _matrix(self, m: Module, mode: Mode, depth: int) -> None:
         """Keep S or beta, which the lanes write as well."""
         root = mode is Mode.P
         ops = (Op.FORWARD, Op.GAIN, Op.ROW, Op.ROOT) if root else (Op.ERRORS, Op.TEACH)
         banks = self._bank(m, mode, depth, self.config.width, ops)
+        # What a host writes has gone through the lanes' last register, a cycle later.
+        late, lane, word = Signal(), Signal.like(self.host_lane), Signal.like(self.host_word)
+        m.d.sync += [
+            late.eq(self.host_write & (self.host_mode == mode)),
+            lane.eq(self.host_lane),
+            word.eq(self.host_word),
+        ]
+        m.d.comb += banks.write_address.eq(word)
+        m.d.comb += banks.write.eq(late << lane)
         with m.If(self.write_root if root else self.write_beta):
             m.d.comb += banks.write.eq(-1)
             m.d.comb += banks.write_address.eq(self.write_word)
         for k in range(self.config.lanes):
-            # One choice for both matrices: lanes and host never write at once.
-            m.d.comb += banks.data[k].eq(Mux(self.host_write, self.host_value, self.stored[k]))
+            m.d.comb += banks.data[k].eq(self.stored[k])
             m.d.comb += (self.root if root else self.beta)[k].eq(banks.words[k])
 
     def _generators(self, m: Module) -> None:

@@ -94,6 +94,8 @@ class Lane(wiring.Component):
         A stored word where it belongs in the sum, and half a bit to round by; see `placed`.
     coarse, gain : In(1)
         A cycle after `replace`: the product had fewer fraction bits; the result is a scalar.
+    inject, host : In
+        `host` is to be the result instead; it is zero while `inject` is low.
     product, total
         For the sum across the lanes, and the sum in this one.
     result : Out(signed(scalar_width))
@@ -115,6 +117,8 @@ class Lane(wiring.Component):
                 "base": In(signed(W + BASE)),
                 "coarse": In(1),
                 "gain": In(1),
+                "inject": In(1),
+                "host": In(signed(W)),
                 "product": Out(signed(W + B)),
                 "total": Out(signed(A)),
                 "result": Out(signed(B)),
@@ -149,8 +153,14 @@ class Lane(wiring.Component):
         )
         low = Mux(self.coarse, total[shift - COARSE :][: W - 1], total[shift:][: W - 1])
         high = Mux(self.gain, total[shift + W - 1 :][: B - W], sign.replicate(B - W))
-        word = Mux(wide, (~sign).replicate(B - 1), Cat(low, high))
-        m.d.sync += [self.result.eq(Cat(word, sign)), self.cut.eq(wide)]
+        # One table a bit: with `inject` all bits are forced to zero, and the host's are put in.
+        forced, limit = Signal(), Signal()
+        m.d.comb += [forced.eq(wide | self.inject), limit.eq(~sign & ~self.inject)]
+        word = Mux(forced, limit.replicate(B - 1), Cat(low, high)) | self.host[: W - 1]
+        m.d.sync += [
+            self.result.eq(Cat(word[: B - 1], Mux(self.inject, self.host[-1], sign))),
+            self.cut.eq(wide),
+        ]
         return m
 
 

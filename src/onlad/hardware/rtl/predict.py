@@ -95,7 +95,7 @@ class PredictModule(wiring.Component):
                     with m.If(self.taken):
                         m.next = "LOSS"
             with m.State("LOSS"), m.If(ready != 0):
-                ask(Op.LOSS, 0, 0)
+                ask(Op.LOSS, block, block)
                 with m.If(self.taken):
                     m.d.comb += used.eq(1)
                     with m.If(self.teach):

@@ -157,19 +157,19 @@ class Scalars(wiring.Component):
             with m.State("ALIGNING"):
                 # The one that is further below is moved down, two places for each of v.
                 with m.If(v == 0):
+                    m.d.sync += F.eq(M + F)
                     m.next = "SQUARE"
                 with m.Elif(v < 0):
                     m.d.sync += [F.eq(F >> 2), v.eq(v + 1)]
                 with m.Else():
                     m.d.sync += [M.eq(M >> 2), v.eq(v - 1)]
             with m.State("SQUARE"):
-                do(Do.MULTIPLY, M + F, M)
+                do(Do.MULTIPLY, F, M)
                 m.next = "SQUARED"
             with m.State("SQUARED"), m.If(serial.done):
                 m.next = "ROOT"
             with m.State("ROOT"):
                 do(Do.ROOT)
-                m.d.sync += F.eq(M + F)
                 m.next = "ROOTED"
             with m.State("ROOTED"), m.If(serial.done):
                 m.d.sync += M.eq(F + serial.found)

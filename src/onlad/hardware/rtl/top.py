@@ -173,9 +173,7 @@ class Top(wiring.Component):
         seen = Signal()
         m.d.sync += seen.eq(squares)
         with m.If(lanes.across_valid & (across == Op.LOSS) & ~train.blank):
-            m.d.sync += scalars.loss.eq(scalars.loss + lanes.across)
-        with m.If(self.predict.errors & ~train.blank):
-            m.d.sync += scalars.loss.eq(0)
+            m.d.sync += scalars.loss.eq(lanes.across)
         m.d.comb += [
             train.squares_valid.eq(seen),
             train.row_valid.eq(lanes.across_valid & (across == Op.ROW)),
@@ -251,6 +249,9 @@ class Top(wiring.Component):
                 buffer.host_word.eq(front.place),
                 buffer.host_value.eq(word.value),
             ]
+        matrix = writes & good & is_any(mode, (Mode.BETA, Mode.P))
+        m.d.comb += self.arithmetic.inject.eq(matrix)
+        m.d.comb += self.arithmetic.host.eq(Mux(matrix, word.value, 0))
         size = magnitude(word.value)
         with m.If(writes & (mode == Mode.P) & good):
             m.d.comb += [

@@ -64,7 +64,8 @@ class Walk(wiring.Component):
             self.idle.eq(~active),
             self.issue.valid.eq(active),
             self.issue.op.eq(op),
-            self.issue.first.eq(inner == 0),
+            # Of the losses of all blocks one sum is made.
+            self.issue.first.eq((inner == 0) & ((op != Op.LOSS) | (outer == 0))),
             self.issue.last.eq(inner_last),
             self.issue.word.eq(word),
         ]
