@@ -139,7 +139,7 @@ def model_digest() -> str:
 
 def run() -> None:
     """Run what is not stored yet, and store each trial at once."""
-    names = list(Trial.__dataclass_fields__)
+    names, digest = list(Trial.__dataclass_fields__), model_digest()
     done = {tuple(r[name] for name in names) for r in records()}
     for t in _trials():
         if tuple(asdict(t).values()) in done:
@@ -147,7 +147,7 @@ def run() -> None:
         begun = time.perf_counter()
         found = (_online if t.testbed == "online" else _offline)(t)
         found |= {k: round(found[k], 5) for k in ("auc", "auc_float64")}
-        source = {"dataset_sha256": _load(t.dataset)[2], "model": model_digest()}
+        source = {"dataset_sha256": _load(t.dataset)[2], "model": digest}
         with RESULTS.open("a") as file:
             file.write(json.dumps({**asdict(t), **source, **found}, separators=(",", ":")) + "\n")
         print(f"{time.perf_counter() - begun:5.1f} s  {t}  {found}", flush=True)
@@ -163,9 +163,10 @@ def rows() -> list[tuple[str, ...]]:
             for width, alpha in VARIANTS:
                 pairs = [r for r in here if (r["width"], r["alpha"]) == (width, alpha)]
                 if not cells[3:]:
-                    cells.append(f"{np.mean([r['auc_float64'] for r in pairs]):.4f}")
+                    mean = np.mean([r["auc_float64"] for r in pairs]) if pairs else np.nan
+                    cells.append(f"{mean:.4f}")
                 differences = [r["auc"] - r["auc_float64"] for r in pairs]
-                cells.append(f"{max(differences, key=abs, default=np.nan):+.4f}")
+                cells.append(f"{max(differences, key=abs):+.4f}" if pairs else "")
             found.append(tuple(cells))
     return found
 

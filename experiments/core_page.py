@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from experiments import core_area, core_detection, core_latency
+from experiments import core_accuracy, core_area, core_detection, core_latency
 
 PAGE = Path(__file__).parent.parent / "docs" / "hardware.md"
 
@@ -20,6 +20,7 @@ def tables() -> dict[str, str]:
         "sizes": markdown(core_area.HEADS["sizes"], core_area.sizes()),
         "variants": markdown(core_area.HEADS["variants"], core_area.variants()),
         "routed": markdown(core_area.HEADS["routed"], core_area.routed()),
+        "accuracy": markdown(core_accuracy.HEAD, core_accuracy.rows()),
         "detection": markdown(core_detection.HEAD, core_detection.rows()),
     }
 
