@@ -179,10 +179,12 @@ def measure(case: Case) -> Record:
 
 
 def records() -> list[Record]:
-    """Return what was stored."""
+    """Return what was stored, in the order of `cases`."""
     if not RESULTS.exists():
         return []
-    return [Record(**json.loads(line)) for line in RESULTS.read_text().splitlines()]
+    found = [Record(**json.loads(line)) for line in RESULTS.read_text().splitlines()]
+    order = [asdict(case) for case in cases()]
+    return sorted(found, key=lambda record: order.index(record.case))
 
 
 def run() -> None:
