@@ -9,6 +9,7 @@ EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardwa
 
 .DEFAULT_GOAL := help
 .PHONY: help demo fleet-demo test test-slow bench reproduce docs lint format clean
+.PHONY: core-area core-latency core-detection
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -19,7 +20,7 @@ demo: $(VENV)/.run  ## see the detector at work, in under a minute
 fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
 	$(BIN)/python -m onlad.fleet.spark.demo
 
-test: lint  ## lint, tests with coverage, examples in the text, docs, packages
+test: lint $(VENV)/.pynq  ## lint, tests with coverage, examples in the text, docs, packages
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --cov=onlad --cov-report=term-missing:skip-covered \
 	  tests src/onlad README.md docs --ignore=docs/conf.py
 	$(MAKE) --no-print-directory docs
@@ -33,6 +34,18 @@ bench: $(VENV)/.dev  ## time the detector beside its peers
 
 reproduce: $(VENV)/.dev  ## run the evaluation, go on where it stopped; QUICK=1 repeats a part of it
 	$(BIN)/python -m experiments.$(if $(QUICK),quick,reproduce)
+
+core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
+	$(BIN)/python -m experiments.core_area run
+	$(BIN)/python -m experiments.core_area table
+
+core-latency: $(VENV)/.dev  ## count the core's cycles at the paper's sizes
+	$(BIN)/python -m experiments.core_latency run
+	$(BIN)/python -m experiments.core_latency table
+
+core-detection: $(VENV)/.dev  ## AUC of the core beside float64; needs ONLAD_DATA
+	$(BIN)/python -m experiments.core_detection run
+	$(BIN)/python -m experiments.core_detection table
 
 docs: $(VENV)/.dev  ## build the pages into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
@@ -65,4 +78,10 @@ $(VENV)/.run: $(SOURCES)
 $(VENV)/.dev: $(VENV)/.run $(SOURCES)
 	$(PIP) install --no-compile --group dev
 	$(PIP) install --no-compile --no-build-isolation -e ".[$(EXTRAS)]"
+	touch $@
+
+# PYNQ's own classes, for the test of the board's driver: they pin NumPy below 2 and others.
+$(VENV)/.pynq: $(VENV)/.dev
+	$(BIN)/python -m venv --without-pip $(VENV)/pynq
+	$(PIP) --python $(VENV)/pynq install --no-compile "pynq==4.0.0"
 	touch $@

@@ -16,13 +16,19 @@ from onlad.errors import OnladError
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
 
-def page():
-    """Return docs/cli.md as the parser would have it in a terminal of 88 columns."""
-    parser = cli.build_parser()
-    parts = [("onlad", parser)]
+def commands(name, parser):
+    """Return a command and all below it, by name."""
+    found = [(name, parser)]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            parts += [(f"onlad {name}", command) for name, command in action.choices.items()]
+            for below, command in action.choices.items():
+                found += commands(f"{name} {below}", command)
+    return found
+
+
+def page():
+    """Return docs/cli.md as the parser would have it in a terminal of 88 columns."""
+    parts = commands("onlad", cli.build_parser())
     sections = [f"## {name}\n\n```text\n{part.format_help()}```\n" for name, part in parts]
     return (
         "# Command line\n\n"

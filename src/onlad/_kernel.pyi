@@ -111,6 +111,7 @@ def bank_update32(
 ) -> None: ...
 
 bank_update64 = bank_update32
+
 def read_csv(
     data: bytes,
     start: int,

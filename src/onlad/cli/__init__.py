@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from onlad.cli import completion, demo, evaluate, fit, info, merge, plot, score, serve, watch
+from onlad.cli import completion, core, demo, evaluate, fit, info, merge, plot, score, serve, watch
 from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
 #: Each command is a module with one function, `add`, that describes its arguments and what to run.
-COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, completion)
+COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, core, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

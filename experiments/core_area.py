@@ -1,0 +1,132 @@
+"""What the core costs: the paper's twelve sizes on its chip, then other lanes, words and alphas.
+
+    python -m experiments.core_area run       # resumable: skips what is stored for this gateware
+    python -m experiments.core_area table     # from the records alone
+
+yosys maps to xc7z020 and counts; its timing analysis gives the longest path through the logic,
+without wires. nextpnr places and routes for an ECP5-85F of the slowest grade, from three seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from onlad.hardware import Config, OnladCore, gateware_digest
+from onlad.hardware.paper import AREA, SIZES
+
+RESULTS = Path(__file__).parent / "results" / "core_area.jsonl"
+ECP5 = "lfe5u-85f"
+VARIANTS = (  # of the paper's largest sizes, one thing changed at a time
+    {"lanes": 2}, {"lanes": 16}, {"lanes": 16, "width": 25}, {"width": 25}, {"width": 18},
+    {"alpha": "narrow"}, {"alpha": "seeded"}, {"activation": "sigmoid"},
+)  # fmt: skip
+LARGE = ({"alpha": "narrow"}, {"alpha": "seeded"}, {"width": 18})
+
+
+def _configs() -> Iterator[tuple[str, Config, int]]:
+    """Yield part, core and seeds, the quickest and most telling first."""
+    for n, N in sorted(SIZES, key=lambda size: size[0] * size[1]):
+        if (n, N) != (1024, 64):
+            yield "xc7z020", Config(n, N), 0
+    yield ECP5, Config(128, 16, lanes=4), 3
+    for change in VARIANTS:
+        yield "xc7z020", Config(512, 64, **change), 0  # type: ignore[arg-type]
+    yield "xc7z020", Config(1024, 64), 0
+    for change in LARGE:
+        yield "xc7z020", Config(1024, 64, **change), 0  # type: ignore[arg-type]
+    yield ECP5, Config(512, 64), 3
+
+
+def records() -> list[dict[str, Any]]:
+    """Return the last record of each core on each part."""
+    last = {}
+    for line in RESULTS.open() if RESULTS.exists() else ():
+        record = json.loads(line)
+        last[record["part"], json.dumps(record["config"])] = record
+    return list(last.values())
+
+
+def run() -> None:
+    """Synthesise what is not stored yet for the gateware as it is, and store each at once."""
+    digest = gateware_digest()
+    done = {(r["part"], json.dumps(r["config"])) for r in records() if r["gateware"] == digest}
+    for part, config, seeds in _configs():
+        if (part, json.dumps(asdict(config))) in done:
+            continue
+        print(time.strftime("%H:%M:%S"), part, config, flush=True)
+        core = OnladCore(**asdict(config))
+        report = core.synth(part, seeds=seeds, say=lambda text: print("   ", text, flush=True))
+        record = {
+            "part": part, "config": asdict(config), "used": report.used,
+            "percent": {k: round(v, 1) for k, v in report.percent.items()},
+            "logic_ns": report.logic_ns, "mhz": [round(f, 1) for f in report.mhz],
+            "seconds": round(report.seconds), "tools": report.tools, "gateware": digest,
+        }  # fmt: skip
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def sizes() -> list[tuple[str, ...]]:
+    """Return the paper's table with ours beside it."""
+    found = []
+    for n, N in SIZES:
+        for r in records():
+            if r["part"] == "xc7z020" and r["config"] == asdict(Config(n, N)):
+                paper = AREA[n, N]
+                cells = (f"{r['percent'][k]:.1f} ({paper[k]:.1f})" for k in paper)
+                found.append((f"{n:,}", str(N), *cells, f"{r['logic_ns']:.2f}"))
+    return found
+
+
+def variants() -> list[tuple[str, ...]]:
+    """Return what other lanes, words and alphas cost."""
+    found = []
+    standard = asdict(Config(512, 64))
+    for r in records():
+        c = r["config"]
+        if r["part"] == "xc7z020" and c["hidden"] == 64 and c["n"] >= 512:
+            changed = [f"{k} {v}" for k, v in c.items() if k != "n" and v != standard[k]]
+            counts = (f"{r['used'][k]:,} ({r['percent'][k]:.1f})" for k in r["used"])
+            name = ", ".join(changed) or "standard"
+            found.append((f"{c['n']:,}", name, *counts, f"{r['logic_ns']:.2f}"))
+    return sorted(found, key=lambda row: (int(row[0].replace(",", "")), row[1] != "standard"))
+
+
+def routed() -> list[tuple[str, ...]]:
+    """Return the frequencies after place and route."""
+    return [
+        (
+            f"{r['config']['n']}, {r['config']['hidden']}, {r['config']['lanes']}",
+            ", ".join(f"{f:.1f}" for f in r["mhz"]),
+            *(f"{r['used'][k]:,}" for k in r["used"]),
+        )
+        for r in records()
+        if r["part"] == ECP5
+    ]
+
+
+HEADS = {
+    "sizes": ("n", "N", "BRAM %", "DSP %", "FF %", "LUT %", "logic, ns"),
+    "variants": ("n", "changed", "BRAM (%)", "DSP (%)", "FF (%)", "LUT (%)", "logic, ns"),
+    "routed": ("n, N, lanes", "MHz by seed", "BRAM", "DSP", "FF", "LUT"),
+}
+
+
+def markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def table() -> None:
+    for name, make in (("sizes", sizes), ("variants", variants), ("routed", routed)):
+        print(f"\n{markdown(HEADS[name], make())}")
+
+
+if __name__ == "__main__":
+    {"run": run, "table": table}[sys.argv[1]]()

@@ -1,0 +1,92 @@
+"""The core's row of the paper's latency figures: cycles of a step, counted in simulation.
+
+    python -m experiments.core_latency run       # resumable: skips what is stored for this gateware
+    python -m experiments.core_latency table     # from the records alone
+
+A step's cycles do not depend on the data, but for the rare steps in which the wind-up guard acts.
+Time is at 100 MHz, the clock of the paper's board, and without the n cycles that load a sample.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onlad.hardware import Config, OnladCore, gateware_digest
+from onlad.hardware.paper import SIZES
+
+RESULTS = Path(__file__).parent / "results" / "core_latency.jsonl"
+MEGAHERTZ = 100
+CORES = (
+    *(Config(n, N) for n, N in SIZES),
+    *(Config(512, 64, lanes) for lanes in (2, 16, 32)),
+    Config(512, 64, activation="sigmoid"),
+)
+
+
+def records() -> list[dict[str, Any]]:
+    """Return the last record of each core."""
+    lines = RESULTS.open() if RESULTS.exists() else ()
+    last = {json.dumps(r["config"]): r for r in map(json.loads, lines)}
+    return list(last.values())
+
+
+def measure(config: Config) -> dict[str, int]:
+    """Return the cycles of a training step and of a prediction."""
+    device = OnladCore(**asdict(config)).simulate()
+    x = np.random.default_rng(0).uniform(0, 1, config.n)
+    device.learn_one(x)
+    device.learn_one(x)
+    train = device.cycles
+    device.score_one(x)
+    return {"train": train, "predict": device.cycles}
+
+
+def run() -> None:
+    """Simulate what is not stored yet for the gateware as it is, and store each at once."""
+    digest = gateware_digest()
+    done = {json.dumps(r["config"]) for r in records() if r["gateware"] == digest}
+    for config in CORES:
+        if json.dumps(asdict(config)) in done:
+            continue
+        begun = time.perf_counter()
+        record = {"config": asdict(config), **measure(config), "megahertz": MEGAHERTZ}
+        with RESULTS.open("a") as file:
+            file.write(json.dumps({**record, "gateware": digest}) + "\n")
+        print(f"{time.perf_counter() - begun:5.0f} s  {record}", flush=True)
+
+
+HEAD = (
+    "n", "N", "lanes", "G", "training, cycles", "us", "of the ideal", "prediction, cycles", "us",
+    "of the ideal",
+)  # fmt: skip
+
+
+def rows() -> list[tuple[str, ...]]:
+    found = []
+    for r in records():
+        c, U = r["config"], r["config"]["lanes"]
+        n, N = c["n"], c["hidden"]
+        ideal = {"train": (3 * n * N + 3 * N * N) / U, "predict": 2 * n * N / U}
+        cells = [f"{n:,}", str(N), str(U), c["activation"]]
+        for step, best in ideal.items():
+            us = r[step] / r["megahertz"]
+            cells += [f"{r[step]:,}", f"{us:.1f}", f"{100 * best / r[step]:.1f} %"]
+        found.append(tuple(cells))
+    return found
+
+
+def table() -> None:
+    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    for row in rows():
+        print(f"| {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    {"run": run, "table": table}[sys.argv[1]]()

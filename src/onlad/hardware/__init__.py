@@ -1,0 +1,154 @@
+"""ONLAD Core, the detector as gateware: emulate it, simulate it, build it, drive it."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onlad.detector import Detector
+from onlad.hardware.config import Activation, Config, Storage
+from onlad.hardware.driver import Device, load, read
+from onlad.hardware.estimate import Estimate, estimate
+from onlad.hardware.model import Model
+from onlad.hardware.seeded import weights
+from onlad.hardware.transport import Emulator
+
+if TYPE_CHECKING:
+    from onlad.hardware.synth import Report, Say
+
+__all__ = ["Config", "Device", "Estimate", "OnladCore", "gateware_digest", "load", "read"]
+
+
+class OnladCore:
+    """A core of one size: what the paper builds by HLS, as a Python object.
+
+    Parameters
+    ----------
+    n
+        Features a sample.
+    hidden
+        Hidden units.
+    lanes
+        Multipliers that work side by side: a power of two. The paper has 2.
+    activation
+        ``identity`` or ``sigmoid``.
+    width
+        Bits of a stored word: 32, 25 or 18.
+    alpha
+        ``stored`` as the paper has it, ``narrow`` in 18 bits, or ``seeded``: made again in every
+        step, without a memory.
+    seed
+        Of a seeded alpha.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> core = OnladCore(n=4, hidden=8, lanes=4, activation="sigmoid")
+    >>> device = core.emulate()
+    >>> x = np.array([0.1, 0.5, 0.3, 0.9])
+    >>> first = device.update_one(x)
+    >>> device.score_one(x) < first
+    True
+    """
+
+    def __init__(
+        self,
+        n: int,
+        hidden: int,
+        lanes: int = 8,
+        activation: Activation = "identity",
+        *,
+        width: int = 32,
+        alpha: Storage = "stored",
+        seed: int = 1,
+    ) -> None:
+        self.config = Config(n, hidden, lanes, activation, width, alpha, seed)
+
+    def detector(self, **settings: Any) -> Detector:
+        """Return a detector of the core's sizes that has seen nothing; `settings` are its own.
+
+        Its scores are the paper's. A core with a seeded alpha gives it that alpha.
+        """
+        config = self.config
+        fixed = {"n_hidden": config.hidden, "activation": config.activation}
+        detector = Detector(**{"score": "reconstruction", **settings, **fixed}).start(config.n)
+        if config.alpha == "seeded":
+            detector.resume(detector.learned() | {"alpha": weights(config)})
+        return detector
+
+    def emulate(self, detector: Detector | None = None) -> Device:
+        """Return the core on integers, bit for bit as the gateware, with `detector` in it.
+
+        Without a detector, one that has seen nothing.
+        """
+        return Device(Emulator(Model(self.config))).load(detector or self.detector())
+
+    def simulate(
+        self,
+        detector: Detector | None = None,
+        *,
+        pauses: float = 0.0,
+        seed: int = 0,
+        say: Say = lambda text: None,
+    ) -> Device:
+        """Return the gateware in Verilator, with `detector` in it.
+
+        The first time it is built, which takes half a minute; `say` hears how far it is. `pauses`
+        is the share of the cycles in which a word or an answer has to wait, drawn from `seed`.
+        """
+        from onlad.hardware.simulate import Simulator  # noqa: PLC0415  (needs the extra)
+
+        simulator = Simulator(self.build(say), pauses=pauses, seed=seed)
+        return Device(simulator).load(detector or self.detector())
+
+    def build(self, say: Say = lambda text: None) -> Path:
+        """Return the library that simulates the gateware, built if need be."""
+        from onlad.hardware import simulate  # noqa: PLC0415
+
+        return simulate.build(self._top, f"{self.config!r} {gateware_digest()}", say)
+
+    def verilog(self) -> str:
+        """Return the gateware as Verilog."""
+        from onlad.hardware import simulate  # noqa: PLC0415
+
+        return simulate.verilog(self._top)
+
+    def synth(
+        self, part: str = "xc7z020", *, seeds: int = 0, say: Say = lambda text: None
+    ) -> Report:
+        """Return what the core costs on a part; with `seeds` also its routed frequency (ECP5)."""
+        from onlad.hardware import synth  # noqa: PLC0415
+
+        synth.part(part)  # a wrong name is heard at once
+        say("Amaranth writes Verilog")
+        return synth.synthesise(self.config, self.verilog(), part, seeds, say)
+
+    def estimate(self) -> Estimate:
+        """Return cycles and resources in closed form, beside the paper's counts."""
+        return estimate(self.config)
+
+    def export(self, folder: str | Path, say: Say = lambda text: None) -> Path:
+        """Write all that Vivado and a PYNQ-Z1 need into a folder."""
+        from onlad.hardware import export  # noqa: PLC0415
+
+        say("Amaranth writes Verilog")
+        return export.export(self.config, self.verilog(), Path(folder))
+
+    def _top(self) -> Any:
+        from onlad.hardware.rtl.top import Top  # noqa: PLC0415
+
+        return Top(self.config)
+
+    def __repr__(self) -> str:
+        return f"OnladCore({self.config!r})"
+
+
+@cache
+def gateware_digest() -> str:
+    """Return a digest of all that gateware is made of."""
+    here = Path(__file__).parent
+    names = ("config", "fixed", "model", "packets", "seeded", "sigmoid")
+    paths = [*(here / f"{name}.py" for name in names), *sorted(here.glob("rtl/*.py"))]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]

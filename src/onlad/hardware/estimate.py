@@ -1,0 +1,108 @@
+"""Cycles and resources of a core in closed form. Tests hold it against simulation and synthesis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onlad.hardware import paper
+from onlad.hardware.config import Config
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a core needs, by formula.
+
+    Attributes
+    ----------
+    train, predict
+        Cycles from the word that starts a step to its answer.
+    ideal_train, ideal_predict
+        Products divided by lanes: no schedule can be shorter.
+    load
+        Cycles to put a sample into the input buffer.
+    bram
+        Blocks of 18 Kbit, each matrix in memories of its own.
+    dsp
+        Multipliers of 25 by 18 bits.
+    paper_train, paper_predict
+        The paper's iterations I_train and I_predict.
+    paper_elements
+        The paper's matrix elements S_*, by module.
+    """
+
+    train: int
+    predict: int
+    ideal_train: float
+    ideal_predict: float
+    load: int
+    bram: int
+    dsp: int
+    paper_train: int
+    paper_predict: int
+    paper_elements: dict[str, int]
+
+
+def estimate(config: Config) -> Estimate:
+    """Return what a core needs. Cycles are within 1 % and 12 cycles: a few depend on the data."""
+    n, N, U = config.n, config.hidden, config.lanes
+    return Estimate(
+        train=_train(config),
+        predict=_predict(config),
+        ideal_train=(3 * n * N + 3 * N * N) / U,
+        ideal_predict=2 * n * N / U,
+        load=n,
+        bram=_bram(config),
+        dsp=U * DSP[config.width],
+        paper_train=paper.iterations_of_training(n, N),
+        paper_predict=paper.iterations_of_prediction(n, N),
+        paper_elements=paper.elements(n, N),
+    )
+
+
+DSP = {32: 4, 25: 2, 18: 1}  # of a lane
+LUTRAM = 64  # words up to which yosys takes look-up tables for a memory
+_SERIAL = 192  # cycles of root and quotients
+_MEAN = 48  # of the product by 1/n, which a power of two does not need
+_CURVE = 6  # of the sigmoid
+
+
+def _train(config: Config) -> int:
+    """Hidden; forward, gain, root; errors and teaching of each block; what does not overlap."""
+    n, N, row = config.n, config.hidden, config.alpha_row
+    passes = n * row + 3 * N * row + config.beta_row * (2 * N + 1)
+    waits = max(0, _SERIAL - N * row - N)  # the gain pass hides it, if it is long enough
+    return passes + waits + 2 * N + 2 * config.lanes + 157
+
+
+def _predict(config: Config) -> int:
+    """Hidden; errors of each block; the mean.
+
+    Two blocks are under way at a time. When they are short, the way of a sum from the lanes to its
+    error is what takes the time.
+    """
+    N, U = config.hidden, config.lanes
+    block, way = N + 1, (N + 14 + U) / 2
+    passes = config.n * config.alpha_row + config.beta_row * max(block, way)
+    rest = 38 + 3 * U + 9 * (block >= way)
+    rest += _MEAN * (config.n & (config.n - 1) != 0) + _CURVE * (config.activation == "sigmoid")
+    return round(passes + rest)
+
+
+def _bram(config: Config) -> int:
+    """Return the blocks of the matrices and of x; smaller memories are look-up tables."""
+    U, N = config.lanes, config.hidden
+    memories = [
+        (U, N * config.beta_row, config.width),
+        (U, N * config.alpha_row, config.width),
+        (1, config.n, config.width),
+    ]
+    if config.alpha != "seeded":
+        memories.append((U, config.n * config.alpha_row, config.alpha_width))
+    return sum(count * _blocks(depth, width) for count, depth, width in memories)
+
+
+def _blocks(depth: int, width: int) -> int:
+    """Return the blocks of 18 Kbit of one memory: 512 words of 36 bits or 1,024 of 18."""
+    if depth <= LUTRAM:
+        return 0
+    return -(-depth // (1024 if width <= 18 else 512))

@@ -1,0 +1,294 @@
+"""The lanes side by side, what feeds them, and the two ways sums leave them.
+
+The way of a product, by cycle::
+
+    0  the issue; x_i, h_i, q_i or k_i is read          5  partial products
+    1  address of alpha, S, beta and of f, g, e          6  their sums
+    2  words come out of the memories                    7  product
+    3  words in registers; the scalar is chosen          8  sum, or stored word plus product
+    4  factors a and b                                   9  rounded, saturated: written
+
+Sums in the lanes are taken over in cycle 9 and leave one a cycle. Sums across the lanes go through
+a tree of adders and are whole `ceil(log2(lanes)) + 1` cycles after the product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from onlad.hardware.config import Config
+from onlad.hardware.model import COARSE
+from onlad.hardware.rtl.banks import Banks
+from onlad.hardware.rtl.lane import BASE, Lane, placed
+from onlad.hardware.rtl.operations import (
+    KEPT,
+    SUMMED_ACROSS,
+    SUMMED_IN_LANES,
+    Op,
+    delayed,
+    is_any,
+    issue_layout,
+    magnitude,
+)
+
+
+class Arithmetic(wiring.Component):
+    """All that multiplies.
+
+    Members
+    -------
+    issue : In
+        What to do, one product a lane a cycle.
+    idle : Out(1)
+        Nothing is under way.
+    x, h : In
+        The scalars, a cycle after the issue.
+    root_scale, beta_scale, renormal, coarse : In
+        C, R, how S is scaled (-1, 0, 1), and whether k has fewer fraction bits.
+    word, read, alpha, root, beta
+        The parameters: an address in cycle 1, words in cycle 2.
+    stored, write_root, write_beta, write_word
+        Words to write back in cycle 9, and where.
+    vector_*
+        Where f, g and e are written, one a cycle.
+    chain_*
+        A sum that leaves the lanes, first lane first.
+    across, across_op, across_valid
+        A sum across the lanes.
+    inject, host
+        A word that a host writes; it is `stored` in the next cycle. Zero while `inject` is low.
+    pick, picked
+        The first factor of a lane, in cycle 5: how a host reads the parameters.
+    over, near, cut : Out(1)
+        A word of S that was written reaches 1, or 1/4; any word was out of range.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = c = config
+        W, U, A = c.width, c.lanes, c.accumulator_width
+        layout = issue_layout(c)
+        self.tree_depth = ceil_log2(U)
+        super().__init__(
+            {
+                "issue": In(layout),
+                "idle": Out(1),
+                "x": In(signed(W)),
+                "h": In(signed(W)),
+                "root_scale": In(signed(c.scalar_width)),
+                "beta_scale": In(signed(c.scalar_width)),
+                "renormal": In(signed(2)),
+                "coarse": In(1),
+                "address": Out(layout),
+                "alpha": In(signed(c.alpha_width)).array(U),
+                "root": In(signed(W)).array(U),
+                "beta": In(signed(W)).array(U),
+                "stored": Out(signed(W)).array(U),
+                "write_root": Out(1),
+                "write_beta": Out(1),
+                "write_word": Out(layout["word"].shape),
+                "vector_lane": In(U),
+                "vector_address": In(layout["vector"].shape),
+                "vector_data": In(signed(W)),
+                "chain_valid": Out(1),
+                "chain_op": Out(Op),
+                "chain": Out(signed(c.sum_width)),
+                "across": Out(signed(A)),
+                "across_op": Out(Op),
+                "across_valid": Out(1),
+                "inject": In(1),
+                "host": In(signed(W)),
+                "pick": In(max(1, ceil_log2(U))),
+                "picked": Out(signed(W)),
+                "over": Out(1),
+                "near": Out(1),
+                "cut": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c, U, depth = self.config, self.config.lanes, self.tree_depth
+        at = delayed(m, self.issue, 11 + depth, "at")
+        m.d.comb += self.idle.eq(~Cat(*(stage.valid for stage in at[1:])).any() & ~self.chain_valid)
+        m.d.comb += self.address.eq(at[1])
+
+        m.submodules.vectors = vectors = Banks(U, 2 * c.alpha_row + 2, signed(c.width))
+        m.d.comb += [
+            vectors.read_address.eq(at[1].vector),
+            vectors.read.eq(at[1].valid),
+            vectors.write_address.eq(self.vector_address),
+            vectors.write.eq(self.vector_lane),
+        ]
+        self._decode(m, at)
+        scalar = self._scalar(m, at)
+        factors = []
+        lanes = [Lane(c) for _ in range(U)]
+        for k, lane in enumerate(lanes):
+            m.submodules[f"lane{k}"] = lane
+            m.d.comb += vectors.data[k].eq(self.vector_data)
+            factors.append(self._feed(m, lane, scalar, vectors.words[k], k, at))
+        picked = Array(factors)[self.pick] if U > 1 else factors[0]
+        m.d.sync += self.picked.eq(picked)
+        self._write_back(m, lanes, at)
+        self._chain(m, lanes, at)
+        self._across(m, lanes, at)
+        return m
+
+    def _scalar(self, m: Module, at: list[Any]) -> Any:
+        """Return what all lanes multiply by, in cycle 3."""
+        c, U = self.config, self.config.lanes
+        m.submodules.gains = gains = Banks(U, 2 * c.alpha_row, signed(c.scalar_width))
+        bank = ceil_log2(U)
+        m.d.comb += [
+            gains.read_address.eq(self.issue.scalar[bank:]),
+            gains.read.eq(self.issue.valid & is_any(self.issue.op, (Op.ROOT, Op.TEACH))),
+            gains.write_address.eq(at[9].scalar[bank:]),
+            gains.write.eq((at[9].valid & is_any(at[9].op, KEPT)).replicate(U)),
+        ]
+        x, h = Signal(signed(c.width)), Signal(signed(c.width))
+        gain, scalar = Signal(signed(c.scalar_width)), Signal(signed(c.scalar_width))
+        picked = Array(gains.words)[at[1].scalar[:bank]] if bank else gains.words[0]
+        m.d.sync += [x.eq(self.x), h.eq(self.h), gain.eq(picked)]
+        with m.Switch(at[2].op):
+            with m.Case(Op.HIDDEN):
+                m.d.sync += scalar.eq(x)
+            with m.Case(Op.FORWARD, Op.ERRORS):
+                m.d.sync += scalar.eq(h)
+            with m.Case(Op.ROOT_GAIN):
+                m.d.sync += scalar.eq(self.root_scale)
+            with m.Case(Op.BETA_GAIN):
+                m.d.sync += scalar.eq(self.beta_scale)
+            with m.Default():
+                m.d.sync += scalar.eq(gain)
+        self._gains = gains
+        return scalar
+
+    def _feed(
+        self, m: Module, lane: Lane, scalar: Any, vector_word: Any, k: int, at: list[Any]
+    ) -> Any:
+        """Choose the factors of a lane in cycle 4 and the stored word in 7; return the first."""
+        W = self.config.width
+        alpha = Signal(signed(self.config.alpha_width), name=f"alpha{k}")
+        root, beta = Signal(signed(W), name=f"root{k}"), Signal(signed(W), name=f"beta{k}")
+        vector = Signal(signed(W), name=f"vector{k}")
+        m.d.sync += [
+            alpha.eq(self.alpha[k]),
+            root.eq(self.root[k]),
+            beta.eq(self.beta[k]),
+            vector.eq(vector_word),
+        ]
+        a, b = Signal(signed(W), name=f"a{k}"), Signal(signed(len(lane.b)), name=f"b{k}")
+        op = at[3].op
+        with m.Switch(op):
+            with m.Case(Op.HIDDEN):
+                m.d.sync += a.eq(alpha)
+            with m.Case(Op.FORWARD, Op.GAIN, Op.ROW):
+                m.d.sync += a.eq(root)
+            with m.Case(Op.ERRORS):
+                m.d.sync += a.eq(beta)
+            with m.Default():
+                m.d.sync += a.eq(vector)
+        with m.Switch(op):
+            with m.Case(Op.SQUARE, Op.GAIN, Op.LOSS):
+                m.d.sync += b.eq(vector)
+            with m.Case(Op.ROW):
+                m.d.sync += b.eq(root)
+            with m.Default():
+                m.d.sync += b.eq(scalar)
+        old = Signal(signed(W), name=f"old{k}")
+        m.d.sync += old.eq(Mux(op == Op.ROOT, root, beta))
+        old = delayed(m, old, 2, f"old{k}")[-1]
+        base = Signal(signed(W + BASE), name=f"base{k}")
+        with m.If(self._kept):
+            m.d.sync += base.eq(1 << COARSE)
+        with m.Else(), m.Switch(self._how):
+            for how, bits in enumerate((placed(old), placed(old, 1), placed(old, -1))):
+                with m.Case(how):
+                    m.d.sync += base.eq(bits.as_signed())
+            with m.Default():
+                m.d.sync += base.eq(placed(old, coarse=True).as_signed())
+        m.d.comb += [
+            lane.a.eq(a),
+            lane.b.eq(b),
+            lane.base.eq(base),
+            lane.step.eq(at[7].valid),
+            lane.clear.eq(at[7].first),
+            lane.replace.eq(self._replace),
+            lane.coarse.eq(self._coarse),
+            lane.gain.eq(self._gain),
+            lane.inject.eq(self.inject),
+            lane.host.eq(self.host),
+        ]
+        return a
+
+    def _decode(self, m: Module, at: list[Any]) -> None:
+        """Tell all lanes, from registers, how they end: for `base` in cycle 6, for sums later."""
+        self._kept, self._replace, self._coarse, self._gain = (
+            Signal(name=name) for name in ("kept", "replace", "coarse_word", "gain_word")
+        )
+        self._how = Signal(2)
+        coarse = self.coarse & (at[5].op == Op.TEACH)
+        root = at[5].op == Op.ROOT
+        m.d.sync += [
+            self._kept.eq(is_any(at[5].op, KEPT)),
+            self._how.eq(Mux(coarse, 3, Mux(root, Mux(self.renormal < 0, 2, self.renormal), 0))),
+            self._replace.eq(~is_any(at[6].op, SUMMED_IN_LANES)),
+            self._coarse.eq(self.coarse & (at[7].op == Op.TEACH)),
+            self._gain.eq(is_any(at[7].op, KEPT)),
+        ]
+
+    def _write_back(self, m: Module, lanes: list[Lane], at: list[Any]) -> None:
+        c, valid, op = self.config, at[9].valid, at[9].op
+        root = valid & (op == Op.ROOT)
+        beta = valid & (op == Op.TEACH)
+        m.d.comb += [self.write_root.eq(root), self.write_beta.eq(beta)]
+        m.d.comb += self.write_word.eq(at[9].word)
+        near, over, cut = (Signal(c.lanes) for _ in range(3))
+        for k, lane in enumerate(lanes):
+            word = Cat(lane.result[: c.width - 1], lane.result[-1]).as_signed()
+            m.d.comb += [self.stored[k].eq(word), self._gains.data[k].eq(lane.result)]
+            size = magnitude(word)
+            m.d.sync += [
+                near[k].eq(root & size[c.root_fraction - 2 :].any()),
+                over[k].eq(root & size[c.root_fraction :].any()),
+                cut[k].eq((root | beta) & lane.cut),
+            ]
+        m.d.comb += [self.near.eq(near.any()), self.over.eq(over.any()), self.cut.eq(cut.any())]
+
+    def _chain(self, m: Module, lanes: list[Lane], at: list[Any]) -> None:
+        """Let sums leave the lanes one a cycle; the last has left when the next are whole."""
+        U = self.config.lanes
+        chain = [Signal(signed(len(self.chain)), name=f"chain{k}") for k in range(U)]
+        place, going = Signal(range(U)), Signal()
+        op = Signal(Op)
+        with m.If(going):
+            m.d.sync += [place.eq(place + 1), going.eq(place != U - 1)]
+        with m.If(at[8].valid & at[8].last & is_any(at[8].op, SUMMED_IN_LANES)):
+            m.d.sync += [place.eq(0), going.eq(1), op.eq(at[8].op)]
+            m.d.sync += [chain[k].eq(lanes[k].total[self.config.sum_cut :]) for k in range(U)]
+        m.d.comb += [
+            self.chain_valid.eq(going),
+            self.chain_op.eq(op),
+            self.chain.eq(Array(chain)[place] if U > 1 else chain[0]),
+        ]
+
+    def _across(self, m: Module, lanes: list[Lane], at: list[Any]) -> None:
+        narrow = 2 * self.config.width  # both factors are words
+        level: list[Any] = [lane.product[:narrow].as_signed() for lane in lanes]
+        while len(level) > 1:
+            sums = [Signal(signed(len(level[0]) + 1), name=f"sum{len(level)}_{k}")
+                    for k in range(len(level) // 2)]  # fmt: skip
+            m.d.sync += [s.eq(level[2 * k] + level[2 * k + 1]) for k, s in enumerate(sums)]
+            level = list(sums)
+        end = at[7 + self.tree_depth]
+        with m.If(end.valid & is_any(end.op, SUMMED_ACROSS)):
+            m.d.sync += self.across.eq(Mux(end.first, 0, self.across) + level[0])
+        m.d.sync += [
+            self.across_valid.eq(end.valid & end.last & is_any(end.op, SUMMED_ACROSS)),
+            self.across_op.eq(end.op),
+        ]

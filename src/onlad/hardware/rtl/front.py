@@ -1,0 +1,146 @@
+"""The door: words in, checked and brought to where they belong; answers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from onlad.hardware.config import Config
+from onlad.hardware.packets import (
+    INDEX_BITS,
+    INDEX_SHIFT,
+    MODE_SHIFT,
+    READ_SHIFT,
+    Describe,
+    Ff,
+    Mode,
+    Status,
+)
+
+WORD = data.StructLayout({"mode": Mode, "read": 1, "index": INDEX_BITS, "value": signed(32)})
+
+
+class Front(wiring.Component):
+    """Take words in order; each is decoded in three cycles, one a cycle.
+
+    After a word that is answered no other is taken until its answer has been.
+
+    Members
+    -------
+    data, valid, ready : the stream in
+    answering : In(1)
+        The answer to the last word was taken.
+    word, present : Out
+        A word that is decoded.
+    lane, place : Out
+        Where it belongs in the memories.
+    inside, fits : Out(1)
+        Its index is in range; its value fits the memory.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = c = config
+        most = max(c.n * c.alpha_row, c.hidden * c.beta_row)
+        super().__init__(
+            {
+                "data": In(64),
+                "valid": In(1),
+                "ready": Out(1),
+                "answered": In(1),
+                "word": Out(WORD),
+                "present": Out(1),
+                "lane": Out(max(1, ceil_log2(c.lanes))),
+                "place": Out(ceil_log2(most)),
+                "inside": Out(1),
+                "fits": Out(1),
+            }
+        )
+
+    def sizes(self) -> dict[Mode, int]:
+        """Return how many indices each mode has; of PREDICT and TRAIN for reading."""
+        c = self.config
+        alpha = 0 if c.alpha == "seeded" else c.n * c.hidden
+        return {
+            Mode.PREDICT: len(Describe),
+            Mode.TRAIN: len(Status),
+            Mode.FF: len(Ff),
+            Mode.X: c.n,
+            Mode.ALPHA: alpha,
+            Mode.BETA: c.n * c.hidden,
+            Mode.P: c.hidden**2,
+            Mode.B: c.hidden,
+        }
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self.config
+        raw = Signal(WORD)
+        m.d.comb += [
+            raw.mode.eq(self.data[MODE_SHIFT:]),
+            raw.read.eq(self.data[READ_SHIFT]),
+            raw.index.eq(self.data[INDEX_SHIFT:READ_SHIFT]),
+            raw.value.eq(self.data[:INDEX_SHIFT].as_signed()),
+        ]
+        waiting = Signal()
+        take = self.valid & self.ready
+        asks = raw.read | (raw.mode == Mode.PREDICT) | (raw.mode == Mode.TRAIN)
+        m.d.comb += self.ready.eq(~waiting)
+        with m.If(take & asks):
+            m.d.sync += waiting.eq(1)
+        with m.Elif(self.answered):
+            m.d.sync += waiting.eq(0)
+
+        one, two = Signal(WORD), Signal(WORD)
+        have_one, have_two = Signal(), Signal()
+        inside, fits = Signal(), Signal()
+        with m.If(take):
+            m.d.sync += one.eq(raw)  # a word that is answered stays until it is
+        m.d.sync += [have_one.eq(take), have_two.eq(have_one), two.eq(one)]
+        m.d.sync += [self.present.eq(have_two), self.word.eq(two)]
+        with m.Switch(one.mode):
+            for mode, size in self.sizes().items():
+                with m.Case(mode):
+                    m.d.sync += inside.eq(one.index < size)
+        narrow = Mux(
+            one.mode == Mode.ALPHA, _fits(one.value, c.alpha_width), _fits(one.value, c.width)
+        )
+        m.d.sync += [fits.eq(narrow), self.inside.eq(inside), self.fits.eq(fits)]
+        self._place(m, one, two)
+        return m
+
+    def _place(self, m: Module, one: Any, two: Any) -> None:
+        """Find bank and word: rows start at whole words, so padding is added row by row.
+
+        The row is index times a reciprocal of the row's length, exact for every index in range.
+        """
+        c, bits = self.config, ceil_log2(self.config.lanes)
+        rows = {Mode.ALPHA: (c.hidden, c.alpha_row), Mode.P: (c.hidden, c.alpha_row),
+                Mode.BETA: (c.n, c.beta_row)}  # fmt: skip
+        most = max(self.sizes().values())
+        reach = most.bit_length()
+        index, padded = Signal(reach), Signal(reach + bits + 1)
+        m.d.sync += index.eq(one.index)
+        m.d.comb += padded.eq(index)
+        lengths = sorted({length for length, words in rows.values() if length % c.lanes})
+        for length in lengths:
+            places = reach + length.bit_length()
+            row = Signal(reach, name=f"row{length}")
+            reciprocal = -(-(1 << places) // length)
+            m.d.sync += row.eq((one.index[:reach] * Const(reciprocal)) >> places)
+            modes = [mode for mode, (other, _) in rows.items() if other == length]
+            with m.Switch(two.mode), m.Case(*modes):
+                m.d.comb += padded.eq(index + row * (-length % c.lanes))
+        vector = (two.mode == Mode.X) | (two.mode == Mode.B)
+        with m.If(vector):
+            m.d.sync += [self.place.eq(index), self.lane.eq(0)]
+        with m.Else():
+            m.d.sync += [self.place.eq(padded >> bits), self.lane.eq(padded[:bits] if bits else 0)]
+
+
+def _fits(value: Any, width: int) -> Any:
+    head = value[width - 1 :]
+    return head.all() | ~head.any()

@@ -1,0 +1,189 @@
+"""A lane: one multiplier, one accumulator, one way back to the memories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from onlad.hardware.config import Config
+from onlad.hardware.model import COARSE
+
+SPLIT = 17  # unsigned bits that an 18-bit signed multiplier takes
+
+
+class Multiplier(wiring.Component):
+    """``product = a * b`` three cycles later, in partial products that fit one multiplier each.
+
+    Members
+    -------
+    a : In(signed(width))
+    b : In(signed(scalar_width))
+    product : Out(signed(width + scalar_width))
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.whole = config.width <= 25  # the wide side of a DSP takes it all
+        super().__init__(
+            {
+                "a": In(signed(config.width)),
+                "b": In(signed(config.scalar_width)),
+                "product": Out(signed(config.width + config.scalar_width)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        sums = [
+            (self._times_b(m, part, f"part{k}"), place)
+            for k, (part, place) in enumerate(self._parts(self.a, self.whole))
+        ]
+        total: Any = Const(0)
+        for part, place in sums:
+            total = total + (part << place)
+        m.d.sync += self.product.eq(total)
+        return m
+
+    def _parts(self, value: Any, whole: bool) -> list[tuple[Any, int]]:
+        if whole:
+            return [(value, 0)]
+        low = Cat(value[:SPLIT], Const(0, 1)).as_signed()
+        return [(low, 0), (value[SPLIT:].as_signed(), SPLIT)]
+
+    def _times_b(self, m: Module, part: Any, name: str) -> Any:
+        """Return part * b after two cycles: one for the products, one for their sum.
+
+        The upper product takes what the lower one has above SPLIT: a DSP adds it on its way out.
+        """
+        low, high = [*self._parts(self.b, len(self.b) <= SPLIT + 1), (None, 0)][:2]
+        under = Signal(signed(len(part) + len(low[0])), name=f"{name}_under")
+        m.d.sync += under.eq(part * low[0])
+        if high[0] is None:
+            later = Signal.like(under, name=f"{name}_later")
+            m.d.sync += later.eq(under)
+            return later
+        over = Signal(signed(len(part) + len(high[0])), name=f"{name}_over")
+        total = Signal(signed(len(over) + 1), name=f"{name}_total")
+        rest = Signal(SPLIT, name=f"{name}_rest")
+        m.d.sync += [
+            over.eq(part * high[0]),
+            total.eq(over + (under >> SPLIT)),
+            rest.eq(under[:SPLIT]),
+        ]
+        return Cat(rest, total).as_signed()
+
+
+class Lane(wiring.Component):
+    """Multiply, then sum or add to a stored word.
+
+    Products come 3 cycles after the factors, sums 4, results 5.
+
+    Members
+    -------
+    a, b
+        The factors.
+    step : In(1)
+        A product is there: sum it.
+    clear : In(1)
+        It is the first of a sum.
+    replace : In(1)
+        It is no sum: add the product to `base` instead.
+    base : In(signed(width + BASE))
+        A stored word where it belongs in the sum, and half a bit to round by; see `placed`.
+    coarse, gain : In(1)
+        A cycle after `replace`: the product had fewer fraction bits; the result is a scalar.
+    inject, host : In
+        `host` is to be the result instead; it is zero while `inject` is low.
+    product, total
+        For the sum across the lanes, and the sum in this one.
+    result : Out(signed(scalar_width))
+        `total`, rounded by the half bit in it and saturated: to a word, or to a scalar.
+    cut : Out(1)
+        It was out of range.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        W, B, A = config.width, config.scalar_width, config.accumulator_width
+        super().__init__(
+            {
+                "a": In(signed(W)),
+                "b": In(signed(B)),
+                "step": In(1),
+                "clear": In(1),
+                "replace": In(1),
+                "base": In(signed(W + BASE)),
+                "coarse": In(1),
+                "gain": In(1),
+                "inject": In(1),
+                "host": In(signed(W)),
+                "product": Out(signed(W + B)),
+                "total": Out(signed(A)),
+                "result": Out(signed(B)),
+                "cut": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        W, B, shift = self.config.width, self.config.scalar_width, self.config.write_shift
+        m.submodules.multiplier = multiplier = Multiplier(self.config)
+        m.d.comb += [
+            multiplier.a.eq(self.a),
+            multiplier.b.eq(self.b),
+            self.product.eq(multiplier.product),
+        ]
+        stored = Signal(signed(len(self.total)))
+        m.d.comb += stored.eq(Cat(Const(0, shift - COARSE - 1), self.base).as_signed())
+        before = Mux(self.replace, stored, Mux(self.clear, 0, self.total))
+        with m.If(self.step):
+            m.d.sync += self.total.eq(before + self.product)
+
+        total, sign = self.total, self.total[-1]
+        wide = Mux(
+            self.gain,
+            _differ(total[shift + B - 1 :]),
+            Mux(
+                self.coarse,
+                _differ(total[shift - COARSE + W - 1 :]),
+                _differ(total[shift + W - 1 :]),
+            ),
+        )
+        low = Mux(self.coarse, total[shift - COARSE :][: W - 1], total[shift:][: W - 1])
+        high = Mux(self.gain, total[shift + W - 1 :][: B - W], sign.replicate(B - W))
+        # One table a bit: with `inject` all bits are forced to zero, and the host's are put in.
+        forced, limit = Signal(), Signal()
+        m.d.comb += [forced.eq(wide | self.inject), limit.eq(~sign & ~self.inject)]
+        word = Mux(forced, limit.replicate(B - 1), Cat(low, high)) | self.host[: W - 1]
+        m.d.sync += [
+            self.result.eq(Cat(word[: B - 1], Mux(self.inject, self.host[-1], sign))),
+            self.cut.eq(wide),
+        ]
+        return m
+
+
+def placed(word: Any, renormal: int = 0, coarse: bool = False) -> Any:
+    """Return a `base`: a word, doubled or halved, at its place above half a bit."""
+    if coarse:
+        return Cat(Const(1, 1), word)
+    if renormal < 0:
+        return Cat(Const(1 << COARSE, COARSE + 1), word[1:])
+    return Cat(Const(1 << COARSE, COARSE + 1 + renormal), word)
+
+
+BASE = COARSE + 2  # bits of `base` besides the word's
+
+
+def _differ(bits: Any) -> Any:
+    return bits.any() & ~bits.all()
+
+
+def saturate(value: Any, target: Any, cut: Any) -> list[Any]:
+    """Return the assignments of `fixed.saturate`, and of whether it changed anything."""
+    value = value.as_signed()
+    wide = _differ(value[len(target) - 1 :])
+    top = (1 << len(target) - 1) - 1
+    limit = Mux(value[-1], Const(-top - 1, signed(len(target))), top)
+    return [target.eq(Mux(wide, limit, value)), cut.eq(wide)]

@@ -1,0 +1,132 @@
+"""Block floating vectors: sums are kept exactly until the widest is known, then all are shifted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from onlad.hardware.config import Config
+from onlad.hardware.rtl.banks import Banks
+from onlad.hardware.rtl.operations import delayed, magnitude
+
+STRIDE = 8  # bits of the coarse shift
+
+
+class Normalise(wiring.Component):
+    """Keep N sums; when told, give them as words with one exponent.
+
+    Members
+    -------
+    clear : In(1)
+        Forget what was kept.
+    keep, keep_index, sum : In
+        A sum to keep.
+    start, gain : In(1)
+        Give all: of f, or of g.
+    length : Out
+        Bits, without sign, of the widest sum, two cycles after `start`.
+    valid, index, word : Out
+        One word a cycle.
+    done : Out(1)
+        The last word has left.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = c = config
+        A = c.sum_width
+        super().__init__(
+            {
+                "clear": In(1),
+                "keep": In(1),
+                "keep_index": In(ceil_log2(c.hidden)),
+                "sum": In(signed(A)),
+                "start": In(1),
+                "gain": In(1),
+                "length": Out(range(A)),
+                "valid": Out(1),
+                "index": Out(ceil_log2(c.hidden)),
+                "word": Out(signed(c.width)),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c, A = self.config, self.config.sum_width
+        m.submodules.sums = sums = Banks(1, c.hidden, signed(A))
+        mask = Signal(A - 1)
+        m.d.comb += [
+            sums.write.eq(self.keep),
+            sums.write_address.eq(self.keep_index),
+            sums.data[0].eq(self.sum),
+        ]
+        with m.If(self.clear):
+            m.d.sync += mask.eq(0)
+        with m.Elif(self.keep):
+            m.d.sync += mask.eq(mask | magnitude(self.sum))
+
+        # The place of the highest bit, in two cycles; then the words, 4 cycles each.
+        coarse, fine = self._highest(m, mask)
+        started = delayed(m, self.start, 2, "started")[-1]
+        running, index = Signal(), Signal(ceil_log2(c.hidden))
+        last = index == c.hidden - 1
+        with m.If(started):
+            m.d.sync += [running.eq(1), index.eq(0)]
+        with m.Elif(running):
+            m.d.sync += [index.eq(index + 1), running.eq(~last)]
+        m.d.comb += [sums.read.eq(running), sums.read_address.eq(index)]
+        going = delayed(m, running, 5, "going")
+        m.d.comb += [
+            self.valid.eq(going[-1]),
+            self.index.eq(delayed(m, index, 5, "index")[-1]),
+            self.done.eq(delayed(m, running & last, 6, "last")[-1]),
+        ]
+        # To the left until the highest bit of the widest stands below the sign.
+        groups = -(-(A - 1) // STRIDE)
+        spare = groups * STRIDE - (A - 1)  # the top group is not full: A - 1 bits in all
+        word, left = Signal(signed(A), name="kept"), Signal(signed(A), name="left")
+        moved = Signal(signed(A + spare))
+        m.d.sync += word.eq(sums.words[0])
+        with m.Switch(coarse):
+            for k in range(groups):
+                with m.Case(k):
+                    m.d.sync += moved.eq(word << (groups - 1 - k) * STRIDE)
+        with m.Switch(fine):
+            for k in range(STRIDE):
+                with m.Case(k):
+                    m.d.sync += left.eq(_move(moved, STRIDE - 1 - k - spare))
+        low, high = A + c.headroom - c.width, A - c.width + 1
+        m.d.sync += self.word.eq(Mux(self.gain, _rounded(left, high), _rounded(left, low)))
+        return m
+
+    def _highest(self, m: Module, mask: Any) -> tuple[Any, Any]:
+        """Return group and place of the highest bit of mask; set `length`."""
+        groups = [mask[k : k + STRIDE] for k in range(0, len(mask), STRIDE)]
+        coarse, fine = Signal(range(len(groups))), Signal(range(STRIDE))
+        some, group = Signal(), Signal(STRIDE)
+        for k, bits in enumerate(groups):
+            with m.If(bits.any()):
+                m.d.sync += [coarse.eq(k), group.eq(bits)]
+        m.d.sync += some.eq(mask.any())
+        with m.If(~mask.any()):
+            m.d.sync += [coarse.eq(0), group.eq(0)]
+        m.d.sync += fine.eq(0)
+        for k in range(STRIDE):
+            with m.If(group[k]):
+                m.d.sync += fine.eq(k)
+        coarse_later, some_later = Signal.like(coarse), Signal()
+        m.d.sync += [coarse_later.eq(coarse), some_later.eq(some)]
+        m.d.comb += self.length.eq(Mux(some_later, coarse_later * STRIDE + fine + 1, 0))
+        return coarse_later, fine
+
+
+def _move(value: Any, places: int) -> Any:
+    return value << places if places >= 0 else value >> -places
+
+
+def _rounded(value: Any, shift: int) -> Any:
+    return ((value >> shift - 1) + 1) >> 1

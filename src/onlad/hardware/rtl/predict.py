@@ -1,0 +1,118 @@
+"""Predict Module: the hidden layer, the errors and their mean square.
+
+When it works for Train Module it also teaches each block of beta while its errors are at hand:
+errors of block t + 1 are summed while those of block t leave the lanes, then block t is taught.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from onlad.hardware.config import Config
+from onlad.hardware.rtl.operations import Op
+from onlad.hardware.rtl.walk import request_layout
+
+
+class PredictModule(wiring.Component):
+    """Ask for the passes that make h, and e.
+
+    Members
+    -------
+    hidden, errors : In(1)
+        Start.
+    teach : In(1)
+        Teach beta as well; constant from `errors` to `done`.
+    request, taken
+        To and from `Walk`.
+    settled : In(1)
+        Nothing is under way anywhere.
+    block_done : In(1)
+        The errors of one more block are in place.
+    done : Out(1)
+        For a cycle: what was started has ended.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "hidden": In(1),
+                "errors": In(1),
+                "teach": In(1),
+                "request": Out(request_layout(config)),
+                "taken": In(1),
+                "settled": In(1),
+                "block_done": In(1),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        blocks = self.config.beta_row
+        block = Signal.like(self.request.start)
+        ready = Signal(2)  # blocks whose errors are in place and not yet used
+
+        def ask(op: Any, start: Any, end: Any) -> None:
+            m.d.comb += [
+                self.request.valid.eq(1),
+                self.request.op.eq(op),
+                self.request.start.eq(start),
+                self.request.end.eq(end),
+                self.request.slot.eq(block[0]),
+            ]
+
+        used = Signal()
+        with m.If(self.block_done & ~used):
+            m.d.sync += ready.eq(ready + 1)
+        with m.Elif(used & ~self.block_done):
+            m.d.sync += ready.eq(ready - 1)
+
+        with m.FSM(name="predict"):
+            with m.State("IDLE"):
+                m.d.sync += [block.eq(0), ready.eq(0)]
+                with m.If(self.hidden):
+                    m.next = "HIDDEN"
+                with m.Elif(self.errors):
+                    m.next = "FIRST"
+            with m.State("HIDDEN"):
+                ask(Op.HIDDEN, 0, self.config.alpha_row - 1)
+                with m.If(self.taken):
+                    m.next = "SETTLE"
+            with m.State("FIRST"):
+                ask(Op.ERRORS, 0, 0)
+                with m.If(self.taken):
+                    m.next = "NEXT"
+            with m.State("NEXT"):
+                with m.If(block == blocks - 1):
+                    m.next = "LOSS"
+                with m.Else():
+                    ask(Op.ERRORS, block + 1, block + 1)
+                    with m.If(self.taken):
+                        m.next = "LOSS"
+            with m.State("LOSS"), m.If(ready != 0):
+                ask(Op.LOSS, block, block)
+                with m.If(self.taken):
+                    m.d.comb += used.eq(1)
+                    with m.If(self.teach):
+                        m.next = "TEACH"
+                    with m.Else():
+                        m.d.sync += block.eq(block + 1)
+                        m.next = "NEXT"
+                        with m.If(block == blocks - 1):
+                            m.next = "SETTLE"
+            with m.State("TEACH"):
+                ask(Op.TEACH, block, block)
+                with m.If(self.taken):
+                    m.d.sync += block.eq(block + 1)
+                    m.next = "NEXT"
+                    with m.If(block == blocks - 1):
+                        m.next = "SETTLE"
+            with m.State("SETTLE"), m.If(self.settled):
+                m.d.comb += self.done.eq(1)
+                m.next = "IDLE"
+        return m

