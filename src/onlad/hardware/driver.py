@@ -88,7 +88,7 @@ class Device:
 
     @property
     def cycles(self) -> int:
-        """Clock cycles from the last training or prediction to its answer, both included.
+        """Clock cycles from the last training or prediction to its answer.
 
         An emulated core has no clock and says 0.
         """
