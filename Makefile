@@ -9,7 +9,7 @@ EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardwa
 
 .DEFAULT_GOAL := help
 .PHONY: help demo fleet-demo test test-slow bench reproduce docs lint format clean
-.PHONY: core-area core-latency core-detection
+.PHONY: core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,6 +38,10 @@ reproduce: $(VENV)/.dev  ## run the evaluation, go on where it stopped; QUICK=1 
 core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
 	$(BIN)/python -m experiments.core_area run
 	$(BIN)/python -m experiments.core_area table
+
+core-accuracy: $(VENV)/.dev  ## the core's fixed point beside float64; minutes, resumable
+	$(BIN)/python -m experiments.core_accuracy run
+	$(BIN)/python -m experiments.core_accuracy table
 
 core-latency: $(VENV)/.dev  ## count the core's cycles at the paper's sizes
 	$(BIN)/python -m experiments.core_latency run

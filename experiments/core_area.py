@@ -46,7 +46,7 @@ def _configs() -> Iterator[tuple[str, Config, int]]:
 def records() -> list[dict[str, Any]]:
     """Return the last record of each core on each part."""
     last = {}
-    for line in RESULTS.open() if RESULTS.exists() else ():
+    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
         record = json.loads(line)
         last[record["part"], json.dumps(record["config"])] = record
     return list(last.values())

@@ -126,7 +126,8 @@ def _offline(t: Trial) -> dict[str, Any]:
 
 
 def records() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.open()] if RESULTS.exists() else []
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 def model_digest() -> str:

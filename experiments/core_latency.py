@@ -32,7 +32,7 @@ CORES = (
 
 def records() -> list[dict[str, Any]]:
     """Return the last record of each core."""
-    lines = RESULTS.open() if RESULTS.exists() else ()
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else ()
     last = {json.dumps(r["config"]): r for r in map(json.loads, lines)}
     return list(last.values())
 

@@ -88,7 +88,10 @@ class Device:
 
     @property
     def cycles(self) -> int:
-        """Clock cycles from the last training or prediction to its answer; 0 if emulated."""
+        """Clock cycles from the last training or prediction to its answer.
+
+        An emulated core has no clock and says 0.
+        """
         return int(self.status()[Status.CYCLES])
 
     @property

@@ -24,7 +24,7 @@ from onlad.hardware.rtl.scalars import Scalars
 from onlad.hardware.rtl.train import TrainModule
 from onlad.hardware.rtl.walk import Walk
 
-DECODE_CYCLES = 4  # from the taking of a word to the first cycle of its work
+DECODE_CYCLES = 3  # from the taking of a word to the first cycle of its work
 READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked
 
 
