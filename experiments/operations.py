@@ -8,7 +8,8 @@ r x r (ssec:detector_anal). Work on single elements is not among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import argparse
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -166,7 +167,10 @@ def count(n: int, N: int) -> Record:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args(arguments)
     sizes = product(paper()["latency"]["n_features"], paper()["latency"]["n_hidden"])
     (records.RESULTS / "operations.jsonl").unlink(missing_ok=True)
     records.append("operations", [count(*size) for size in sizes])

@@ -25,7 +25,7 @@ from joblib import Parallel, delayed
 from experiments import datasets, drift, records, report, streams, tune
 from experiments.methods import registry
 from experiments.run import Cell
-from experiments.settings import SAME_AS, NoSettingsError, Settings, paper
+from experiments.settings import SAME_AS, STAND_IN, NoSettingsError, Settings, paper
 from experiments.testbeds import TESTBEDS
 
 DATASETS = tuple(paper()["datasets"])
@@ -96,15 +96,17 @@ def cells(
             for settings in columns:
                 for dataset in names:
                     cell = Cell(testbed, dataset, name, settings)
-                    if _has_settings(cell):
+                    # What was found for another dataset need not fit one that borrows settings.
+                    if _has_settings(cell) and not (settings == "found" and dataset in STAND_IN):
                         yield cell
 
 
 def _has_settings(cell: Cell) -> bool:
     """Return whether the search that gives the cell its settings is complete."""
-    searched = cell.settings != "paper" and SAME_AS.get(cell.method, cell.method) in tune.METHODS
-    if searched and tune.tasks(cell.testbed, cell.dataset, SAME_AS.get(cell.method, cell.method)):
-        return False
+    method = SAME_AS.get(cell.method, cell.method)
+    dataset = STAND_IN.get(cell.dataset, cell.dataset)
+    if cell.settings != "paper" and method in tune.METHODS:
+        return not tune.tasks(cell.testbed, dataset, method)
     try:
         cell.hyperparameters  # noqa: B018  (asks whether there are any)
     except NoSettingsError:

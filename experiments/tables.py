@@ -152,7 +152,10 @@ class Aucs:
             cells = [self.mean(dataset, method) for dataset in names()]
             if any(cells):
                 pairs = zip(cells, names(), strict=True)
-                above = [cell is not None and cell.mean > best[dataset] for cell, dataset in pairs]
+                above = [
+                    cell is not None and cell.mean > best[dataset] and dataset != SUBSTITUTE
+                    for cell, dataset in pairs
+                ]
                 shown = zip(map(_show, cells), above, strict=True)
                 rows.append([entry.label, *(f"**{c}**" if high else c for c, high in shown)])
         return f"{markdown(('method', *names().values()), rows)}\n\n{self.about(ordered())}"
@@ -179,7 +182,9 @@ class Aucs:
                     label,
                     _show(ours),
                     f"{registry()[leader].label} {column[leader]:.3f}",
-                    _compared(ours.mean - column[leader], ours.half),
+                    _compared(ours.mean - column[leader], ours.half)
+                    if dataset != SUBSTITUTE
+                    else "other data",
                     f"{rival} {here[rival]:.3f}" if rival else "",
                     _compared(ours.mean - here[rival], ours.half) if rival else "",
                     _words(hyperparameters("ours", self.testbed, dataset, OURS)),
