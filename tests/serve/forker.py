@@ -28,4 +28,5 @@ def main(path):
             print(os.waitstatus_to_exitcode(status), flush=True)
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

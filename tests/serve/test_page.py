@@ -56,10 +56,18 @@ def serving(folder, more="", headers=()):
     path.write_text(CONFIG.replace("PORT", str(port)).replace("MORE", more))
     address = f"http://127.0.0.1:{port}"
     with Process(path, cwd=folder) as process:
-        process.wait_for("listening")
         with httpx.Client(base_url=address, headers=dict(headers), timeout=30) as client:
+            until(lambda: _alive(process, client), "the server")
             yield client, address
         assert process.stop() == 0
+
+
+def _alive(process, client):
+    assert process.popen.poll() is None, process.log.read_text()
+    try:
+        return client.get("/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def send(client, X, device=""):
