@@ -7,6 +7,9 @@ from onlad.hardware import Config, OnladCore, synth
 from onlad.hardware.paper import AREA, SIZES
 from onlad.hardware.synth import PARTS, Report, SynthesisError, synthesise
 
+# One process makes the report for all: yosys takes a minute.
+pytestmark = pytest.mark.xdist_group("synth")
+
 SMALL = Config(128, 16)
 COUNTER = """
 module onlad_core(input clk, input [7:0] a, output reg [7:0] q);
