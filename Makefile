@@ -21,7 +21,7 @@ fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
 	$(BIN)/python -m onlad.fleet.spark.demo
 
 test: lint $(VENV)/.pynq  ## lint, tests with coverage, examples in the text, docs, packages
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --cov=onlad --cov-report=term-missing:skip-covered \
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slow" --cov=onlad --cov-report=term-missing:skip-covered \
 	  tests src/onlad README.md docs --ignore=docs/conf.py
 	$(MAKE) --no-print-directory docs
 	.ci/check_dist.sh $(BIN)/python

@@ -7,9 +7,6 @@ from onlad.hardware import Config, OnladCore, synth
 from onlad.hardware.paper import AREA, SIZES
 from onlad.hardware.synth import PARTS, Report, SynthesisError, synthesise
 
-# One process makes the report for all: yosys takes a minute.
-pytestmark = pytest.mark.xdist_group("synth")
-
 SMALL = Config(128, 16)
 COUNTER = """
 module onlad_core(input clk, input [7:0] a, output reg [7:0] q);
@@ -23,6 +20,7 @@ def report():
     return OnladCore(128, 16).synth("xc7z020")
 
 
+@pytest.mark.slow  # yosys takes a minute
 def test_the_smallest_size_of_the_paper_costs_less_than_the_paper_says(report):
     # Per cent of an xc7z020 with 8 lanes; the paper's core has two arithmetic units. The aim for
     # LUTs is 14; 14.01 was measured, and small edits move what yosys makes of them by 0.2.
@@ -33,10 +31,12 @@ def test_the_smallest_size_of_the_paper_costs_less_than_the_paper_says(report):
     assert report.fits
 
 
+@pytest.mark.slow  # yosys takes a minute
 def test_the_longest_path_through_the_logic_is_below_4_ns(report):
     assert 2 < report.logic_ns <= 4
 
 
+@pytest.mark.slow  # yosys takes a minute
 def test_the_estimate_of_memories_and_multipliers_is_what_yosys_finds(report):
     guess = OnladCore(128, 16).estimate()
     assert (guess.bram, guess.dsp) == (report.used["BRAM"], report.used["DSP"])
