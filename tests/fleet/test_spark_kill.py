@@ -42,7 +42,7 @@ def commits(folder):
 
 
 @pytest.mark.parametrize(
-    ("files", "rows", "kills"), [(4, 48, 1), pytest.param(24, 240, 10, marks=pytest.mark.slow)]
+    ("files", "rows", "kills"), [(4, 72, 1), pytest.param(24, 240, 10, marks=pytest.mark.slow)]
 )
 def test_a_killed_query_goes_on_where_it_was(tmp_path, files, rows, kills):
     try:
