@@ -246,12 +246,15 @@ public:
                 std::memcpy(m.x + lag * features, newest - lag * features, features * sizeof(T));
             score.data()[t] = ops.watch(m, w, a, evidence.data() + evidences * t, shares.data(),
                                         learned.data() + t);
+            double *mine = share.data() + t * features, total = 0.0;
             for (std::size_t j = 0; j < features; ++j) {
                 double all = 0.0;
                 for (std::size_t i = j; i < n; i += features) all += shares[i];
                 // What is missing now is no cause, whatever it was before.
-                share.data()[t * features + j] = newest[j] == newest[j] ? all : 0.0;
+                total += mine[j] = newest[j] == newest[j] ? all : 0.0;
             }
+            if (total > 0.0)
+                for (std::size_t j = 0; j < features; ++j) mine[j] /= total;
         }
     }
 
@@ -408,7 +411,8 @@ void bind(nb::module_& module, const char* name) {
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });
 }
 
-void bind_csv(nb::module_& module);  // csv.cpp
+void bind_csv(nb::module_& module);   // csv.cpp
+void bind_tick(nb::module_& module);  // tick.cpp
 
 }  // namespace onlad
 
@@ -420,4 +424,5 @@ NB_MODULE(_kernel, module) {
                nb::arg() = nb::none());
     onlad::bind_bank(module);
     onlad::bind_csv(module);
+    onlad::bind_tick(module);
 }

@@ -299,14 +299,15 @@ def weighed(values, present=None, **changes):
 def test_no_feature_counts_for_more_than_the_cap():
     found = weighed([[1e9, 1.0], [1e9, 0.0]])
     assert found.evidence[0] == pytest.approx(np.log((CAP + 1) / 2 + TINY) + np.log(1 + TINY))
-    assert found.share.tolist() == [2 * CAP, 0.0]  # of the gap, and of the error beyond it
+    assert found.share.tolist() == [1.0, 0.0]
 
 
 def test_shares_are_those_of_the_gaps_now_or_lately():
     now = weighed([[0.0, 0.0], [3.0, 1.0]])
-    assert now.share.tolist() == [9.0, 1.0]
+    assert now.share == pytest.approx([0.9, 0.1])
     lately = weighed([[0.0, 0.0], [0.1, 0.1]], means=np.array([[0.0, 0.0], [5.0, 0.0]]))
-    assert lately.share == pytest.approx([(5 - 0.49) ** 2, 0.01**2])
+    squares = np.array([(5 - 0.49) ** 2, 0.01**2])
+    assert lately.share == pytest.approx(squares / squares.sum())
 
 
 def test_one_sample_moves_the_trend_within_bounds():

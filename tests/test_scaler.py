@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from onlad.scaler import MinMax, Standard, scale
+from onlad.scaler import AT_REST, FEW, MinMax, Standard, scale
 
 POLICIES = [Standard(), MinMax()]
 KIND = pytest.mark.parametrize("policy", POLICIES, ids=["standard", "minmax"])
@@ -62,6 +62,47 @@ def test_minmax_in_any_split_is_the_range_of_all(sizes):
     bound = 10 * np.finfo(float).eps * np.maximum(np.abs(low), np.abs(high))
     assert (np.abs(memory[0] - low) <= bound).all()
     assert (np.abs(memory[1] - high) <= bound).all()
+
+
+def by_the_book(policy, memory, X):
+    """Return what `Standard.update` says, column by column, in the plainest words."""
+    after = memory.copy()
+    for j in range(X.shape[1]):
+        count, mean, variance = memory[:, j]
+        deviation = np.sqrt(variance)
+        moved = deviation > 1e-8 * abs(mean) + 1e-30
+        known = X[~np.isnan(X[:, j]), j]
+        total = min(count + len(known), policy.memory)
+        after[0, j] = total
+        if len(known) == 0:
+            continue
+        far = policy.clip * deviation if moved else np.inf
+        near = np.clip(known, mean - far, mean + far)
+        weight = min(len(known) / total, 1.0)
+        if moved and len(X) >= FEW and np.ptp(known) <= AT_REST * deviation:
+            weight = 0.0
+        shift = near.mean() - mean
+        after[1, j] = mean + weight * shift
+        after[2, j] = (1 - weight) * (variance + weight * shift**2) + weight * near.var()
+    return after
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8, 32])
+@pytest.mark.parametrize("policy", [Standard(), Standard(memory=40, clip=2.0)])
+def test_the_compiled_update_goes_by_the_book(policy, rows):
+    rng = np.random.default_rng(rows)
+    memory = policy.start(noise(32, 3))
+    for turn in range(60):
+        X = noise(rows, 3, seed=turn)
+        X[rng.uniform(size=X.shape) < 0.1] = NAN
+        X[rng.uniform(size=X.shape) < 0.05] *= 1000
+        if turn % 7 == 3:
+            X[:, 1] = 5.0  # at rest
+        if turn % 11 == 5:
+            X[:, 2] = NAN
+        expected = by_the_book(policy, memory, X)
+        memory = policy.update(memory, X)
+        np.testing.assert_allclose(memory, expected, rtol=1e-12)
 
 
 def test_standard_remembers_no_more_rows_than_its_memory():

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onlad import kernel
 from onlad.reference import Array
 from onlad.threshold import Threshold, centre_and_spread
 
@@ -82,6 +83,8 @@ def weigh(
     # The gaps name the feature best; but an error beyond all measure names it too.
     share = squares[1, 1] if z[3] > z[2] else squares[0, 1]
     share = share + np.where(squares[0, 0] < CAP, 0.0, squares[0, 0])
+    if share.any():
+        share /= share.sum()
     return Weighed(float(z.max()), evidence, share, means, trend)
 
 
@@ -115,14 +118,9 @@ class Yardstick:
         self.ring[: max(0, at + len(evidence) - RING)] = evidence[RING - at :]
         self.n_ring += len(evidence)
         self.n_fresh += len(evidence)
-        count = self.sums[2]
-        new = float(count.max())
-        if new > 0:
-            self.weight = min(self.weight + new, float(USUAL))
-            mean = self.sums[:2] / np.maximum(count, 1)
-            self.usual += np.where(count > 0, new / self.weight, 0.0) * (mean - self.usual)
-            self.scales = 1 / np.maximum(self.usual, FLOOR)
-            self.sums = np.zeros_like(self.sums)
+        self.weight = kernel.take_sums(
+            self.usual, self.scales, self.sums, self.weight, USUAL, FLOOR
+        )
 
     def stale(self) -> bool:
         """Return whether there are enough new samples to take the levels again."""

@@ -11,13 +11,30 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from onlad._kernel import LEVEL as BACKEND
-from onlad._kernel import Kernel32, Kernel64, read_csv, read_dict
+from onlad._kernel import (
+    Kernel32,
+    Kernel64,
+    read_csv,
+    read_dict,
+    scale_rows,
+    standard_update,
+    take_sums,
+)
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
 
 if TYPE_CHECKING:
     Kernel: TypeAlias = Kernel32 | Kernel64
 
-__all__ = ["BACKEND", "LARGEST", "make", "read_csv", "read_dict"]
+__all__ = [
+    "BACKEND",
+    "LARGEST",
+    "make",
+    "read_csv",
+    "read_dict",
+    "scale_rows",
+    "standard_update",
+    "take_sums",
+]
 
 # Beyond these a square would leave the range of the type; the compiled door refuses them too.
 LARGEST = {"float32": 1e12, "float64": 1e100}

@@ -220,8 +220,8 @@ class Monitor:
             if self.n_seen < FIRST:
                 self._keep(X[part])
             else:
-                score, verdicts.shares[part], verdicts.learned[part] = self._weigh(X[part])
-                verdicts.score[part] = score
+                score = verdicts.score[part]
+                verdicts.learned[part] = self._weigh(X[part], score, verdicts.shares[part])
                 if self._ready:
                     verdicts.ready[part] = True
                     verdicts.threshold[part] = self._limit
@@ -235,7 +235,8 @@ class Monitor:
 
     def _watch_one(self, row: Array) -> Verdict:
         """Do what `_watch` does, without columns: half of a sample's time would go into them."""
-        score, shares, learned = self._weigh(row[None, :])
+        score, shares = np.empty(1), np.empty((1, len(row)))
+        learned = self._weigh(row[None, :], score, shares)
         ready, limit, p_value = self._ready, math.inf, 1.0
         if ready:
             limit, p_value = self._limit, float(self._yardstick.p_values(score)[0])
@@ -283,13 +284,12 @@ class Monitor:
         self._past = rows[len(Z) :]
         return rows
 
-    def _weigh(self, X: Array) -> tuple[Array, Array, Array]:
-        """Return scores, shares and whether learned of rows of one tick."""
+    def _weigh(self, X: Array, score: Array, share: Array) -> Array:
+        """Fill in scores and shares of rows of one tick; return which were learned."""
         y, at = self._yardstick, self.n_seen % TICK
         rows = self._slide(scale(X, self._unit, self.scaler.clip))
         self._rows[at : at + len(X)] = X
-        score, share = np.empty(len(X)), np.empty(X.shape)
-        learned = self._learned[at : at + len(X)]
+        learned: Array = self._learned[at : at + len(X)]
         self.detector.compiled().watch(
             rows.astype(self.detector.dtype, copy=False),
             self.detector.factor,
@@ -305,8 +305,7 @@ class Monitor:
             share,
             learned,
         )
-        total = np.add.reduce(share, axis=1, keepdims=True)
-        return score, share / np.maximum(total, 1e-300), learned
+        return learned
 
     def _tick(self) -> bool:
         """Move the yardsticks on; return whether the gate gave in."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from onlad import kernel
 from onlad.reference import Array
 
 AT_REST = 1e-4  # of a deviation: rows that differ by less do not move
@@ -53,9 +54,10 @@ def scale(X: Array, unit: tuple[Array, Array], clip: float) -> Array:
     array([[ 1.,  0.],
            [20., nan]])
     """
-    Z: Array = (X - unit[0]) / unit[1]  # rows are at most 1e100 and units at least 1e-30
-    clipped: Array = np.minimum(np.maximum(Z, -clip), clip)
-    return clipped
+    Z = np.empty(X.shape)
+    # Rows are at most 1e100 and units at least 1e-30.
+    kernel.scale_rows(np.ascontiguousarray(X), *unit, clip, Z)
+    return Z
 
 
 def _check(memory: int, clip: float) -> None:
@@ -83,36 +85,21 @@ class Standard:
         """Return rows counted, mean and variance of each feature."""
         known = ~np.isnan(X)
         count = np.add.reduce(known, axis=0, dtype=float)
-        if known.all():  # the same sums, in half the time
-            mean = np.add.reduce(X, axis=0) / count
-            deviation = X - mean
-            variance = np.add.reduce(deviation * deviation, axis=0) / count
-        else:
-            some = np.maximum(count, 1)
-            mean = np.add.reduce(X, axis=0, where=known) / some
-            deviation = X - mean
-            variance = np.add.reduce(deviation * deviation, axis=0, where=known) / some
+        some = np.maximum(count, 1)
+        mean = np.add.reduce(X, axis=0, where=known) / some
+        deviation = X - mean
+        variance = np.add.reduce(deviation * deviation, axis=0, where=known) / some
         return np.array([count, mean, variance])
 
     def update(self, memory: Array, X: Array) -> Array:
         """Return the memory after more rows."""
-        count, mean, variance = memory
-        deviation = np.sqrt(variance)
-        # A feature that has not moved yet may start to; else no row may move the memory far.
-        moved = deviation > self._floor(memory)
-        reach = np.where(moved, self.clip * deviation, np.inf)
-        new = self.start(np.minimum(np.maximum(X, mean - reach), mean + reach))
-        total = np.minimum(count + new[0], self.memory)
-        weight = np.minimum(new[0] / np.maximum(total, 1), 1.0)
-        # A feature at rest says nothing of its scale: else a machine that stands still over night
+        # A feature that has not moved yet may start to; else no row may move the memory far. And a
+        # feature at rest says nothing of its scale: else a machine that stands still over night
         # would wake up in units of its own rounding.
-        rest = AT_REST * deviation
-        if len(X) >= FEW and (new[2] <= rest * rest).any():
-            span = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
-            weight = np.where(moved & (span <= rest), 0.0, weight)
-        shift = new[1] - mean
-        spread = new[2] + (1 - weight) * shift * shift
-        return np.array([total, mean + weight * shift, variance + weight * (spread - variance)])
+        after = np.empty_like(memory)
+        X = np.ascontiguousarray(X)
+        kernel.standard_update(memory, X, self.clip, self.memory, AT_REST, FEW, after)
+        return after
 
     def unit(self, memory: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation."""

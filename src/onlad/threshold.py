@@ -108,7 +108,8 @@ class Deviation:
 
     def limit(self, scores: Array) -> float:
         """Return median + k * spread."""
-        centre, spread = centre_and_spread(scores)
+        centre = (scores[(len(scores) - 1) // 2] + scores[len(scores) // 2]) / 2  # they are sorted
+        spread = 1.4826 * _median(np.abs(scores - centre))
         return float(centre + self.k * max(float(spread), LEAST))
 
 
