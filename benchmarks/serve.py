@@ -166,12 +166,15 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
             stack.callback(process.send_signal, signal.SIGTERM)
             return process
 
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) > 1:  # the service has the first to itself
+            os.sched_setaffinity(0, cores[1:])
         start(mosquitto, "-c", str(folder / "mosquitto.conf"))
         time.sleep(0.5)
         onlad = Path(sys.executable).with_name("onlad")
         prefix = [sys.executable, "-m", "cProfile", "-o", args.profile] if args.profile else []
         service = start(*prefix, str(onlad), "serve", "--config", str(folder / "onlad.toml"))
-        os.sched_setaffinity(service.pid, {0})
+        os.sched_setaffinity(service.pid, cores[:1])
         while b"connected" not in (folder / "log").read_bytes():
             time.sleep(0.1)
         send(port, 1000, 1.0 + 0.3 * args.devices, args.qos, args.devices)  # the warm-up

@@ -115,5 +115,5 @@ def test_covered_segments_are_forgotten(tmp_path):
 
 
 def test_a_digest_tells_messages_apart():
-    assert digest("a", b"1") != digest("a", b"2")
-    assert digest("a", b"1") != digest("b", b"1")
+    assert digest(b"a", b"1") != digest(b"a", b"2")
+    assert digest(b"a", b"1") != digest(b"b", b"1")

@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
@@ -98,23 +98,117 @@ class Fake:
         return 7
 
 
-def test_a_buffered_socket_gives_the_same_bytes_and_stops_when_busy():
-    busy = [False]
-    socket = wire.Buffered(Fake(b"abcdef", b"gh"), lambda: busy[0])
+def framed(kind, body):
+    length, size = len(body), b""
+    while True:
+        length, low = divmod(length, 128)
+        size += bytes([low | (128 if length else 0)])
+        if not length:
+            return bytes([kind]) + size + body
+
+
+def sent(message, qos, five):
+    """Return the packet of a message."""
+    mid = message.mid.to_bytes(2, "big") if qos else b""
+    properties = b"\x05\x02\0\0\0\x09" if five else b""  # the message's expiry
+    body = len(message.topic).to_bytes(2, "big") + message.topic + mid + properties
+    kind = 0x30 | qos << 1 | message.again << 3 | message.retained
+    return framed(kind, body + message.payload)
+
+
+def read_like_paho(socket):
+    """Return the packets that are left for paho, read as it reads: kind, length, body."""
+    packets, part = [], b""
+    while True:
+        try:
+            if not part:
+                part = socket.recv(1)
+            while len(part) < 2 or part[-1] & 128:
+                part += socket.recv(1)
+            length = sum((byte & 127) << 7 * i for i, byte in enumerate(part[1:]))
+            body = b""
+            while len(body) < length:
+                body += socket.recv(length - len(body))
+            packets.append(part + body)
+            part = b""
+        except BlockingIOError:
+            assert not part  # the tests below give whole packets
+            if socket.pending() == 0 and not socket._socket.chunks:
+                return packets
+
+
+others = st.builds(framed, st.sampled_from([0x40, 0x90, 0xD0]), st.binary(max_size=300))
+messages = st.builds(
+    wire.Publication,
+    st.binary(min_size=1, max_size=20),
+    st.binary(max_size=200) | st.just(b"x" * 70_000),
+    st.just(1),
+    st.integers(1, 65535),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@settings(max_examples=200)
+@given(
+    packets=st.lists(messages | others | messages.map(lambda m: m._replace(qos=2)), max_size=12),
+    five=st.booleans(),
+    cuts=st.lists(st.integers(1, 400), max_size=30),
+)
+def test_messages_are_taken_out_and_paho_gets_the_rest(packets, five, cuts):
+    data = b"".join(sent(p, p.qos, five) if isinstance(p, wire.Publication) else p for p in packets)
+    chunks = []
+    for cut in cuts:
+        chunks.append(data[:cut])
+        data = data[cut:]
+    chunks += [data[i : i + wire.CHUNK] for i in range(0, len(data), wire.CHUNK)]
+    taken: list[wire.Publication] = []
+    socket = wire.Buffered(Fake(*filter(None, chunks)), lambda: False, taken.append, five)
+    left = read_like_paho(socket)
+    small = [p for p in packets if isinstance(p, wire.Publication) and p.qos == 1]
+    assert taken == [p for p in small if len(p.payload) < 70_000]
+    rest = [p for p in packets if p not in taken]
+    assert left == [sent(p, p.qos, five) if isinstance(p, wire.Publication) else p for p in rest]
+
+
+def test_nothing_is_read_while_too_much_waits():
+    busy, taken = [False], []
+    one = wire.Publication(b"t", b"1", 1, 1, False, False)
+    chunk = sent(one, 1, False)
+    socket = wire.Buffered(Fake(chunk + chunk[:3], chunk[3:]), lambda: busy[0], taken.append, False)
     assert socket.fileno() == 7
-    assert socket.recv(1) == b"a"
-    assert socket.pending() == 5
+    with pytest.raises(BlockingIOError):
+        socket.recv(1)
+    assert taken == [one]
+    assert not socket.blocked
+    assert socket.pending() == 0  # half a message is none
     busy[0] = True
-    assert socket.recv(10) == b"bcdef"  # what was read is given out
-    assert socket.pending() == 0
     with pytest.raises(BlockingIOError):
         socket.recv(1)
     assert socket.blocked
     busy[0] = False
-    assert socket.recv(2) == b"gh"
     with pytest.raises(BlockingIOError):
         socket.recv(1)
-    assert not socket.blocked
+    assert taken == [one, one]
+
+
+def test_the_end_of_a_connection_is_seen():
+    socket = wire.Buffered(Fake(b""), lambda: False, print, False)
+    assert socket.recv(1) == b""
+    socket = wire.Buffered(Fake(b"\x40\x02", b""), lambda: False, print, False)
+    assert (socket.recv(1), socket.recv(1), socket.recv(2)) == (b"\x40", b"\x02", b"")
+
+
+@pytest.mark.parametrize("five", [False, True])
+@given(body=st.binary(max_size=40), kind=st.integers(0x30, 0x3F))
+def test_any_bytes_are_a_message_or_left_to_paho(body, kind, five):
+    found = wire.read(kind, body, five)
+    assert found is None or (found.topic in body and body.endswith(found.payload))
+
+
+def test_no_length_at_all_is_left_to_paho():
+    socket = wire.Buffered(Fake(b"\x30" + b"\xff" * 9), lambda: False, print, False)
+    assert b"".join(socket.recv(1) for _ in range(5)) == b"\x30\xff\xff\xff\xff"
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 20_000, 3_000_000])

@@ -91,9 +91,6 @@ class Mqtt:
             self._alarms.clear()
             self._states.clear()
             self._batch.clear()
-            paho: Any = client._client
-            self._socket = wire.Buffered(paho._sock, lambda: self.service.busy)
-            paho._sock = self._socket
             for pattern, _ in self.streams:
                 # MQTT 5 can leave retained messages out; 3.1.1 cannot, so `_message` does too.
                 options = SubscribeOptions(qos=table.qos, retainHandling=2)
@@ -157,11 +154,19 @@ class Mqtt:
             max_inflight_messages=INFLIGHT,
             **settings,
         )
-        paho, greet = client._client, client._on_connect
+        paho: Any = client._client
+        greet = client._on_connect
 
         def on_connect(*args: Any) -> None:
             if not args[2].session_present:
                 self.service.new_session()
+            # The greeting has been read to its end, so here one packet ends and the next begins.
+            paho._sock = self._socket = wire.Buffered(
+                paho._sock,
+                lambda: self.service.busy,
+                lambda message: self._take(paho, message),
+                five,
+            )
             greet(*args)
 
         paho.on_connect = on_connect
@@ -173,21 +178,29 @@ class Mqtt:
     # -- in -----------------------------------------------------------------------------------
 
     def _message(self, paho: Any, _: object, message: MQTTMessage) -> None:
-        """Take one message in. Called by paho for each, so it does little."""
-        if message.retain:  # what was said before we listened is not a new sample
+        """Take a message in that is so large that paho had to put it together."""
+        topic, payload = message._topic, bytes(message.payload)
+        again, retained = bool(message.dup), bool(message.retain)
+        self._take(
+            paho, wire.Publication(topic, payload, message.qos, message.mid, again, retained)
+        )
+
+    def _take(self, paho: Any, message: wire.Publication) -> None:
+        """Take one message in. Called for each, so it does little."""
+        if message.retained:  # what was said before we listened is not a new sample
             paho.ack(message.mid, message.qos)
             return
         try:
-            topic = message.topic
+            topic = message.topic.decode()
         except UnicodeDecodeError:
             paho.ack(message.mid, message.qos)
             self.service.drop("topic")
             return
-        payload, arrived, mark = bytes(message.payload), time.perf_counter(), None
+        payload, arrived, mark = message.payload, time.perf_counter(), None
         if message.qos:
-            mark = Mark(message.mid, digest(topic, payload))
+            mark = Mark(message.mid, digest(message.topic, payload))
         items = [
-            Item(stream, device, payload, arrived, mark, bool(message.dup))
+            Item(stream, device, payload, arrived, mark, message.again)
             for pattern, stream in self.streams
             if (device := pattern.device(topic)) is not None
         ]

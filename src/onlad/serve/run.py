@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 
 from onlad.serve import logs
@@ -28,6 +29,7 @@ async def run(service: Service, stop: asyncio.Event) -> None:
     try:
         await _run(service, stop)
     finally:
+        gc.unfreeze()
         service.close()
     logs.info("stopped")
 
@@ -54,6 +56,7 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     service.outbox.begin()
     tasks = [asyncio.ensure_future(job()) for job in jobs]
     stopping = asyncio.ensure_future(stop.wait())
+    gc.freeze()  # what is here stays: looking through it again and again takes tens of milliseconds
     logs.info("started", streams=len(service.streams), watchers=len(service.watchers))
     # None of the tasks ends by itself, so the first to end has failed, if it is not `stopping`.
     await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -49,7 +49,7 @@ from onlad.verdict import Verdicts
 
 Listener: TypeAlias = Callable[[Watcher, int, Array, Verdicts], None]
 
-GATHER = 0.003  # seconds that a batch waits for company: a block costs a fifth of single samples
+GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
 BATCH = 500  # messages of one step: others must not wait for a backlog
 LONGEST_DEVICE = 200  # letters of its name
 SLICE = 256  # rows after which others get their turn
