@@ -54,6 +54,7 @@ class Mqtt:
         self.connected = False
         self.connections = 0
         self._client: aiomqtt.Client | None = None
+        self._paho: Any = None  # that of the connection, from the broker's greeting on
         self._socket: wire.Buffered | None = None
         self._again: asyncio.Event = asyncio.Event()  # set: leave this connection
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
@@ -77,7 +78,7 @@ class Mqtt:
                     pause = FIRST_PAUSE
                 logs.warning("no broker", host=self.table.host, why=str(error), again_in=pause)
             finally:
-                self.connected, self._client = False, None
+                self.connected, self._client, self._paho = False, None, None
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -87,10 +88,6 @@ class Mqtt:
         async with self._new_client() as client:
             self._client, self.connected = client, True
             self.connections += 1
-            self._again.clear()
-            self._alarms.clear()
-            self._states.clear()
-            self._batch.clear()
             for pattern, _ in self.streams:
                 # MQTT 5 can leave retained messages out; 3.1.1 cannot, so `_message` does too.
                 options = SubscribeOptions(qos=table.qos, retainHandling=2)
@@ -160,7 +157,13 @@ class Mqtt:
         def on_connect(*args: Any) -> None:
             if not args[2].session_present:
                 self.service.new_session()
-            # The greeting has been read to its end, so here one packet ends and the next begins.
+            self._again.clear()
+            self._alarms.clear()
+            self._states.clear()
+            self._batch.clear()
+            self._paho = paho
+            # The greeting has been read to its end, so here one packet ends and the next begins:
+            # messages may stand behind it.
             paho._sock = self._socket = wire.Buffered(
                 paho._sock,
                 lambda: self.service.busy,
@@ -216,7 +219,7 @@ class Mqtt:
 
     def _done(self, paho: Any, mid: int) -> None:
         # A message of an earlier connection comes again; it is acknowledged then.
-        if self._client is not None and paho is self._client._client:
+        if paho is self._paho:
             self._batch.append(wire.acknowledgement(mid))
 
     # -- out ----------------------------------------------------------------------------------
@@ -229,12 +232,11 @@ class Mqtt:
 
     def _flush(self) -> None:
         """Send what a step has gathered."""
-        if self._batch and self._client is not None:
-            data = b"".join(self._batch)
-            self._client._client._packet_queue(wire.PUBACK, data, 0, 0)
+        if self._batch and self._paho is not None:
+            self._paho._packet_queue(wire.PUBACK, b"".join(self._batch), 0, 0)
         self._batch.clear()
-        if self._client is not None and self._socket is not None and self._socket.blocked:
-            self._read_on(self._client._client)
+        if self._paho is not None and self._socket is not None and self._socket.blocked:
+            self._read_on(self._paho)
 
     def _read_on(self, paho: Any) -> None:
         """Read what was left while too much waited: TLS may have it, and then nothing wakes us."""
