@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
@@ -20,9 +21,12 @@ demo: $(VENV)/.run  ## see the detector at work, in under a minute
 fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
 	$(BIN)/python -m onlad.fleet.spark.demo
 
+# TORCH=torch==... also tests the GPU's kernels, in Triton's interpreter; without it they skip.
 test: lint $(VENV)/.pynq  ## lint, tests with coverage, examples in the text, docs, packages
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slow" --cov=onlad --cov-report=term-missing:skip-covered \
+	@$(if $(TORCH),$(PIP) install $(TORCH) triton)
+	$(PYTEST) -m "not slow and not uncounted" --cov=onlad --cov-report=term-missing:skip-covered \
 	  tests src/onlad README.md docs --ignore=docs/conf.py
+	$(PYTEST) -m "not slow and uncounted" tests/experiments tests/fleet tests/hardware
 	$(MAKE) --no-print-directory docs
 	.ci/check_dist.sh $(BIN)/python
 
