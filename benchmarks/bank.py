@@ -133,14 +133,16 @@ def two_processes(runs: dict[str, Any], repeats: int) -> dict[str, float]:
                 os.write(ready[1], b"r")
                 os.read(go[0], 1)
                 run()
+                os.write(ready[1], b"d")
                 os._exit(0)
             os.read(ready[0], 1)
             run()  # and all that this one writes to is its own again
             begin = time.perf_counter()
             os.write(go[1], b"g")
             run()
-            os.waitpid(child, 0)
+            os.read(ready[0], 1)
             ratios.append(2 * alone / (time.perf_counter() - begin))
+            os.waitpid(child, 0)
             for end in (*ready, *go):
                 os.close(end)
         found[name] = median(ratios)
