@@ -62,9 +62,9 @@ def tables(records: list[dict[str, Any]]) -> str:
     """Return the capacity of a core and of a GPU, measured, and what follows for many devices."""
     by = {(r["device"], r["n"], r["N"], r["dtype"]): r for r in records}
     lines = [
-        "| (n, N) | type | bytes a model | a core: update | in blocks | a GPU: update | in blocks "
-        "| models in a GPU |",
-        "|---|---|---|---|---|---|---|---|",
+        "| (n, N) | type | bytes a model | a core: update | in blocks | two threads, in blocks "
+        "| a GPU: update | in blocks | models in a GPU |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     paper = [
         "| devices | (n, N) | memory | cores | H200s |",
@@ -79,6 +79,7 @@ def tables(records: list[dict[str, Any]]) -> str:
             f"| ({n}, {N}) | {dtype} | {size:,} "
             f"| {short(1e6 / us['update, 1 threads']) if us else '-'} "
             f"| {short(1e6 / us['update_many, 1 threads']) if us else '-'} "
+            f"| {_pair(cpu) if cpu else '-'} "
             f"| {short(rate['step, whole call'] * 1e6) if rate else '-'} "
             f"| {short(rate['block, whole call'] * 1e6) if rate else '-'} "
             f"| {short(GPU_MEMORY / size)} |"
@@ -94,6 +95,13 @@ def tables(records: list[dict[str, Any]]) -> str:
     paper[2:] = sorted(paper[2:], key=lambda line: line.startswith("| 100 M"))
     names = sorted({r["machine"] for r in records})
     return "\n".join([f"Measured on: {'; '.join(names)}.", "", *lines, "", *paper])
+
+
+def _pair(cpu: dict[str, Any]) -> str:
+    """Return how much more two threads do than one, and two processes than one."""
+    names = "2 threads / 1 thread", "the best of each", "2 processes / 1 process"
+    threads, best, processes = (cpu[name]["update_many"] for name in names)
+    return f"{threads:.2f} x, at best {best:.2f} (processes: {processes:.2f})"
 
 
 def kept() -> list[dict[str, Any]]:

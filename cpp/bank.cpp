@@ -24,7 +24,6 @@ namespace {
 template <class T, std::size_t dimensions>
 using Array = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
 
-constexpr std::size_t share = 8;    // models that a thread takes at a time
 constexpr std::size_t columns = 5;  // of the numbers: trace, trace_start, shrink, weight, a
 
 // Above which multiple of its start trace(P) is wound up: trace_limit of reference.py.
@@ -105,6 +104,9 @@ void bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
                 is(losses, models, rows) && is(leverages, models, rows),
             "the arrays do not fit the models");
 
+    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(models, 1));
+    // Models that a thread takes at a time: few, so that all threads end at about the same time.
+    const std::size_t share = std::clamp<std::size_t>(models / (threads * 32), 1, 8);
     const Operations<T>& ops = operations<T>();
     std::atomic<std::size_t> next{0};
     auto work = [&](Room<T>& room) {
@@ -140,9 +142,8 @@ void bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
         }
     };
 
-    threads = std::min(threads, (models + share - 1) / share);
     std::vector<Room<T>> rooms;  // all memory is taken before anything is learned
-    for (std::size_t k = 0; k < std::max<std::size_t>(threads, 1); ++k) rooms.emplace_back(m, blocks);
+    for (std::size_t k = 0; k < threads; ++k) rooms.emplace_back(m, blocks);
     std::vector<std::thread> others;
     others.reserve(rooms.size());
     nb::gil_scoped_release unlocked;
