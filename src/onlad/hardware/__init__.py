@@ -149,6 +149,6 @@ class OnladCore:
 def gateware_digest() -> str:
     """Return a digest of all that gateware is made of."""
     here = Path(__file__).parent
-    names = ("config", "fixed", "model", "packets", "seeded", "sigmoid")
+    names = ("config", "fixed", "packets", "seeded", "sigmoid")
     paths = [*(here / f"{name}.py" for name in names), *sorted(here.glob("rtl/*.py"))]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]

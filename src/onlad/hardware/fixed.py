@@ -25,6 +25,8 @@ MANTISSA_BITS = 31  # of m
 EXPONENTS = range(-32, 32)  # of z
 SCALAR_BITS = 40  # fraction bits of d and what comes of it
 QUOTIENT_BITS = 40  # fraction bits of 1 / d
+TRACE_BITS, TRACE_FRACTION = 40, 14  # of the trace of S^ S^'
+COARSE = 8  # fraction bits that a large k gives up
 
 
 def round_shift(value: Ints, shift: int) -> Ints:

@@ -25,14 +25,21 @@ import numpy as np
 
 from onlad.hardware import fixed
 from onlad.hardware.config import Config
-from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS, QUOTIENT_BITS, SCALAR_BITS, Ints
+from onlad.hardware.fixed import (
+    COARSE,
+    EXPONENTS,
+    MANTISSA_BITS,
+    QUOTIENT_BITS,
+    SCALAR_BITS,
+    TRACE_BITS,
+    TRACE_FRACTION,
+    Ints,
+)
 from onlad.hardware.packets import REFUSED, Ff, Mode, Packet, Reason, Status
 from onlad.hardware.seeded import seeded_alpha
 from onlad.hardware.sigmoid import sigmoid
 
 SCORE_MOST = (1 << 31) - 1
-TRACE_BITS, TRACE_FRACTION = 40, 14
-COARSE = 8  # fraction bits that a large k gives up
 
 
 class Halves(NamedTuple):

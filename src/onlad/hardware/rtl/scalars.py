@@ -9,8 +9,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS, QUOTIENT_BITS, SCALAR_BITS
-from onlad.hardware.model import COARSE, TRACE_BITS, TRACE_FRACTION
+from onlad.hardware.fixed import (
+    COARSE,
+    EXPONENTS,
+    MANTISSA_BITS,
+    QUOTIENT_BITS,
+    SCALAR_BITS,
+    TRACE_BITS,
+    TRACE_FRACTION,
+)
 from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
 
 SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of

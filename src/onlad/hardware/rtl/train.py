@@ -10,8 +10,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
-from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS
-from onlad.hardware.model import TRACE_BITS, TRACE_FRACTION
+from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS, TRACE_BITS, TRACE_FRACTION
 from onlad.hardware.rtl.operations import Op
 from onlad.hardware.rtl.walk import request_layout
 
