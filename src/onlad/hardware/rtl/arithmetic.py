@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
-from onlad.hardware.model import COARSE
+from onlad.hardware.fixed import COARSE
 from onlad.hardware.rtl.banks import Banks
 from onlad.hardware.rtl.lane import BASE, Lane, placed
 from onlad.hardware.rtl.operations import (
@@ -60,8 +60,8 @@ class Arithmetic(wiring.Component):
         A sum that leaves the lanes, first lane first.
     across, across_op, across_valid
         A sum across the lanes.
-    inject, host
-        A word that a host writes; it is `stored` in the next cycle. Zero while `inject` is low.
+    host
+        A word that a host writes, or zero; it is `stored` in the next cycle.
     pick, picked
         The first factor of a lane, in cycle 5: how a host reads the parameters.
     over, near, cut : Out(1)
@@ -100,7 +100,6 @@ class Arithmetic(wiring.Component):
                 "across": Out(signed(A)),
                 "across_op": Out(Op),
                 "across_valid": Out(1),
-                "inject": In(1),
                 "host": In(signed(W)),
                 "pick": In(max(1, ceil_log2(U))),
                 "picked": Out(signed(W)),
@@ -183,25 +182,16 @@ class Arithmetic(wiring.Component):
             vector.eq(vector_word),
         ]
         a, b = Signal(signed(W), name=f"a{k}"), Signal(signed(len(lane.b)), name=f"b{k}")
-        op = at[3].op
-        with m.Switch(op):
-            with m.Case(Op.HIDDEN):
-                m.d.sync += a.eq(alpha)
-            with m.Case(Op.FORWARD, Op.GAIN, Op.ROW):
-                m.d.sync += a.eq(root)
-            with m.Case(Op.ERRORS):
-                m.d.sync += a.eq(beta)
-            with m.Default():
-                m.d.sync += a.eq(vector)
-        with m.Switch(op):
-            with m.Case(Op.SQUARE, Op.GAIN, Op.LOSS):
-                m.d.sync += b.eq(vector)
-            with m.Case(Op.ROW):
-                m.d.sync += b.eq(root)
-            with m.Default():
-                m.d.sync += b.eq(scalar)
+        with m.Switch(self._a):
+            for choice, word in enumerate((vector, alpha, root, beta)):
+                with m.Case(choice):
+                    m.d.sync += a.eq(word)
+        with m.Switch(self._b):
+            for choice, word in enumerate((scalar, vector, root)):
+                with m.Case(choice):
+                    m.d.sync += b.eq(word)
         old = Signal(signed(W), name=f"old{k}")
-        m.d.sync += old.eq(Mux(op == Op.ROOT, root, beta))
+        m.d.sync += old.eq(Mux(self._learns_root, root, beta))
         old = delayed(m, old, 2, f"old{k}")[-1]
         base = Signal(signed(W + BASE), name=f"base{k}")
         with m.If(self._kept):
@@ -221,13 +211,35 @@ class Arithmetic(wiring.Component):
             lane.replace.eq(self._replace),
             lane.coarse.eq(self._coarse),
             lane.gain.eq(self._gain),
-            lane.inject.eq(self.inject),
             lane.host.eq(self.host),
         ]
         return a
 
     def _decode(self, m: Module, at: list[Any]) -> None:
-        """Tell all lanes, from registers, how they end: for `base` in cycle 6, for sums later."""
+        """Tell all lanes, from registers: their factors in cycle 3, how they end in 6 and later.
+
+        A choice among four words has a code of two bits: with it, a bit takes one table.
+        """
+        self._a, self._b = Signal(2, name="choose_a"), Signal(2, name="choose_b")
+        self._learns_root = Signal(name="learns_root")
+        op = at[2].op
+        with m.Switch(op):
+            with m.Case(Op.HIDDEN):
+                m.d.sync += self._a.eq(1)
+            with m.Case(Op.FORWARD, Op.GAIN, Op.ROW):
+                m.d.sync += self._a.eq(2)
+            with m.Case(Op.ERRORS):
+                m.d.sync += self._a.eq(3)
+            with m.Default():
+                m.d.sync += self._a.eq(0)
+        with m.Switch(op):
+            with m.Case(Op.SQUARE, Op.GAIN, Op.LOSS):
+                m.d.sync += self._b.eq(1)
+            with m.Case(Op.ROW):
+                m.d.sync += self._b.eq(2)
+            with m.Default():
+                m.d.sync += self._b.eq(0)
+        m.d.sync += self._learns_root.eq(op == Op.ROOT)
         self._kept, self._replace, self._coarse, self._gain = (
             Signal(name=name) for name in ("kept", "replace", "coarse_word", "gain_word")
         )

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.model import COARSE
+from onlad.hardware.fixed import COARSE
 
 SPLIT = 17  # unsigned bits that an 18-bit signed multiplier takes
 
@@ -85,7 +85,7 @@ class Lane(wiring.Component):
     a, b
         The factors.
     step : In(1)
-        A product is there: sum it.
+        A product is there: sum it. Without one the sum is zero in the next cycle.
     clear : In(1)
         It is the first of a sum.
     replace : In(1)
@@ -94,8 +94,8 @@ class Lane(wiring.Component):
         A stored word where it belongs in the sum, and half a bit to round by; see `placed`.
     coarse, gain : In(1)
         A cycle after `replace`: the product had fewer fraction bits; the result is a scalar.
-    inject, host : In
-        `host` is to be the result instead; it is zero while `inject` is low.
+    host : In
+        It is to be the result, if it is not zero: never where a sum is.
     product, total
         For the sum across the lanes, and the sum in this one.
     result : Out(signed(scalar_width))
@@ -117,7 +117,6 @@ class Lane(wiring.Component):
                 "base": In(signed(W + BASE)),
                 "coarse": In(1),
                 "gain": In(1),
-                "inject": In(1),
                 "host": In(signed(W)),
                 "product": Out(signed(W + B)),
                 "total": Out(signed(A)),
@@ -138,6 +137,7 @@ class Lane(wiring.Component):
         stored = Signal(signed(len(self.total)))
         m.d.comb += stored.eq(Cat(Const(0, shift - COARSE - 1), self.base).as_signed())
         before = Mux(self.replace, stored, Mux(self.clear, 0, self.total))
+        m.d.sync += self.total.eq(0)  # by the registers' reset: a host's word needs no multiplexer
         with m.If(self.step):
             m.d.sync += self.total.eq(before + self.product)
 
@@ -153,12 +153,9 @@ class Lane(wiring.Component):
         )
         low = Mux(self.coarse, total[shift - COARSE :][: W - 1], total[shift:][: W - 1])
         high = Mux(self.gain, total[shift + W - 1 :][: B - W], sign.replicate(B - W))
-        # One table a bit: with `inject` all bits are forced to zero, and the host's are put in.
-        forced, limit = Signal(), Signal()
-        m.d.comb += [forced.eq(wide | self.inject), limit.eq(~sign & ~self.inject)]
-        word = Mux(forced, limit.replicate(B - 1), Cat(low, high)) | self.host[: W - 1]
+        word = Mux(wide, ~sign.replicate(B - 1), Cat(low, high)) | self.host[: W - 1]
         m.d.sync += [
-            self.result.eq(Cat(word[: B - 1], Mux(self.inject, self.host[-1], sign))),
+            self.result.eq(Cat(word[: B - 1], sign | self.host[-1])),
             self.cut.eq(wide),
         ]
         return m

@@ -250,7 +250,6 @@ class Top(wiring.Component):
                 buffer.host_value.eq(word.value),
             ]
         matrix = writes & good & is_any(mode, (Mode.BETA, Mode.P))
-        m.d.comb += self.arithmetic.inject.eq(matrix)
         m.d.comb += self.arithmetic.host.eq(Mux(matrix, word.value, 0))
         size = magnitude(word.value)
         with m.If(writes & (mode == Mode.P) & good):
