@@ -93,6 +93,20 @@ def test_a_timing_analysis_that_leaves_cells_out_is_no_result():
         synth._longest("No timing paths found.")
 
 
+OPEN_END = """Latest arrival time in 'onlad_core' is 3671:
+    3671 (<unknown>)
+Warning: Critical-path does not terminate in a recognised endpoint.
+           $abc$611573$aiger$i36382
+    3671 $auto$alumacc.cc:578:replace_alu$1.genblk1.slice[18].genblk1.carry4 ({}.CI->O)
+"""
+
+
+def test_the_last_bit_of_an_adder_may_have_no_reader():
+    assert synth._longest(OPEN_END.format("CARRY4")) == 3.671
+    with pytest.raises(SynthesisError, match="left cells out"):
+        synth._longest(OPEN_END.format("LUT6"))
+
+
 def test_every_part_has_all_that_is_counted():
     for part in PARTS.values():
         assert set(part.has) == set(part.cells) == {"BRAM", "DSP", "FF", "LUT"}
