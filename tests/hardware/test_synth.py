@@ -23,17 +23,11 @@ def report():
 @pytest.mark.slow  # yosys takes a minute
 def test_the_smallest_size_of_the_paper_costs_less_than_the_paper_says(report):
     # Per cent of an xc7z020 with 8 lanes; the paper's core has two arithmetic units.
-    bars = {"BRAM": 10.0, "DSP": 16.0, "FF": 10.0}
+    bars = {"BRAM": 10.0, "DSP": 16.0, "FF": 10.0, "LUT": 14.0}
     assert report.paper == {"BRAM": 10.0, "DSP": 40.0, "FF": 16.0, "LUT": 29.9}
     for name, bar in bars.items():
         assert report.percent[name] <= bar, name
     assert report.fits
-
-
-@pytest.mark.slow  # yosys takes a minute
-@pytest.mark.xfail(strict=True, reason="7,451 LUTs were measured: 14.006 %")
-def test_the_smallest_size_takes_at_most_14_per_cent_of_the_look_up_tables(report):
-    assert report.percent["LUT"] <= 14.0
 
 
 @pytest.mark.slow  # yosys takes a minute

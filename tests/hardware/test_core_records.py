@@ -1,0 +1,65 @@
+"""The bars of area and latency, on the stored records."""
+
+import pytest
+
+from onlad.hardware import Config
+from onlad.hardware.paper import SIZES
+from onlad.hardware.synth import PARTS
+
+core_area = pytest.importorskip("experiments.core_area", reason="not part of a wheel's tests")
+core_latency = pytest.importorskip("experiments.core_latency")
+
+
+def used(record, name):
+    """Return per cent, not rounded."""
+    return 100 * record["used"][name] / PARTS[record["part"]].has[name]
+
+
+def area(config, part="xc7z020"):
+    found = [r for r in core_area.records() if (r["part"], Config(**r["config"])) == (part, config)]
+    return found[0] if found else pytest.skip(f"no record of {config} on {part}")
+
+
+def latency(config):
+    found = [r for r in core_latency.records() if Config(**r["config"]) == config]
+    return found[0] if found else pytest.skip(f"no record of {config}")
+
+
+@pytest.mark.parametrize(("n", "hidden"), SIZES)
+def test_every_size_of_the_paper_is_within_the_bars(n, hidden):
+    record = area(Config(n, hidden))
+    for name, bar in {"DSP": 16, "FF": 10, "LUT": 14}.items():
+        assert used(record, name) <= bar, name
+    assert record["logic_ns"] <= 4
+    bram = {(512, 64): 49.3, (1024, 64): 95.7}.get((n, hidden), 100)
+    assert used(record, "BRAM") <= bram
+
+
+@pytest.mark.parametrize(
+    ("change", "bram"), [({"alpha": "narrow"}, 74), ({"alpha": "seeded"}, 51), ({"width": 18}, 74)]
+)
+def test_the_largest_size_can_be_cut(change, bram):
+    assert used(area(Config(1024, 64, **change)), "BRAM") <= bram
+
+
+def test_words_of_25_bits_take_half_the_multipliers():
+    whole, cut = area(Config(512, 64)), area(Config(512, 64, width=25))
+    assert 2 * cut["used"]["DSP"] == whole["used"]["DSP"]
+
+
+def test_an_ecp5_of_the_slowest_grade_was_routed_at_100_MHz():
+    record = area(Config(128, 16, 4), core_area.ECP5)
+    assert len(record["mhz"]) == 3
+    assert max(record["mhz"]) >= 100
+
+
+@pytest.mark.parametrize(("lanes", "train", "dsp"), [(8, 14_240, 36), (16, 7_500, 70)])
+def test_a_step_of_the_papers_size_takes_few_cycles(lanes, train, dsp):
+    # At 100 MHz: 145 us and 75 us are 14,500 and 7,500 cycles; 14,240 is 1.03 (3nN + 3N^2) / 8.
+    config = Config(512, 64, lanes)
+    assert latency(config)["train"] <= train
+    assert area(config)["used"]["DSP"] <= dsp
+
+
+def test_a_prediction_of_the_papers_size_takes_few_cycles():
+    assert latency(Config(512, 64))["predict"] <= 1.02 * 2 * 512 * 64 / 8
