@@ -24,11 +24,11 @@ ys.run_pass("script " + sys.argv[-1], ys.Design())
 """
 
 CONFIG = """[options]
-mode prove
+{options}
 expect pass,fail
 
 [engines]
-abc pdr
+abc {engine}
 
 [script]
 read_rtlil top.il
@@ -40,10 +40,11 @@ top.il
 """
 
 
-def prove(component, folder, *, script=""):
+def prove(component, folder, *, script="", depth=None):
     """Return what SymbiYosys found (PASS, FAIL, UNKNOWN or ERROR) and all that it said.
 
-    `script` are commands of yosys before the design is flattened, to cut parts of it out.
+    `script` are commands of yosys before the design is flattened, to cut parts of it out. With a
+    `depth`, what is shown is for so many cycles after a reset; else for all time.
     """
     folder = Path(folder)
     text = rtlil.convert(component, name="top", emit_src=False)
@@ -52,7 +53,9 @@ def prove(component, folder, *, script=""):
     yosys.write_text(YOSYS.format(python=sys.executable))
     yosys.chmod(yosys.stat().st_mode | stat.S_IXUSR)
     task = folder / "proof.sby"
-    task.write_text(CONFIG.format(script=script))
+    engine = "bmc3" if depth else "pdr"
+    options = f"mode bmc\ndepth {depth}" if depth else "mode prove"
+    task.write_text(CONFIG.format(script=script, engine=engine, options=options))
     tools = Path(sys.executable).parent
     abc = Path(pyosys.__file__).parent / "yosys-abc"
     done = subprocess.run(
@@ -60,5 +63,5 @@ def prove(component, folder, *, script=""):
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     # What the engine found, not how the task ended: to write a trace it would need more programs.
-    found = re.findall(r"summary: engine_0 \(abc pdr\) returned (\w+)", done.stdout)
+    found = re.findall(rf"summary: engine_0 \(abc {engine}\) returned (\w+)", done.stdout)
     return (found[-1] if found else "ERROR"), done.stdout + done.stderr

