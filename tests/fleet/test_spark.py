@@ -32,6 +32,8 @@ from onlad.reference import hidden
 from onlad.scaler import MinMax, Standard, scale
 from oracle import assert_near, solve, tolerance
 
+pytestmark = pytest.mark.slow  # four minutes of Java; docs/spark.md is run each time
+
 ROWS, COUNT = 120, 5
 SCHEMA = "device string, time long, flow double, power double, heat double, ticket long"
 LATE, AGAIN, ENDLESS = 1_000, 2_000, 3_000  # tickets of rows that are put in

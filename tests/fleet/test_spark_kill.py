@@ -18,6 +18,7 @@ from onlad.errors import OnladError
 from onlad.fleet.spark.session import need_java
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.slow
 
 
 def run(folder):
@@ -41,9 +42,7 @@ def commits(folder):
     return len(found)
 
 
-@pytest.mark.parametrize(
-    ("files", "rows", "kills"), [(6, 72, 2), pytest.param(24, 240, 10, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("files", "rows", "kills"), [(6, 72, 2), (24, 240, 10)])
 def test_a_killed_query_goes_on_where_it_was(tmp_path, files, rows, kills):
     try:
         need_java()
