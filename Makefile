@@ -26,7 +26,7 @@ test: lint $(VENV)/.pynq  ## lint, tests with coverage, examples in the text, do
 	@$(if $(TORCH),$(PIP) install $(TORCH) triton)
 	$(PYTEST) -m "not slow and not uncounted" --cov=onlad --cov-report=term-missing:skip-covered \
 	  tests src/onlad README.md docs --ignore=docs/conf.py
-	$(PYTEST) -m "not slow and uncounted" tests/experiments tests/fleet tests/hardware/test_rtl_core.py
+	$(PYTEST) -m "not slow and uncounted" tests
 	$(MAKE) --no-print-directory docs
 	.ci/check_dist.sh $(BIN)/python
 
