@@ -31,12 +31,7 @@ def test_the_stored_search_tried_the_stated_grid(testbed, dataset, method):
     assert all(len(r["aucs"]) >= neural.RUNS[testbed] for r in tried.values())
 
 
-# Its 10 trials need an hour of a processor: `python -m experiments.neural --dataset mnist`.
-PENDING = ("offline", "mnist", "dnn", "found")
-COLUMNS = [
-    pytest.param(*cell, marks=pytest.mark.xfail(strict=True) if cell == PENDING else ())
-    for cell in ((*cell, settings) for cell in CELLS for settings in ("paper", "found"))
-]
+COLUMNS = [(*cell, settings) for cell in CELLS for settings in ("paper", "found")]
 
 
 @pytest.mark.parametrize(("testbed", "dataset", "method", "settings"), COLUMNS)
