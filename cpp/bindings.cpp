@@ -327,44 +327,6 @@ private:
     double last_score = 0.0, scored_with = 0.0;  // 0 is no forgetting factor: nothing was scored
 };
 
-// out[places[i]] <- the number that a dict has for names[i]; without places, out[i]. False: the keys
-// are others, or a value is not a plain number; then the caller looks closer.
-bool read_dict(nb::dict row, nb::tuple names, VectorOut<double> out,
-               std::optional<Vector<std::int64_t>> places) {
-    std::size_t count = nb::len(names);
-    if (std::size_t(PyDict_Size(row.ptr())) != count || out.shape(0) != count) return false;
-    const std::int64_t* place = nullptr;
-    if (places) {
-        require(places->shape(0) == count, "one place a name is needed");
-        place = places->data();
-        std::uint64_t outside = 0;
-        for (std::size_t i = 0; i < count; ++i) outside |= std::uint64_t(place[i]) >= count;
-        require(!outside, "a place lies outside");
-    }
-    auto number = [](PyObject* value, double& result) {
-        if (PyFloat_Check(value)) result = PyFloat_AS_DOUBLE(value);
-        else if (PyLong_Check(value)) result = PyLong_AsDouble(value);
-        else return false;
-        if (result == -1.0 && PyErr_Occurred()) { PyErr_Clear(); return false; }
-        return true;
-    };
-    double* values = out.data();
-    PyObject *key, *value;
-    Py_ssize_t position = 0;
-    std::size_t i = 0;
-    // Nearly always the very same key objects in the same order: then nothing is hashed.
-    for (; i < count && PyDict_Next(row.ptr(), &position, &key, &value); ++i) {
-        if (key != PyTuple_GET_ITEM(names.ptr(), i)) break;
-        if (!number(value, values[place ? place[i] : i])) return false;
-    }
-    for (; i < count; ++i) {
-        value = PyDict_GetItemWithError(row.ptr(), PyTuple_GET_ITEM(names.ptr(), i));
-        if (!value) { PyErr_Clear(); return false; }
-        if (!number(value, values[place ? place[i] : i])) return false;
-    }
-    return true;
-}
-
 template <class T>
 void bind(nb::module_& module, const char* name) {
     using K = Kernel<T>;
@@ -411,8 +373,9 @@ void bind(nb::module_& module, const char* name) {
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });
 }
 
-void bind_csv(nb::module_& module);   // csv.cpp
-void bind_tick(nb::module_& module);  // tick.cpp
+void bind_csv(nb::module_& module);    // csv.cpp
+void bind_dicts(nb::module_& module);  // dicts.cpp
+void bind_tick(nb::module_& module);   // tick.cpp
 
 }  // namespace onlad
 
@@ -420,9 +383,8 @@ NB_MODULE(_kernel, module) {
     module.attr("LEVEL") = onlad::level;
     onlad::bind<float>(module, "Kernel32");
     onlad::bind<double>(module, "Kernel64");
-    module.def("read_dict", &onlad::read_dict, nb::arg(), nb::arg(), nb::arg().noconvert(),
-               nb::arg() = nb::none());
     onlad::bind_bank(module);
     onlad::bind_csv(module);
+    onlad::bind_dicts(module);
     onlad::bind_tick(module);
 }

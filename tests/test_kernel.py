@@ -1,8 +1,10 @@
 import json
 import os
+import pickle
 import platform
 import subprocess
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -312,14 +314,46 @@ def test_read_dict_wants_a_place_for_each_name():
     assert read({"speed": 1.0, "load": 2.0, "heat": 3.0}, size=2)[0] is False
 
 
-def test_read_dict_puts_numbers_where_it_is_told():
-    out = np.zeros(3)
-    places = np.array([2, 0, 1])
+def test_a_reader_puts_numbers_where_it_is_told():
+    read = kernel.DictReader(("a", "b", "c"), np.array([2, 0, 1]))
     for row in ({"a": 1.0, "b": 2.0, "c": 3.0}, {"c": 3.0, "a": 1.0, "b": 2.0}):
-        assert kernel.read_dict(row, ("a", "b", "c"), out, places)
-        assert out.tolist() == [2.0, 3.0, 1.0]
+        assert read(row).tolist() == [2.0, 3.0, 1.0]
+    assert read({"a": 1.0, "b": 2.0}) is None
+    with pytest.raises(TypeError):
+        read([1.0, 2.0, 3.0])
     for wrong in ([0, 1, 3], [-1, 0, 1]):
         with pytest.raises(ValueError, match="a place lies outside"):
-            kernel.read_dict(row, ("a", "b", "c"), out, np.array(wrong))
+            kernel.DictReader(("a", "b", "c"), np.array(wrong))
     with pytest.raises(ValueError, match="one place a name is needed"):
-        kernel.read_dict(row, ("a", "b", "c"), out, np.array([0]))
+        kernel.DictReader(("a", "b", "c"), np.array([0]))
+
+
+def test_a_reader_sees_every_change_of_a_dict():
+    """It reads a dict once that comes twice, and must never take an old one for a new one."""
+    names = tuple("abc")
+    read = kernel.DictReader(names, np.arange(3))
+    row = dict.fromkeys(names, 1.0)
+    assert read(row).tolist() == read(row).tolist() == [1.0, 1.0, 1.0]
+    row["b"] = 2.0
+    assert read(row).tolist() == [1.0, 2.0, 1.0]
+    row.update(a=5)
+    assert read(row).tolist() == [5.0, 2.0, 1.0]
+    other = row.copy()
+    other["c"] = 7.0
+    assert read(other).tolist() == [5.0, 2.0, 7.0]
+    assert read(row).tolist() == [5.0, 2.0, 1.0]
+    row["b"] = "text"
+    assert read(row) is None  # and a part of it is in the row now
+    assert read(other).tolist() == [5.0, 2.0, 7.0]
+    for t in range(1000):  # each may lie where the one before it lay
+        assert read(dict.fromkeys(names, float(t))).tolist() == [t, t, t]
+
+
+def test_a_copied_reader_has_a_row_of_its_own():
+    read = kernel.DictReader(("a", "b"), np.array([1, 0]))
+    row = {"a": 1.0, "b": 2.0}
+    mine = read(row)
+    for copy in (deepcopy(read), pickle.loads(pickle.dumps(read))):
+        assert copy(row).tolist() == [2.0, 1.0]
+        copy({"a": 3.0, "b": 4.0})
+        assert mine.tolist() == [2.0, 1.0]

@@ -12,6 +12,7 @@ import numpy as np
 
 from onlad._kernel import LEVEL as BACKEND
 from onlad._kernel import (
+    DictReader,
     Kernel32,
     Kernel64,
     read_csv,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BACKEND",
     "LARGEST",
+    "DictReader",
     "make",
     "read_csv",
     "read_dict",

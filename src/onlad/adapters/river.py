@@ -85,15 +85,14 @@ class OnladDetector(AnomalyDetector):
             seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
         )
         self._names: Names = ()
-        self._keys: Names = ()
-        self._places = np.empty(0, "int64")
-        self._row = np.zeros(0)
+        self._read: kernel.DictReader | None = None  # while there are no features
 
     def learn_one(self, x: dict[Hashable, Any]) -> None:
         """Learn one sample; features that it is the first to have are added to the model."""
         try:
-            if kernel.read_dict(x, self._keys, self._row, self._places):
-                self._model.update_one(self._row)
+            row = self._read(x) if self._read else None
+            if row is not None:
+                self._model.update_one(row)
                 return
         except (TypeError, ValueError):  # no dict, or a NaN in it: look closer
             pass
@@ -105,8 +104,9 @@ class OnladDetector(AnomalyDetector):
     def score_one(self, x: dict[Hashable, Any]) -> float:
         """Return how unusual one sample is, and learn nothing: higher is more anomalous."""
         try:
-            if kernel.read_dict(x, self._keys, self._row, self._places):
-                return self._model.score_one(self._row)
+            row = self._read(x) if self._read else None
+            if row is not None:
+                return self._model.score_one(row)
         except (TypeError, ValueError):
             pass
         values = self._finite(x)
@@ -160,9 +160,8 @@ class OnladDetector(AnomalyDetector):
             keys = self._names
         # The model has its features in an order of their own, so that no rounding depends on
         # the order in a dict; dicts nearly always come in one order, which is the fast one.
-        self._keys, self._row = keys, np.zeros(len(keys))
         place = {name: i for i, name in enumerate(self._names)}
-        self._places = np.array([place[name] for name in keys], "int64")
+        self._read = kernel.DictReader(keys, np.array([place[name] for name in keys], "int64"))
 
     def _finite(self, x: dict[Hashable, Any]) -> dict[Hashable, float]:
         values = {name: _number(value) for name, value in x.items()}

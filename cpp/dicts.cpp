@@ -1,0 +1,118 @@
+// Numbers out of dicts. What is not plain is left to the caller.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace onlad {
+namespace {
+
+bool number(PyObject* value, double& result) {
+    if (PyFloat_Check(value)) result = PyFloat_AS_DOUBLE(value);
+    else if (PyLong_Check(value)) result = PyLong_AsDouble(value);
+    else return false;
+    if (result == -1.0 && PyErr_Occurred()) { PyErr_Clear(); return false; }
+    return true;
+}
+
+// out[place(i)] <- the number that a dict has for names[i]. False: the keys are others, or a value
+// is not a plain number.
+template <class Place>
+bool read(nb::dict x, nb::tuple names, double* out, Place place) {
+    std::size_t count = nb::len(names);
+    if (std::size_t(PyDict_Size(x.ptr())) != count) return false;
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    std::size_t i = 0;
+    // Nearly always the very same key objects in the same order: then nothing is hashed.
+    for (; i < count && PyDict_Next(x.ptr(), &position, &key, &value); ++i) {
+        if (key != PyTuple_GET_ITEM(names.ptr(), i)) break;
+        if (!number(value, out[place(i)])) return false;
+    }
+    for (; i < count; ++i) {
+        value = PyDict_GetItemWithError(x.ptr(), PyTuple_GET_ITEM(names.ptr(), i));
+        if (!value) { PyErr_Clear(); return false; }
+        if (!number(value, out[place(i)])) return false;
+    }
+    return true;
+}
+
+using Row = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Places = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+bool read_dict(nb::dict x, nb::tuple names, Row out) {
+    return out.shape(0) == nb::len(names) &&
+           read(x, names, out.data(), [](std::size_t i) { return i; });
+}
+
+// A number that no two states of dicts have in common; 0 where Python keeps none.
+std::uint64_t version(nb::dict x) {
+#if PY_VERSION_HEX < 0x030C0000 && !defined(PYPY_VERSION)
+    return reinterpret_cast<PyDictObject*>(x.ptr())->ma_version_tag;
+#else
+    (void)x;
+    return 0;
+#endif
+}
+
+// Reads dicts into a row of its own, in an order of its own. A dict that comes twice, to be scored
+// and then learned, is read once: nothing but floats and ints is taken, which never change.
+class DictReader {
+public:
+    DictReader(nb::tuple names, Places order) : names(names), order(nb::find(order)) {
+        if (order.shape(0) != nb::len(names)) throw nb::value_error("one place a name is needed");
+        for (std::size_t i = 0; i < order.shape(0); ++i) {
+            if (std::uint64_t(order.data()[i]) >= order.shape(0))
+                throw nb::value_error("a place lies outside");
+            places.push_back(std::size_t(order.data()[i]));
+        }
+        std::size_t bytes = sizeof(double) * (places.size() + 1);  // never none: it has an owner
+        double* values = static_cast<double*>(PyMem_Calloc(1, bytes));
+        if (!values) throw std::bad_alloc();
+        nb::capsule owner(values, [](void* p) noexcept { PyMem_Free(p); });
+        data = values;
+        row = nb::cast(nb::ndarray<nb::numpy, double, nb::ndim<1>>(values, {places.size()}, owner));
+    }
+
+    // What a copy is made from; it has read nothing yet.
+    nb::tuple arguments() const { return nb::make_tuple(names, order); }
+
+    // The row, or None where the caller must look closer.
+    nb::object operator()(nb::dict x) {
+        std::uint64_t now = version(x);
+        if (now == 0 || now != last) {
+            last = 0;  // until all is read: an error may leave half of a row
+            if (!read(x, names, data, [this](std::size_t i) { return places[i]; })) return nb::none();
+            last = now;
+        }
+        return row;
+    }
+
+private:
+    nb::tuple names;
+    nb::object order;
+    std::vector<std::size_t> places;
+    double* data;
+    nb::object row;
+    std::uint64_t last = 0;
+};
+
+}  // namespace
+
+void bind_dicts(nb::module_& module) {
+    // noconvert: a converted output would be a copy, and the result would be lost.
+    module.def("read_dict", &read_dict, nb::arg(), nb::arg(), nb::arg().noconvert());
+    nb::class_<DictReader>(module, "DictReader")
+        .def(nb::init<nb::tuple, Places>())
+        .def("__call__", &DictReader::operator())
+        .def("__reduce__", [](nb::handle self) {
+            return nb::make_tuple(self.type(), nb::cast<DictReader&>(self).arguments());
+        });
+}
+
+}  // namespace onlad
