@@ -97,9 +97,9 @@ def loda(hyperparameters: Hyperparameters, n_features: int, seed: int) -> PySad:
 
 
 def kitnet(hyperparameters: Hyperparameters, n_features: int, seed: int) -> PySad:
-    from pysad.models import KitNet  # noqa: PLC0415
+    from experiments.methods import _kitnet  # noqa: PLC0415
 
-    return PySad(KitNet(random_state=seed, **hyperparameters))
+    return _kitnet.Method(_kitnet.Fast(random_state=seed, **hyperparameters))
 
 
 def isolation_forest(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
