@@ -4,12 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+PARTS := fleet serve library hardware cli experiments adapters  # of the tests
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fleet-demo test test-slow bench reproduce docs lint format clean
+.PHONY: help demo fleet-demo test $(PARTS:%=test-%) quick dist test-slow bench reproduce docs lint format clean
 .PHONY: core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
@@ -21,13 +21,25 @@ demo: $(VENV)/.run  ## see the detector at work, in under a minute
 fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
 	$(BIN)/python -m onlad.fleet.spark.demo
 
-# TORCH=torch==... also tests the GPU's kernels, in Triton's interpreter; without it they skip.
-test: lint $(VENV)/.pynq  ## lint, tests with coverage, examples in the text, docs, packages
-	@$(if $(TORCH),$(PIP) install $(TORCH) triton)
-	$(PYTEST) -m "not slow and not uncounted" --cov=onlad --cov-report=term-missing:skip-covered \
-	  tests src/onlad README.md docs --ignore=docs/conf.py
-	$(PYTEST) -m "not slow and uncounted" tests
-	$(MAKE) --no-print-directory docs
+# Parts run side by side, the long ones first: many tests wait for a process, and each part loads
+# only what it needs. TORCH=torch==... also tests the GPU's kernels, in Triton's interpreter.
+test: $(VENV)/.dev  ## lint, tests with coverage, examples in the text, docs, packages
+	@$(MAKE) --no-print-directory -j 3 -O lint $(VENV)/.pynq $(if $(TORCH),$(VENV)/.torch)
+	@rm -f .coverage .coverage.*
+	@$(MAKE) --no-print-directory -j 4 -O $(PARTS:%=test-%) quick docs dist
+	@$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered
+
+test-fleet: TESTS = tests/fleet docs/spark.md
+test-library: TESTS = tests/test_*.py src/onlad README.md docs --ignore=docs/conf.py --ignore=docs/spark.md
+$(PARTS:%=test-%): test-%: $(VENV)/.dev
+	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" --cov=onlad --cov-report= \
+	  $(or $(TESTS),tests/$*)
+
+quick: $(VENV)/.dev
+	$(BIN)/python -m experiments.quick
+
+dist: $(VENV)/.dev
 	.ci/check_dist.sh $(BIN)/python
 
 test-slow: $(VENV)/.dev  ## the tests that take minutes
@@ -86,6 +98,11 @@ $(VENV)/.run: $(SOURCES)
 $(VENV)/.dev: $(VENV)/.run $(SOURCES)
 	$(PIP) install --no-compile --group dev
 	$(PIP) install --no-compile --no-build-isolation -e ".[$(EXTRAS)]"
+	touch $@
+
+# What Triton's interpreter needs. On an index with no build for processors alone it is gigabytes.
+$(VENV)/.torch: $(VENV)/.dev
+	$(PIP) install --no-compile $(TORCH) triton
 	touch $@
 
 # PYNQ's own classes, for the test of the board's driver: they pin NumPy below 2 and others.

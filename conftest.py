@@ -1,11 +1,11 @@
-"""Leave out the examples of hosts that are not there, and give Spark one process of pytest's."""
+"""Leave out the examples of hosts that are not there, and count no lines where it is in vain."""
 
 import shutil
 from importlib.util import find_spec
 
 import pytest
 
-UNCOUNTED = ("test_bank_cuda", "test_rtl_core", "test_spark", "test_spark_kill")
+UNCOUNTED = ("test_bank_cuda", "test_kill", "test_rtl_core", "test_spark", "test_spark_kill")
 SPARK = find_spec("pyspark") and shutil.which("java")
 
 collect_ignore = [] if find_spec("river") else ["docs/adapters.md"]  # none for Python 3.10
@@ -21,13 +21,7 @@ collect_ignore_glob = [] if find_spec("pyspark") else ["src/onlad/fleet/spark/*"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let all that needs Spark share one session: starting Java takes longer than most tests.
-
-    And mark what runs long and covers nothing that other tests do not: counting lines there would
-    only cost time.
-    """
+    """Mark what runs long and covers nothing that other tests do not: counting would cost time."""
     for item in items:
-        if "spark" in item.path.parts or "spark" in item.path.stem:
-            item.add_marker(pytest.mark.xdist_group("spark"))
         if "experiments" in item.path.parts or item.path.stem in UNCOUNTED:
-            item.add_marker("uncounted")
+            item.add_marker("no_cover")

@@ -2,7 +2,7 @@ import os
 
 from hypothesis import settings
 
-# Matrices are small and pytest-xdist has a process for each core: threads would only wait. Set
+# Matrices are small and the parts of the tests run side by side: threads would only wait. Set
 # before the first test module imports NumPy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Without a GPU the kernels of onlad.fleet run in Triton's interpreter. It looks at this when it is

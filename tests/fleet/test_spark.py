@@ -1,6 +1,7 @@
 """Keyed streams on a real Spark on this machine. One session for all of it."""
 
 import datetime as dt
+import os
 import re
 
 import numpy as np
@@ -32,8 +33,6 @@ from onlad.reference import hidden
 from onlad.scaler import MinMax, Standard, scale
 from oracle import assert_near, solve, tolerance
 
-pytestmark = pytest.mark.slow  # four minutes of Java; docs/spark.md is run each time
-
 ROWS, COUNT = 120, 5
 SCHEMA = "device string, time long, flow double, power double, heat double, ticket long"
 LATE, AGAIN, ENDLESS = 1_000, 2_000, 3_000  # tickets of rows that are put in
@@ -41,6 +40,8 @@ LATE, AGAIN, ENDLESS = 1_000, 2_000, 3_000  # tickets of rows that are put in
 
 @pytest.fixture(scope="module")
 def spark():
+    # Spark's Python workers would count lines too, and slowly.
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     try:
         with fleet.session(2, **QUICK) as session:
             yield session

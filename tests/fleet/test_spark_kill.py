@@ -18,16 +18,17 @@ from onlad.errors import OnladError
 from onlad.fleet.spark.session import need_java
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.slow
 
 
 def run(folder):
     """Start a driver in a process group of its own, so that its JVM dies with it."""
+    uncounted = {k: v for k, v in os.environ.items() if k != "COVERAGE_PROCESS_CONFIG"}
     with open(folder / "log", "ab") as log:
         return subprocess.Popen(
             [sys.executable, HERE / "drive.py", str(folder)],
             stdout=log,
             stderr=log,
+            env=uncounted,
             start_new_session=True,
         )
 
@@ -42,7 +43,9 @@ def commits(folder):
     return len(found)
 
 
-@pytest.mark.parametrize(("files", "rows", "kills"), [(6, 72, 2), (24, 240, 10)])
+@pytest.mark.parametrize(
+    ("files", "rows", "kills"), [(6, 72, 2), pytest.param(24, 240, 10, marks=pytest.mark.slow)]
+)
 def test_a_killed_query_goes_on_where_it_was(tmp_path, files, rows, kills):
     try:
         need_java()

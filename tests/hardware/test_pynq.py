@@ -14,7 +14,7 @@ PYTHON = Path(sys.prefix) / "pynq" / "bin" / "python"
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs PYNQ: make .venv/.pynq")
 def test_the_driver_of_the_board_on_the_real_pynq(pynq_core_library):
     here = Path(__file__).parent
-    plugins = ["-pno:cacheprovider", "-pno:xdist", "-pno:cov"]
+    plugins = ["-pno:cacheprovider", "-pno:cov"]
     options = ["-q", *plugins, "-ofilterwarnings=", "-oaddopts="]
     # PYNQ's own packages come first, then this environment's.
     program = (
