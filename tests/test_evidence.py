@@ -17,8 +17,8 @@ from onlad.evidence import (
     weigh,
 )
 from onlad.threshold import Fixed, Quantile
-from oracle import assert_near
-from test_kernel import P_of
+from oracle import assert_near, tolerance
+from test_kernel import P_of, memory
 
 DTYPES = ["float64", "float32"]
 NAN = np.nan
@@ -123,6 +123,36 @@ def started(X, activation, a):
     for x in X:
         model.update(np.nan_to_num(x), a)
     return model
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 5, 19])
+def test_rows_watched_in_one_call_are_those_of_single_calls_to_the_last_bit(n, dtype):
+    X = stream(300, n, dtype)
+    X[100:200] = 0.5  # a sensor is stuck: what is forgotten is put back
+    X[150:200:20, 0] = NAN
+    one, many = (started(X[:30], "identity", 0.8) for _ in range(2))
+    desk, desk_of_many = Desk(n), Desk(n)
+    single = [desk.watch(one, x[None], 0.8, 1e9) for x in X[30:]]
+    block = desk_of_many.watch(many, X[30:], 0.8, 1e9)
+    for column, part in enumerate(block):
+        np.testing.assert_array_equal(part, np.concatenate([row[column] for row in single]))
+    assert memory(many) == memory(one)
+    assert desk_of_many.sums.tobytes() == desk.sums.tobytes()
+    assert 0 < block[3].sum() < len(block[3])
+
+
+def test_what_is_watched_is_learned_as_by_update_even_while_P_is_wound_up():
+    X = np.random.default_rng(0).normal(0, 1, (300, 5))
+    X[100:250] = 0.5  # a sensor is stuck: what is forgotten is put back, again and again
+    updated, watched = (started(X[:30], "identity", 0.8) for _ in range(2))
+    for x in X[30:]:
+        updated.update(x, 0.8)
+    assert Desk(5).watch(watched, X[30:], 0.8, np.inf)[3].all()
+    bound = tolerance(P_of(updated), "float64")
+    assert bound < 1e-6
+    assert_near(watched.beta_t, updated.beta_t, bound)
+    assert_near(P_of(watched), P_of(updated), bound)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
