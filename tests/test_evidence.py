@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlad import evidence, kernel, reference
@@ -16,7 +16,7 @@ from onlad.evidence import (
     Yardstick,
     weigh,
 )
-from onlad.threshold import Fixed, Quantile
+from onlad.threshold import ROBUST, Fixed, Quantile
 from oracle import assert_near, tolerance
 from test_kernel import P_of, memory
 
@@ -402,6 +402,25 @@ def test_refresh_standardises_by_median_and_spread_and_sorts_the_scores():
     np.testing.assert_allclose(y.levels, [centre, spread])
     assert y.levels[1, 4] == SPREAD[4]
     np.testing.assert_allclose(y.scores, np.sort(((E - centre) / spread).max(axis=1)))
+
+
+guesses = st.tuples(st.floats(-10, 10), st.floats(0, 10))
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=60), guesses)
+@example([1.0, 2.0, 3.0, 4.0], (2.5, 0.0))
+@example([1.0, 2.0, 3.0, 4.0], (2.0, 5.0))  # one of the two in the middle is out of reach
+@example([1.0, 2.0, 3.0, 4.0], (3.0, 5.0))
+@example([1.0] * 5, (1.0, 1.0))
+def test_levels_are_medians_to_the_last_bit_whatever_they_were_before(values, guess):
+    E = np.array(values)[:, None] * np.array([1.0, 1.5])
+    levels, scores = np.empty((2, 2)), np.empty(len(E))
+    before, least = np.array([[guess[0]] * 2, [guess[1]] * 2]), np.array([0.05, 1e-9])
+    kernel.take_levels(E, before, least, levels, scores)
+    centre = np.median(E, axis=0)
+    spread = np.maximum(ROBUST * np.median(np.abs(E - centre), axis=0), least)
+    np.testing.assert_array_equal(levels, [centre, spread])
+    np.testing.assert_array_equal(scores, ((E - centre) / spread).max(axis=1))
 
 
 def test_clear_forgets_the_ring_and_weakens_the_squares():

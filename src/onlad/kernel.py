@@ -14,10 +14,13 @@ from onlad._kernel import LEVEL as BACKEND
 from onlad._kernel import (
     Kernel32,
     Kernel64,
+    median_distance,
+    p_values,
     read_csv,
     read_dict,
     scale_rows,
     standard_update,
+    take_levels,
     take_sums,
 )
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
@@ -29,10 +32,13 @@ __all__ = [
     "BACKEND",
     "LARGEST",
     "make",
+    "median_distance",
+    "p_values",
     "read_csv",
     "read_dict",
     "scale_rows",
     "standard_update",
+    "take_levels",
     "take_sums",
 ]
 
