@@ -213,9 +213,7 @@ public:
         }
     }
 
-    // Watch rows in which NaN is a missing value; the arrays are those of evidence.py. The model's
-    // input is a row and the w - 1 before it, the newest first: so `rows` begins with w - 1 rows
-    // that were watched already, and the share of a feature is what it has in all of the window.
+    // The rows are those of watch.hpp, the arrays those of evidence.py.
     void watch(Matrix<T> rows, double a, double limit, Vector<double> constants,
                Matrix<double> scales, Matrix<double> levels, MatrixOut<double> means,
                VectorOut<double> trend, MatrixOut<double> sums, VectorOut<double> score,
@@ -233,29 +231,17 @@ public:
                 "the arrays do not fit the model");
         scored_with = 0.0;
         const double* c = constants.data();
-        Watch w{scales.data(), scales.data() + 2 * n, levels.data(), levels.data() + evidences,
+        std::vector<double> present(n), caps(4 * n);
+        for (std::size_t j = 0; j < 4 * n; ++j) caps[j] = c[1] / scales.data()[j];
+        Watch w{scales.data(), scales.data() + 2 * n, caps.data(),   caps.data() + 2 * n,
+                levels.data(), levels.data() + evidences,
                 limit,         c[0],                  c[1],          c[2],
                 c[3],          c[4],                  means.data(),  means.data() + 2 * n,
                 trend.data(),  sums.data(),           sums.data() + 2 * n,
                 sums.data() + 4 * n};
-        std::vector<double> shares(n);
         nb::gil_scoped_release unlocked;
-        for (std::size_t t = 0; t < count; ++t) {
-            const T* newest = rows.data() + (t + window - 1) * features;
-            for (std::size_t lag = 0; lag < window; ++lag)
-                std::memcpy(m.x + lag * features, newest - lag * features, features * sizeof(T));
-            score.data()[t] = ops.watch(m, w, a, evidence.data() + evidences * t, shares.data(),
-                                        learned.data() + t);
-            double *mine = share.data() + t * features, total = 0.0;
-            for (std::size_t j = 0; j < features; ++j) {
-                double all = 0.0;
-                for (std::size_t i = j; i < n; i += features) all += shares[i];
-                // What is missing now is no cause, whatever it was before.
-                total += mine[j] = newest[j] == newest[j] ? all : 0.0;
-            }
-            if (total > 0.0)
-                for (std::size_t j = 0; j < features; ++j) mine[j] /= total;
-        }
+        ops.watch(m, w, {rows.data(), count, features, a, score.data(), evidence.data(),
+                         share.data(), learned.data(), present.data()});
     }
 
     // Rows of memory that Python may look at; `columns` of `stride` are real.

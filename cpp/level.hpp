@@ -16,10 +16,7 @@ struct Operations {
     bool (*learn_scored)(Model<T>&, double a);              // learn x right after its score
     bool (*take_back)(Model<T>&);                           // unlearn x; false: it was never in
     void (*measure)(Model<T>&);                             // trace(P) from S
-    // Watch x, where NaN is a missing value: its evidences, the share of each feature (n), and
-    // whether it was learned; returns the score.
-    double (*watch)(Model<T>&, const Watch&, double a, double* evidence, double* share,
-                    bool* learned);
+    void (*watch)(Model<T>&, const Watch&, const WatchRows<T>&);
     void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t samples, const double* a,
                          T* beta, const BlockMemory<T>&, double* losses, double* leverages);
     void (*bank_rows)(Model<T>&, const BankRows<T>&, const BankMemory<T>&);

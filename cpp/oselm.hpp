@@ -422,11 +422,45 @@ ONLAD_INLINE double reconstruct(Model<T>& m) {
     return loss_sum(m.loss, e, m.n) / double(m.n);
 }
 
+// beta <- beta + g e' of the sample before, and e = x - h beta of this one: `teach_all` and
+// `reconstruct` in one pass over beta. Fewer rows at a time, or they would not fit the registers.
+template <class T>
+ONLAD_INLINE void teach_and_reconstruct(Model<T>& m) {
+    constexpr std::size_t L = Lanes<T>::size, R = 4;
+    const std::size_t stride = m.stride, rows = m.padded_n;
+    T* __restrict beta = m.beta;
+    T* __restrict e = m.e;
+    const T *__restrict h = m.h, *__restrict g = m.g, *__restrict x = m.x;
+    for (std::size_t j = 0; j < rows; j += R) {
+        T* __restrict row = beta + j * stride;
+        Vec<T> error[R], acc[R] = {};
+        for (std::size_t k = 0; k < R; ++k) error[k] = Vec<T>{} + e[j + k];
+        for (std::size_t c = 0; c < stride; c += L) {
+            const Vec<T> g_c = at(g + c), h_c = at(h + c);
+            for (std::size_t k = 0; k < R; ++k) {
+                const Vec<T> taught = at(row + k * stride + c) + error[k] * g_c;
+                at(row + k * stride + c) = taught;
+                acc[k] += taught * h_c;
+            }
+        }
+        T predicted[R];
+        sums(acc, predicted);
+        for (std::size_t k = 0; k < R; ++k) e[j + k] = x[j + k] - predicted[k];
+    }
+}
+
+// h, f and the leverage of x. Returns f.f, and the forgetting factor as `project` has it in a.
+template <class T>
+ONLAD_INLINE double take_leverage(Model<T>& m, double& a) {
+    hidden(m);
+    const double squared = project(m, a);
+    m.last_leverage = squared / (a * a);
+    return squared;
+}
+
 template <class T>
 double score(Model<T>& m, double a) {
-    hidden(m);
-    double squared = project(m, a);
-    m.last_leverage = squared / (a * a);
+    take_leverage(m, a);
     m.last_loss = reconstruct<false>(m);
     return combine(m);
 }
@@ -434,9 +468,7 @@ double score(Model<T>& m, double a) {
 template <class T>
 double update(Model<T>& m, double a) {
     bool held = m.trace > m.trace_limit;
-    hidden(m);
-    double squared = project(m, a);
-    m.last_leverage = squared / (a * a);
+    double squared = take_leverage(m, a);
     if (learn_hidden(m, a, squared)) {
         m.last_loss = reconstruct<true>(m);
         guard(m, held);
@@ -446,14 +478,21 @@ double update(Model<T>& m, double a) {
     return combine(m);
 }
 
-// Learn the sample whose score was just taken: h, f and e are still at hand, and g may be.
+// S learns the sample whose score was just taken: h and f are still at hand, and g may be.
 template <bool known = false, class T>
+ONLAD_INLINE bool learn_root(Model<T>& m, double a) {
+    const bool held = m.trace > m.trace_limit;
+    if (!learn_hidden<known>(m, held ? 1.0 : a, dot(m.f, m.f, m.stride))) return false;
+    m.paused += held;
+    return true;
+}
+
+// Learn the sample whose score was just taken: e is still at hand, too.
+template <class T>
 bool learn_scored(Model<T>& m, double a) {
-    bool held = m.trace > m.trace_limit;
-    if (held) a = 1.0;
-    if (!learn_hidden<known>(m, a, dot(m.f, m.f, m.stride))) return false;
+    if (!learn_root(m, a)) return false;
     teach_all(m);
-    guard(m, held);
+    if (m.trace > m.trace_limit) restore(m);
     return true;
 }
 

@@ -1,5 +1,5 @@
 // What a monitor does once a tick, compiled: dozens of calls on short arrays cost more than the
-// arithmetic in them. scaler.py and evidence.py say what it means.
+// arithmetic in them. scaler.py, threshold.py and evidence.py say what it means.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <limits>
 #include <stdexcept>
+#include <vector>
 
 namespace nb = nanobind;
 
@@ -16,6 +17,8 @@ namespace {
 
 using In = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Out = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using VectorIn = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using VectorOut = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void require(bool fits) {
     if (!fits) throw std::invalid_argument("the arrays do not fit each other");
@@ -39,9 +42,7 @@ Moments moments(const double* column, std::size_t rows, std::size_t stride, doub
 }
 
 // scale(): (X - zero) / one for each row, held within [-clip, clip]; NaN stays.
-void scale_rows(In X, nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu> zero,
-                nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu> one,
-                double clip, Out Z) {
+void scale_rows(In X, VectorIn zero, VectorIn one, double clip, Out Z) {
     const std::size_t n = X.shape(1), rows = X.shape(0);
     require(zero.shape(0) == n && one.shape(0) == n && Z.shape(0) == rows && Z.shape(1) == n);
     for (std::size_t i = 0; i < rows * n; i += n)
@@ -104,6 +105,85 @@ double take_sums(Out usual, Out scales, Out sums, double weight, double most, do
     return weight;
 }
 
+constexpr double robust = 1.4826;  // as in threshold.py
+
+// The median. It is looked for within `reach` of `guess`: where that is right few values are put
+// in order, where it is wrong all are.
+double median(const std::vector<double>& values, double guess, double reach,
+              std::vector<double>& room) {
+    const std::size_t count = values.size(), upper = count / 2, lower = (count - 1) / 2;
+    const double low = guess - reach, high = guess + reach;
+    std::size_t below = 0, inside = 0;
+    for (const double value : values) {
+        room[inside] = value;
+        inside += (value >= low) & (value <= high);
+        below += value < low;
+    }
+    if (lower < below || upper >= below + inside) {
+        room = values;
+        below = 0, inside = count;
+    }
+    const auto begin = room.begin(), middle = begin + (upper - below);
+    std::nth_element(begin, middle, begin + inside);
+    return lower == upper ? *middle : (*std::max_element(begin, middle) + *middle) / 2;
+}
+
+// Yardstick.refresh: centre and spread of each evidence (rows, k), and the highest of a row. A
+// sixteenth of the rows is new, which moves a median by a hundredth of a deviation: so where it was
+// before is a good guess.
+void take_levels(In ring, In before, VectorIn least, Out after, VectorOut scores) {
+    const std::size_t rows = ring.shape(0), k = ring.shape(1);
+    require(rows > 0 && before.shape(0) == 2 && before.shape(1) == k && least.shape(0) == k &&
+            after.shape(0) == 2 && after.shape(1) == k && scores.shape(0) == rows);
+    std::vector<double> values(rows), distances(rows), room(rows);
+    double* const highest = scores.data();
+    std::fill(highest, highest + rows, -std::numeric_limits<double>::infinity());
+    for (std::size_t j = 0; j < k; ++j) {
+        const double* column = ring.data() + j;
+        for (std::size_t i = 0; i < rows; ++i) values[i] = column[i * k];
+        const double reach = 0.06, spread_before = before.data()[k + j];
+        const double centre = median(values, before.data()[j], reach * spread_before, room);
+        for (std::size_t i = 0; i < rows; ++i) distances[i] = std::abs(values[i] - centre);
+        const double distance = spread_before / robust;
+        const double spread = std::max(
+            robust * median(distances, distance, reach * distance, room), least.data()[j]);
+        for (std::size_t i = 0; i < rows; ++i)
+            highest[i] = std::max(highest[i], (values[i] - centre) / spread);
+        after.data()[j] = centre;
+        after.data()[k + j] = spread;
+    }
+}
+
+// Deviation.limit: the median distance of sorted values from `centre`. The nearest of them lie
+// side by side, so a bisection finds where they begin.
+double median_distance(VectorIn sorted, double centre) {
+    const std::size_t count = sorted.shape(0);
+    require(count > 0);
+    const double* values = sorted.data();
+    auto farthest = [&](std::size_t nearest) {  // of so many
+        std::size_t first = 0, last = count - nearest;
+        while (first < last) {
+            const std::size_t middle = (first + last) / 2;
+            if (centre - values[middle] > values[middle + nearest] - centre) first = middle + 1;
+            else last = middle;
+        }
+        return std::max(std::abs(values[first] - centre),
+                        std::abs(values[first + nearest - 1] - centre));
+    };
+    const double upper = farthest(count / 2 + 1);
+    return count % 2 ? upper : (farthest(count / 2) + upper) / 2;
+}
+
+// Yardstick.p_values
+void p_values(VectorIn sorted, VectorIn score, VectorOut p) {
+    require(p.shape(0) == score.shape(0));
+    const double *begin = sorted.data(), *end = begin + sorted.shape(0);
+    for (std::size_t i = 0; i < score.shape(0); ++i) {
+        const auto above = end - std::lower_bound(begin, end, score.data()[i]);
+        p.data()[i] = double(1 + above) / double(1 + (end - begin));
+    }
+}
+
 }  // namespace
 
 void bind_tick(nb::module_& module) {
@@ -113,6 +193,10 @@ void bind_tick(nb::module_& module) {
                nb::arg().noconvert(), nb::arg(), nb::arg().noconvert());
     module.def("take_sums", &take_sums, nb::arg().noconvert(), nb::arg().noconvert(),
                nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg());
+    module.def("take_levels", &take_levels, nb::arg().noconvert(), nb::arg().noconvert(),
+               nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert());
+    module.def("median_distance", &median_distance);
+    module.def("p_values", &p_values, nb::arg(), nb::arg(), nb::arg().noconvert());
 }
 
 }  // namespace onlad

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlad import evidence, kernel, reference
@@ -16,9 +16,9 @@ from onlad.evidence import (
     Yardstick,
     weigh,
 )
-from onlad.threshold import Fixed, Quantile
-from oracle import assert_near
-from test_kernel import P_of
+from onlad.threshold import ROBUST, Fixed, Quantile
+from oracle import assert_near, tolerance
+from test_kernel import P_of, memory
 
 DTYPES = ["float64", "float32"]
 NAN = np.nan
@@ -123,6 +123,36 @@ def started(X, activation, a):
     for x in X:
         model.update(np.nan_to_num(x), a)
     return model
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 5, 19])
+def test_rows_watched_in_one_call_are_those_of_single_calls_to_the_last_bit(n, dtype):
+    X = stream(300, n, dtype)
+    X[100:200] = 0.5  # a sensor is stuck: what is forgotten is put back
+    X[150:200:20, 0] = NAN
+    one, many = (started(X[:30], "identity", 0.8) for _ in range(2))
+    desk, desk_of_many = Desk(n), Desk(n)
+    single = [desk.watch(one, x[None], 0.8, 1e9) for x in X[30:]]
+    block = desk_of_many.watch(many, X[30:], 0.8, 1e9)
+    for column, part in enumerate(block):
+        np.testing.assert_array_equal(part, np.concatenate([row[column] for row in single]))
+    assert memory(many) == memory(one)
+    assert desk_of_many.sums.tobytes() == desk.sums.tobytes()
+    assert 0 < block[3].sum() < len(block[3])
+
+
+def test_what_is_watched_is_learned_as_by_update_even_while_P_is_wound_up():
+    X = np.random.default_rng(0).normal(0, 1, (300, 5))
+    X[100:250] = 0.5  # a sensor is stuck: what is forgotten is put back, again and again
+    updated, watched = (started(X[:30], "identity", 0.8) for _ in range(2))
+    for x in X[30:]:
+        updated.update(x, 0.8)
+    assert Desk(5).watch(watched, X[30:], 0.8, np.inf)[3].all()
+    bound = tolerance(P_of(updated), "float64")
+    assert bound < 1e-6
+    assert_near(watched.beta_t, updated.beta_t, bound)
+    assert_near(P_of(watched), P_of(updated), bound)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -372,6 +402,25 @@ def test_refresh_standardises_by_median_and_spread_and_sorts_the_scores():
     np.testing.assert_allclose(y.levels, [centre, spread])
     assert y.levels[1, 4] == SPREAD[4]
     np.testing.assert_allclose(y.scores, np.sort(((E - centre) / spread).max(axis=1)))
+
+
+guesses = st.tuples(st.floats(-10, 10), st.floats(0, 10))
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=60), guesses)
+@example([1.0, 2.0, 3.0, 4.0], (2.5, 0.0))
+@example([1.0, 2.0, 3.0, 4.0], (2.0, 5.0))  # one of the two in the middle is out of reach
+@example([1.0, 2.0, 3.0, 4.0], (3.0, 5.0))
+@example([1.0] * 5, (1.0, 1.0))
+def test_levels_are_medians_to_the_last_bit_whatever_they_were_before(values, guess):
+    E = np.array(values)[:, None] * np.array([1.0, 1.5])
+    levels, scores = np.empty((2, 2)), np.empty(len(E))
+    before, least = np.array([[guess[0]] * 2, [guess[1]] * 2]), np.array([0.05, 1e-9])
+    kernel.take_levels(E, before, least, levels, scores)
+    centre = np.median(E, axis=0)
+    spread = np.maximum(ROBUST * np.median(np.abs(E - centre), axis=0), least)
+    np.testing.assert_array_equal(levels, [centre, spread])
+    np.testing.assert_array_equal(scores, ((E - centre) / spread).max(axis=1))
 
 
 def test_clear_forgets_the_ring_and_weakens_the_squares():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from onlad.threshold import LEAST, Deviation, Fixed, Quantile, Tail, centre_and_spread
+from onlad.threshold import LEAST, ROBUST, Deviation, Fixed, Quantile, Tail
 
 FOLLOWING = [
     Quantile(),
@@ -22,6 +22,10 @@ scores = st.one_of(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), ties
 
 def in_order(values):
     return np.sort(np.array(values, "float64"))
+
+
+def spread_of(values):
+    return ROBUST * np.median(np.abs(values - np.median(values)))
 
 
 @given(st.one_of(scores, st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=60)))
@@ -53,7 +57,7 @@ def test_a_limit_moves_and_grows_with_the_scores(policy, values, a, b):
         tolerance = 1e-5 * max(spread, 1e-9 * size)
     else:
         if isinstance(policy, Deviation):  # below it, the spread of scores is LEAST
-            assume(centre_and_spread(one)[1] * min(a, 1.0) >= LEAST)
+            assume(spread_of(one) * min(a, 1.0) >= LEAST)
         tolerance = 100 * np.finfo(float).eps * size
     expected = a * policy.limit(one) + b
     assert policy.limit(other) == pytest.approx(expected, rel=1e-6, abs=tolerance)
@@ -81,28 +85,21 @@ def test_scores_that_hardly_differ_have_a_least_deviation():
     assert Deviation(2.0).limit(np.full(9, 3.0)) == pytest.approx(3 + 2 * LEAST)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 101])
-@pytest.mark.parametrize("rows", [None, 1, 5])
-def test_centre_and_spread_are_medians(count, rows):
-    shape = count if rows is None else (rows, count)
-    values = np.random.default_rng(count).normal(3, 2, shape)
-    centre, spread = centre_and_spread(values)
-    np.testing.assert_array_equal(centre, np.median(values, axis=-1))
-    # 1.4826 times the same median: one product
-    deviations = np.abs(values - centre[..., None])
-    np.testing.assert_array_equal(spread, 1.4826 * np.median(deviations, axis=-1))
+@given(scores)
+@example([0.0, 0.0, 0.0, 7.0])
+def test_a_deviation_is_that_of_medians_to_the_last_bit(values):
+    ordered = in_order(values)
+    expected = np.median(ordered) + 3.0 * max(spread_of(ordered), LEAST)
+    assert Deviation(3.0).limit(ordered) == expected
 
 
 def test_the_spread_of_normal_values_is_their_deviation_and_a_third_may_be_anything():
     values = np.random.default_rng(0).normal(10, 3, 10_000)
-    centre, spread = centre_and_spread(values)
     # The deviation of a median is 1.25 / sqrt(n), that of this spread 1.17 / sqrt(n).
-    assert centre == pytest.approx(10, abs=4 * 1.25 * 3 / 100)
-    assert spread == pytest.approx(3, abs=4 * 1.17 * 3 / 100)
+    error = 4 * (1.25 + 1.17) * 3 / 100
+    assert Deviation(1.0).limit(np.sort(values)) == pytest.approx(13, abs=error)
     values[:3333] = 1e9
-    centre, spread = centre_and_spread(values)
-    assert 10 < centre < 16
-    assert 3 < spread < 12
+    assert 13 < Deviation(1.0).limit(np.sort(values)) < 28
 
 
 def test_a_fixed_threshold_is_fixed():

@@ -114,6 +114,8 @@ def bank_update32(
 
 bank_update64 = bank_update32
 
+def median_distance(sorted: Array, centre: float, /) -> float: ...
+def p_values(sorted: Array, score: Array, p: Array, /) -> None: ...
 def read_csv(
     data: bytes,
     start: int,
@@ -129,6 +131,9 @@ def read_csv(
 def scale_rows(X: Array, zero: Array, one: Array, clip: float, Z: Array, /) -> None: ...
 def standard_update(
     memory: Array, X: Array, clip: float, most: float, at_rest: float, few: int, after: Array, /
+) -> None: ...
+def take_levels(
+    ring: Array, before: Array, least: Array, after: Array, scores: Array, /
 ) -> None: ...
 def take_sums(
     usual: Array, scales: Array, sums: Array, weight: float, most: float, floor: float, /

@@ -25,7 +25,7 @@ import numpy as np
 
 from onlad import kernel
 from onlad.reference import Array
-from onlad.threshold import Threshold, centre_and_spread
+from onlad.threshold import Threshold
 
 N_EVIDENCES = 5
 SMOOTHING = 0.1  # weight of the newest sample in a running mean
@@ -129,11 +129,11 @@ class Yardstick:
 
     def refresh(self) -> None:
         """Take the levels from the ring, and with them the recent scores."""
-        recent = np.ascontiguousarray(self.ring[: min(self.n_ring, RING)].T)
-        centre, spread = centre_and_spread(recent)
-        spread = np.maximum(spread, SPREAD)
-        self.levels = np.array([centre, spread])
-        self.scores = np.sort(((recent - centre[:, None]) / spread[:, None]).max(axis=0))
+        recent = self.ring[: min(self.n_ring, RING)]
+        levels, self.scores = np.empty_like(self.levels), np.empty(len(recent))
+        kernel.take_levels(recent, self.levels, SPREAD, levels, self.scores)
+        self.levels = levels
+        self.scores.sort()
         self.n_fresh = 0
 
     def clear(self, weight: float) -> None:
@@ -147,6 +147,6 @@ class Yardstick:
 
     def p_values(self, score: Array) -> Array:
         """Return the share of recent normal samples that score as high, with the sample itself."""
-        above = len(self.scores) - np.searchsorted(self.scores, score, side="left")
-        p: Array = (1 + above) / (1 + len(self.scores))
+        p = np.empty(len(score))
+        kernel.p_values(self.scores, score, p)
         return p

@@ -15,10 +15,13 @@ from onlad._kernel import (
     DictReader,
     Kernel32,
     Kernel64,
+    median_distance,
+    p_values,
     read_csv,
     read_dict,
     scale_rows,
     standard_update,
+    take_levels,
     take_sums,
 )
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
@@ -31,10 +34,13 @@ __all__ = [
     "LARGEST",
     "DictReader",
     "make",
+    "median_distance",
+    "p_values",
     "read_csv",
     "read_dict",
     "scale_rows",
     "standard_update",
+    "take_levels",
     "take_sums",
 ]
 

@@ -310,7 +310,9 @@ class Monitor:
     def _tick(self) -> bool:
         """Move the yardsticks on; return whether the gate gave in."""
         y, learned = self._yardstick, self._learned
-        rows, seen = self._rows[learned], self._evidence[learned]
+        rows, seen = self._rows, self._evidence
+        if not self._all_learned():
+            rows, seen = rows[learned], seen[learned]
         if len(rows):
             self._scale = self.scaler.update(self._scale, rows)
             self._unit = self.scaler.unit(self._scale)
@@ -338,13 +340,16 @@ class Monitor:
         return False
 
     def _gives_in(self, gate: Gate) -> bool:
-        if self._learned.all():  # the same as the loop
+        if self._all_learned():  # the same as the loop
             self._shut = max(0.0, self._shut - 0.25 * TICK)
         else:
             for learned in self._learned:
                 self._shut = max(0.0, self._shut - 0.25) if learned else self._shut + 1.0
         patience = max(gate.patience * self._count, gate.shortest)
         return self._shut >= min(patience, gate.longest)
+
+    def _all_learned(self) -> bool:
+        return int(np.count_nonzero(self._learned)) == TICK  # several times as fast as all()
 
     @property
     def _ready(self) -> bool:

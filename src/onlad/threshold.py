@@ -11,8 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
+from onlad import kernel
 from onlad.reference import Array
 
+ROBUST = 1.4826  # median distances from the median are one standard deviation of normal values
 LEAST = 0.5  # scores are in deviations already; those of a live stream spread by 0.7
 
 
@@ -22,28 +24,6 @@ class Threshold(Protocol):
     def limit(self, scores: Array) -> float:
         """Return the threshold for recent `scores`, which are sorted and at least one."""
         ...
-
-
-def centre_and_spread(values: Array) -> tuple[Array, Array]:
-    """Return median and scaled median absolute deviation along the last axis.
-
-    For normal values the spread is their standard deviation; a third of the values may be
-    anything at all.
-    """
-    centre = _median(values)
-    spread: Array = 1.4826 * _median(np.abs(values - centre[..., None]))
-    return centre, spread
-
-
-def _median(values: Array) -> Array:
-    """Return the median along the last axis; faster than NumPy's, which looks for NaN too."""
-    middle = values.shape[-1] // 2
-    parted = np.partition(values, middle, axis=-1)
-    upper: Array = parted[..., middle]
-    if values.shape[-1] % 2:
-        return upper
-    lower: Array = parted[..., :middle].max(axis=-1)
-    return (lower + upper) / 2
 
 
 @dataclass(frozen=True)
@@ -109,8 +89,8 @@ class Deviation:
     def limit(self, scores: Array) -> float:
         """Return median + k * spread."""
         centre = (scores[(len(scores) - 1) // 2] + scores[len(scores) // 2]) / 2  # they are sorted
-        spread = 1.4826 * _median(np.abs(scores - centre))
-        return float(centre + self.k * max(float(spread), LEAST))
+        spread = ROBUST * kernel.median_distance(scores, centre)
+        return float(centre + self.k * max(spread, LEAST))
 
 
 @dataclass(frozen=True, kw_only=True)
