@@ -34,11 +34,14 @@ def rooms(claims, i):
     have = [valid for valid, _ in stages]
     waiting = front["waiting"]
     add("no word comes while one is worked on", implies(~commands("IDLE"), waiting & ~any_of(have)))
+    asking = []
     for k, (valid, bits) in enumerate(stages):
         word = data.View(WORD, bits)
         asks = word.read | (word.mode == Mode.PREDICT) | (word.mode == Mode.TRAIN)
+        asking.append(valid & asks)
         last = waiting & ~any_of(have[:k]) if k else waiting
-        add(f"none follows one that asks, {k}", implies(valid & asks, last))
+        add(f"none follows one that asks, {k}", implies(asking[k], last))
+    add("the door waits for an answer", implies(waiting, any_of(asking) | ~commands("IDLE")))
 
     add("training", train("IDLE") != commands("TRAIN"))
     works = commands("HIDDEN", "ERRORS") | train("HIDDEN", "LIMIT", "ERRORS")
