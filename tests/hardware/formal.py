@@ -88,7 +88,6 @@ def induct(component, folder, *, cuts=(), names=list):
     """Return which claims do not follow from all claims a cycle before, or from a reset.
 
     `names` returns the names of the bits of the signal `held`, once the component is elaborated.
-    Without a proof the list is not empty.
     """
     folder = Path(folder)
     (folder / "top.il").write_text(rtlil.convert(component, name="top", emit_src=False))
@@ -101,9 +100,5 @@ def induct(component, folder, *, cuts=(), names=list):
     if "Induction step proven: SUCCESS!" in done.stdout:
         return []
     found = re.findall(r"\\held\s.*?([01]+)$", done.stdout, re.MULTILINE)
-    failed = (
-        [n for n, bit in zip(names(), reversed(found[-1]), strict=True) if bit == "0"]
-        if found
-        else []
-    )
-    return failed or [done.stdout[-2000:] + done.stderr]
+    assert found, done.stdout[-2000:] + done.stderr  # no counterexample either
+    return [name for name, bit in zip(names(), reversed(found[-1]), strict=True) if bit == "0"]
