@@ -65,3 +65,40 @@ def prove(component, folder, *, script="", depth=None):
     # What the engine found, not how the task ended: to write a trace it would need more programs.
     found = re.findall(rf"summary: engine_0 \(abc {engine}\) returned (\w+)", done.stdout)
     return (found[-1] if found else "ERROR"), done.stdout + done.stderr
+
+
+# What a proof of the control can do without: what comes out of it may be anything in any cycle.
+NUMBERS = (
+    "t:$memrd_v2", "top.core.arithmetic/lane*", "top.core.arithmetic/w:chain",
+    "top.core.arithmetic/w:across", "top.core.train_module/w:trace", "top.core.front/w:place",
+    "top.core.front/w:lane", "top.core.front/w:inside", "top.core.front/w:fits",
+)  # fmt: skip
+
+INDUCTION = """read_rtlil top.il
+{cuts}
+prep -flatten -top top
+async2sync
+chformal -lower
+opt_clean
+sat -tempinduct -prove-asserts -set-assumes -ignore_unknown_cells -show held -maxsteps 1 top
+"""
+
+
+def induct(component, folder, *, cuts=(), names=list):
+    """Return which claims do not follow from all claims a cycle before, or from a reset.
+
+    `names` returns the names of the bits of the signal `held`, once the component is elaborated.
+    """
+    folder = Path(folder)
+    (folder / "top.il").write_text(rtlil.convert(component, name="top", emit_src=False))
+    lines = "\n".join(f"cutpoint {cut}" for cut in cuts)
+    (folder / "induction.ys").write_text(INDUCTION.format(cuts=lines))
+    yosys = "from pyosys import libyosys as ys; ys.run_pass('script induction.ys', ys.Design())"
+    done = subprocess.run(
+        [sys.executable, "-c", yosys], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if "Induction step proven: SUCCESS!" in done.stdout:
+        return []
+    found = re.findall(r"\\held\s.*?([01]+)$", done.stdout, re.MULTILINE)
+    assert found, done.stdout[-2000:] + done.stderr  # no counterexample either
+    return [name for name, bit in zip(names(), reversed(found[-1]), strict=True) if bit == "0"]

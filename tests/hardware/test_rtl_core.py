@@ -94,7 +94,7 @@ def test_two_hundred_steps_at_the_papers_size_are_bit_exact(activation):
     "config",
     [
         Config(n=9, hidden=5, lanes=4, activation="sigmoid", width=25),
-        Config(n=7, hidden=6, lanes=2, width=18, alpha="seeded", seed=9),
+        Config(n=3, hidden=6, lanes=2, width=18, alpha="seeded", seed=9),  # S is the largest
     ],
 )
 def test_odd_sizes_and_options_are_bit_exact(config):

@@ -112,7 +112,9 @@ class Arithmetic(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c, U, depth = self.config, self.config.lanes, self.tree_depth
-        at = delayed(m, self.issue, 11 + depth, "at")
+        # Not idle before a sum that is taken over in cycle 8 is e, in 13: between two blocks of
+        # errors the lanes must not seem to rest.
+        at = delayed(m, self.issue, max(13, 11 + depth), "at")
         m.d.comb += self.idle.eq(~Cat(*(stage.valid for stage in at[1:])).any() & ~self.chain_valid)
         m.d.comb += self.address.eq(at[1])
 

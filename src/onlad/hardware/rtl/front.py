@@ -20,6 +20,7 @@ from onlad.hardware.packets import (
     Mode,
     Status,
 )
+from onlad.hardware.rtl.operations import issue_layout
 
 WORD = data.StructLayout({"mode": Mode, "read": 1, "index": INDEX_BITS, "value": signed(32)})
 
@@ -44,7 +45,6 @@ class Front(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = c = config
-        most = max(c.n * c.alpha_row, c.hidden * c.beta_row)
         super().__init__(
             {
                 "data": In(64),
@@ -54,7 +54,7 @@ class Front(wiring.Component):
                 "word": Out(WORD),
                 "present": Out(1),
                 "lane": Out(max(1, ceil_log2(c.lanes))),
-                "place": Out(ceil_log2(most)),
+                "place": Out(issue_layout(c)["word"].shape),
                 "inside": Out(1),
                 "fits": Out(1),
             }

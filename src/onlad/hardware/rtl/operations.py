@@ -35,7 +35,8 @@ KEPT = (Op.ROOT_GAIN, Op.BETA_GAIN)
 def issue_layout(config: Config) -> data.StructLayout:
     """Return the word that goes down the pipeline with each product."""
     scalars = max(config.n, 2 * config.alpha_row * config.lanes)
-    words = max(config.n * config.alpha_row, config.hidden * config.beta_row)
+    rows = max(config.n, config.hidden)  # of alpha, or of S
+    words = max(rows * config.alpha_row, config.hidden * config.beta_row)
     return data.StructLayout(
         {
             "valid": 1,
