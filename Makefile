@@ -30,11 +30,12 @@ test: $(VENV)/.dev  ## lint, tests with coverage, examples in the text, docs, pa
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered
 
+COUNT := --cov=onlad --cov-report= --cov-fail-under=0  # the lines; all parts are judged together
 test-fleet: TESTS = tests/fleet docs/spark.md
+test-experiments: COUNT =
 test-library: TESTS = tests/test_*.py src/onlad README.md docs --ignore=docs/conf.py --ignore=docs/spark.md
 $(PARTS:%=test-%): test-%: $(VENV)/.dev
-	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" \
-	  --cov=onlad --cov-report= --cov-fail-under=0 $(or $(TESTS),tests/$*)
+	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" $(COUNT) $(or $(TESTS),tests/$*)
 
 quick: $(VENV)/.dev
 	$(BIN)/python -m experiments.quick

@@ -23,5 +23,5 @@ collect_ignore_glob = [] if find_spec("pyspark") else ["src/onlad/fleet/spark/*"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs long and covers nothing that other tests do not: counting would cost time."""
     for item in items:
-        if "experiments" in item.path.parts or item.path.stem in UNCOUNTED:
+        if item.path.stem in UNCOUNTED:
             item.add_marker("no_cover")

@@ -187,6 +187,7 @@ def test_other_features_stop_the_query_or_start_new_models(spark, rows, tmp_path
     assert_said(later, plain_loop(second))
 
 
+@pytest.mark.slow
 def test_the_order_of_features_does_not_matter(spark, rows, tmp_path):
     two = rows[rows["device"].isin(["pump-0", "pump-1"])]
     first, second = two[two["time"] < 80], two[two["time"] >= 80]
@@ -396,6 +397,7 @@ def test_ten_thousand_keys(spark, tmp_path):
 # -- the demo ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_demo_finds_the_faults_that_were_put_in(spark, tmp_path):
     console = Console(record=True, width=120)
     said = demo.run(spark, str(tmp_path), console)
