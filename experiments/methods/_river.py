@@ -7,18 +7,27 @@ own. The scores are the same; those of the SVM but for rounding.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from river import anomaly, utils
 
 from experiments.testbeds import Array
 
 
+@lru_cache(maxsize=1)  # a trial has a model a class, all with the same trees
+def grown(n_features: int, seed: int, **hyperparameters: float) -> anomaly.HalfSpaceTrees:
+    """Return River's model with its trees, which it draws at the first sample."""
+    model = anomaly.HalfSpaceTrees(seed=seed, **hyperparameters)
+    model.learn_one(dict.fromkeys(range(n_features), 0.0))
+    return model
+
+
 class HalfSpaceTrees:
     """Masses count once their window is full, so all rows until then go down the trees at once."""
 
-    def __init__(self, model: anomaly.HalfSpaceTrees, n_features: int) -> None:
-        self.model = model
-        model.learn_one(dict.fromkeys(range(n_features), 0.0))  # River draws the trees here
+    def __init__(self, model: anomaly.HalfSpaceTrees) -> None:
+        self.model = model  # only its trees and sizes: the masses are here
         # Breadth first: the children of node k are 2 k + 1 and 2 k + 2, and leaves come last.
         trees = [list(tree.iter_bfs()) for tree in model.trees]
         inner = [tree[: len(tree) // 2] for tree in trees]

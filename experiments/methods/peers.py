@@ -81,8 +81,8 @@ class Pca(Offline):
 def half_space_trees(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
     from experiments.methods import _river  # noqa: PLC0415
 
-    trees = _river.anomaly.HalfSpaceTrees(seed=seed, **hyperparameters)  # for values in [0, 1]
-    return _river.HalfSpaceTrees(trees, n_features)
+    # No scaler: the trees are for values in [0, 1], and so are the data.
+    return _river.HalfSpaceTrees(_river.grown(n_features, seed, **hyperparameters))
 
 
 def one_class_svm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
