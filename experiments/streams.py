@@ -141,7 +141,7 @@ METHODS: dict[str, Callable[[int, Array], tuple[Array, Array]]] = {
     "plain ONLAD, a = 0.99": lambda seed, X: plain(0.99, seed, X),
     "plain ONLAD, a = 0.999": lambda seed, X: plain(0.999, seed, X),
     "River HalfSpaceTrees": lambda seed, X: peer(half_space_trees(seed), X),
-    "River OneClassSVM": lambda seed, X: peer(peers.one_class_svm({}, 0, seed), X),
+    "River OneClassSVM": lambda seed, X: peer(peers.one_class_svm({}, X.shape[1], seed), X),
     "PySAD LODA": lambda seed, X: peer(peers.loda({}, 0, seed), scaled(X)),
     "PySAD KitNet": lambda seed, X: peer(peers.kitnet({}, 0, seed), X),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.methods import Entry, Hyperparameters
+from experiments.methods import Entry, Hyperparameters, Method
 from experiments.testbeds import Array
 
 
@@ -78,16 +78,17 @@ class Pca(Offline):
         return error
 
 
-def half_space_trees(hyperparameters: Hyperparameters, n_features: int, seed: int) -> River:
-    from river import anomaly  # noqa: PLC0415
+def half_space_trees(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    from experiments.methods import _river  # noqa: PLC0415
 
-    return River(anomaly.HalfSpaceTrees(seed=seed, **hyperparameters))  # for values in [0, 1]
+    # No scaler: the trees are for values in [0, 1], and so are the data.
+    return _river.HalfSpaceTrees(_river.grown(n_features, seed, **hyperparameters))
 
 
-def one_class_svm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> River:
-    from river import anomaly, preprocessing  # noqa: PLC0415
+def one_class_svm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    from experiments.methods import _river  # noqa: PLC0415
 
-    return River(preprocessing.StandardScaler() | anomaly.OneClassSVM(**hyperparameters))
+    return _river.OneClassSvm(_river.Svm(**hyperparameters), n_features)
 
 
 def loda(hyperparameters: Hyperparameters, n_features: int, seed: int) -> PySad:
