@@ -165,6 +165,7 @@ def test_a_model_goes_from_the_cluster_to_a_device(spark, story, rows, tmp_path)
 # -- another list of features, keys that went away --------------------------------------------
 
 
+@pytest.mark.slow
 def test_other_features_stop_the_query_or_start_new_models(spark, rows, tmp_path):
     first, second = rows[rows["time"] < 80], rows[rows["time"] >= 80]
     write([first], tmp_path / "in")
@@ -199,6 +200,7 @@ def test_the_order_of_features_does_not_matter(spark, rows, tmp_path):
     assert_said(said, plain_loop(two))
 
 
+@pytest.mark.slow
 def test_a_key_that_disappears_is_forgotten(spark, rows, tmp_path):
     two = rows[rows["device"].isin(["pump-0", "pump-1"])]
     first, second = two[two["time"] < 80], two[two["time"] >= 80]

@@ -230,13 +230,9 @@ def test_what_is_started_ends_at_more_sizes(config, tmp_path):
     assert proved(config, tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("part", "domain"),
-    [
-        (PredictModule, "comb"),
-        pytest.param(Normalise, "comb", marks=pytest.mark.slow),
-        pytest.param(Serial, "sync", marks=pytest.mark.slow),
-    ],
+    ("part", "domain"), [(PredictModule, "comb"), (Normalise, "comb"), (Serial, "sync")]
 )
 def test_the_proof_finds_a_room_that_sleeps(part, domain, tmp_path, monkeypatch):
     plain = part.elaborate
