@@ -92,9 +92,8 @@ $(VENV)/.run: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --no-compile --upgrade "pip>=25.1"  # the first with --group
 	$(PIP) install --no-compile --group build
-	$(PIP) install --no-compile matplotlib rich & \
-	  $(PIP) install --no-compile --no-build-isolation --no-deps -e . && wait  # compiles meanwhile
-	$(PIP) install --no-compile --no-build-isolation -e ".[plot]"
+	$(PIP) install --no-compile --group run & \
+	  $(PIP) install --no-compile --no-build-isolation --no-deps -e . && wait $$!
 	touch $@
 
 # What a contributor has, on top of it. The kernel is not compiled again: build/ is kept.

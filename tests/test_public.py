@@ -89,3 +89,11 @@ def test_the_version_is_that_of_the_project():
     version = re.search(r'^version = "(.+)"', text, re.MULTILINE).group(1)
     assert importlib.metadata.version("onlad") == version
     assert getattr(onlad, "__version__", version) == version
+
+
+def test_what_make_installs_beside_the_kernel_is_what_it_needs():
+    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
+    path = Path(__file__).parents[1] / "pyproject.toml"
+    told = tomllib.loads(path.read_text())
+    needed = told["project"]["dependencies"] + told["project"]["optional-dependencies"]["plot"]
+    assert sorted(told["dependency-groups"]["run"]) == sorted(needed)
