@@ -102,7 +102,8 @@ def _bram(config: Config) -> int:
 
 
 def _blocks(depth: int, width: int) -> int:
-    """Return the blocks of 18 Kbit of one memory: 512 words of 36 bits or 1,024 of 18."""
+    """Return the blocks of 18 Kbit of one memory, in the best of their shapes."""
     if depth <= LUTRAM:
         return 0
-    return -(-depth // (1024 if width <= 18 else 512))
+    shapes = ((512, 36), (1024, 18), (2048, 9), (4096, 4))  # words, bits
+    return min(-(-depth // words) * -(-width // bits) for words, bits in shapes)
