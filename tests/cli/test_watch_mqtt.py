@@ -71,6 +71,7 @@ def publisher(port):
     finally:
         client.disconnect()
         client.loop_stop()
+        client._reset_sockets()  # of its loop; a garbage collector may come to them before it
 
 
 def samples(X):

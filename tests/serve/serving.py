@@ -75,6 +75,7 @@ class Client:
     def close(self):
         self.paho.disconnect()
         self.paho.loop_stop()
+        self.paho._reset_sockets()  # of its loop; a garbage collector may come to them before it
 
     def __enter__(self):
         return self
