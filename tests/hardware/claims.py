@@ -228,6 +228,3 @@ def blocks(claims, i, m):
         add(f"errors are used when in place, {k}", implies(when, known))
         add(f"a slot, {k}", implies(when, at[k].vector == 2 * row + outer[k][0]))
     add("f is below", implies(is_op(at[1], Op.ROOT), at[1].vector < row))
-    # All passes read f, g or e, some for nothing; what they read is not used then.
-    reads = is_op(at[1], Op.SQUARE, Op.GAIN, Op.LOSS, Op.ROOT_GAIN, Op.BETA_GAIN, Op.ROOT, Op.TEACH)
-    i.hits["vectors"] &= reads

@@ -27,6 +27,7 @@ from onlad.hardware.rtl.banks import Banks
 from onlad.hardware.rtl.lane import BASE, Lane, placed
 from onlad.hardware.rtl.operations import (
     KEPT,
+    OF_VECTORS,
     SUMMED_ACROSS,
     SUMMED_IN_LANES,
     Op,
@@ -121,7 +122,7 @@ class Arithmetic(wiring.Component):
         m.submodules.vectors = vectors = Banks(U, 2 * c.alpha_row + 2, signed(c.width))
         m.d.comb += [
             vectors.read_address.eq(at[1].vector),
-            vectors.read.eq(at[1].valid),
+            vectors.read.eq(at[1].valid & is_any(at[1].op, OF_VECTORS)),
             vectors.write_address.eq(self.vector_address),
             vectors.write.eq(self.vector_lane),
         ]

@@ -30,6 +30,7 @@ class Op(enum.Enum, shape=unsigned(4)):  # type: ignore[call-arg]
 SUMMED_IN_LANES = (Op.HIDDEN, Op.FORWARD, Op.ERRORS)
 SUMMED_ACROSS = (Op.SQUARE, Op.GAIN, Op.LOSS, Op.ROW)
 KEPT = (Op.ROOT_GAIN, Op.BETA_GAIN)
+OF_VECTORS = (Op.SQUARE, Op.GAIN, Op.LOSS, *KEPT, Op.ROOT, Op.TEACH)  # f_j, g_j or e_j is a factor
 
 
 def issue_layout(config: Config) -> data.StructLayout:
