@@ -85,6 +85,8 @@ struct Lane<double> {
 #endif
 
 #define ONLAD_INLINE inline __attribute__((always_inline))
+// A part of a step that many kinds of step have is compiled once: a call is nothing beside it.
+#define ONLAD_APART __attribute__((noinline))
 
 template <class T>
 ONLAD_INLINE Vec<T>& at(T* p) { return *reinterpret_cast<Vec<T>*>(p); }
@@ -217,7 +219,7 @@ ONLAD_INLINE float exp_lane(float v) {
 }
 
 template <class T>
-ONLAD_INLINE void activate(Activation activation, T* h, std::size_t N) {
+ONLAD_APART void activate(Activation activation, T* h, std::size_t N) {
     switch (activation) {
     case Activation::sigmoid:
         for (std::size_t i = 0; i < N; ++i) h[i] = T(1) / (T(1) + exp_lane(-h[i]));
@@ -239,7 +241,7 @@ ONLAD_INLINE void finish_hidden(const Model<T>& m, T* h) {
 }
 
 template <class T>
-ONLAD_INLINE void hidden(Model<T>& m) {
+ONLAD_APART void hidden(Model<T>& m) {
     combine_rows(m.alpha, m.x, m.n, m.stride, m.b, m.h);
     finish_hidden(m, m.h);
 }
@@ -255,7 +257,7 @@ double combine(const Model<T>& m) {
 
 // f and d' of h; the forgetting factor is 1 while the guard holds.
 template <class T>
-ONLAD_INLINE double project(Model<T>& m, double& a) {
+ONLAD_APART double project(Model<T>& m, double& a) {
     if (m.trace > m.trace_limit) a = 1.0;
     combine_rows(m.S, m.h, m.N, m.stride, static_cast<const T*>(nullptr), m.f);
     return dot(m.f, m.f, m.stride);
@@ -276,10 +278,9 @@ ONLAD_INLINE void dot_rows(const T* rows, const T* v, std::size_t stride, T* out
 // One Potter step: S <- (S - g f' w/(d' + a sqrt(d'))) / a with g = S f, a group of rows at a time
 // so that the sums of one overlap with the products of another. `known`: g is there already.
 template <bool known = false, class T>
-ONLAD_INLINE void root_step(Model<T>& m, double a, double weight, double squared) {
+ONLAD_APART void root_step(Model<T>& m, double a, double weight, double scaled) {
     constexpr std::size_t L = Lanes<T>::size, R = group;
     const std::size_t stride = m.stride, rows = m.padded_N;
-    const double scaled = a * a + weight * squared;
     const T c = T(weight / ((scaled + a * std::sqrt(scaled)) * a));
     const Vec<T> shrink = Vec<T>{} + T(1.0 / a);
     T* __restrict S = m.S;  // restrict: or each store would make the compiler load f again
@@ -299,7 +300,7 @@ ONLAD_INLINE void root_step(Model<T>& m, double a, double weight, double squared
 }
 
 template <class T>
-void measure(Model<T>& m) {
+ONLAD_APART void measure(Model<T>& m) {
     m.trace = 0.0;
     for (std::size_t i = 0; i < m.N; ++i)
         m.trace += dot(m.S + i * m.stride, m.S + i * m.stride, m.stride);
@@ -310,7 +311,7 @@ void measure(Model<T>& m) {
 // the hidden unit where P is largest: as a sample of its own, h = e_k sqrt(N / trace at the start)
 // with x = 0. Returns the unit and leaves the gain in g; the caller teaches it to beta.
 template <class T>
-ONLAD_INLINE std::size_t restore_root(Model<T>& m, T& weight) {
+ONLAD_APART std::size_t restore_root(Model<T>& m, T& weight) {
     double largest = -1.0;
     std::size_t worst = 0;
     for (std::size_t i = 0; i < m.N; ++i) {
@@ -319,9 +320,9 @@ ONLAD_INLINE std::size_t restore_root(Model<T>& m, T& weight) {
     }
     weight = T(std::sqrt(double(m.N) / m.trace_start));
     for (std::size_t i = 0; i < m.stride; ++i) m.f[i] = weight * m.S[worst * m.stride + i];
-    const double squared = dot(m.f, m.f, m.stride);
-    root_step(m, 1.0, 1.0, squared);
-    const T scale = T(1.0 / (1.0 + squared));
+    const double scaled = 1.0 + dot(m.f, m.f, m.stride);
+    root_step(m, 1.0, 1.0, scaled);
+    const T scale = T(1.0 / scaled);
     for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
     measure(m);
     return worst;
@@ -336,7 +337,7 @@ ONLAD_INLINE void teach(Model<T>& m, std::size_t feature, T error) {
 
 // beta <- beta + g e' for all features; e is zero beyond n.
 template <class T>
-ONLAD_INLINE void teach_all(Model<T>& m) {
+ONLAD_APART void teach_all(Model<T>& m) {
     constexpr std::size_t L = Lanes<T>::size, R = group;
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
@@ -349,7 +350,7 @@ ONLAD_INLINE void teach_all(Model<T>& m) {
 }
 
 template <class T>
-ONLAD_INLINE void restore(Model<T>& m) {
+ONLAD_APART void restore(Model<T>& m) {
     T weight;
     const std::size_t k = restore_root(m, weight);
     for (std::size_t j = 0; j < m.n; ++j) teach(m, j, -weight * m.beta[j * m.stride + k]);
@@ -363,8 +364,8 @@ ONLAD_INLINE bool learn_hidden(Model<T>& m, double a, double squared) {
         ++m.skipped;
         return false;
     }
-    root_step<known>(m, a, 1.0, squared);
     const double scaled = a * a + squared;
+    root_step<known>(m, a, 1.0, scaled);
     // P <- (P - g g'/d') / a^2 says what becomes of the trace. Its rounding grows as 1/a^2 with
     // each step, so now and then it is measured.
     m.trace = (m.trace - dot(m.g, m.g, m.stride) / scaled) / (a * a);
@@ -383,7 +384,7 @@ ONLAD_INLINE void guard(Model<T>& m, bool held) {
 }
 
 template <class T>
-ONLAD_INLINE double loss_sum(Loss loss, const T* e, std::size_t n) {
+ONLAD_APART double loss_sum(Loss loss, const T* e, std::size_t n) {
     constexpr std::size_t L = 8;  // partial sums, so that additions do not wait for each other
     double part[L] = {};
     auto term = [loss](double v) { return loss == Loss::squared ? v * v : std::fabs(v); };
@@ -398,7 +399,7 @@ ONLAD_INLINE double loss_sum(Loss loss, const T* e, std::size_t n) {
 // One pass over beta: e = x - h beta and, when learning, beta <- beta + g e' while the rows are
 // at hand. Returns the loss. Rows beyond n are zero, and so are their x and e.
 template <bool learning, class T>
-ONLAD_INLINE double reconstruct(Model<T>& m) {
+ONLAD_APART double reconstruct(Model<T>& m) {
     constexpr std::size_t L = Lanes<T>::size, R = group;
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
@@ -425,7 +426,7 @@ ONLAD_INLINE double reconstruct(Model<T>& m) {
 // beta <- beta + g e' of the sample before, and e = x - h beta of this one: `teach_all` and
 // `reconstruct` in one pass over beta. Fewer rows at a time, or they would not fit the registers.
 template <class T>
-ONLAD_INLINE void teach_and_reconstruct(Model<T>& m) {
+ONLAD_APART void teach_and_reconstruct(Model<T>& m) {
     constexpr std::size_t L = Lanes<T>::size, R = 4;
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
@@ -500,13 +501,12 @@ template <class T>
 bool take_back(Model<T>& m) {
     double a = 1.0;
     hidden(m);
-    combine_rows(m.S, m.h, m.N, m.stride, static_cast<const T*>(nullptr), m.f);
-    double squared = dot(m.f, m.f, m.stride), left = 1.0 - squared;
+    const double left = 1.0 - project(m, a);
     // 1 - h P h' is what the rest of the stream knows in this direction: 0 is nothing at all.
     if (!(left > 64 * (sizeof(T) == 4 ? 1.2e-7 : 2.3e-16)) || m.seen == 0) return false;
     reconstruct<false>(m);
-    root_step(m, a, -1.0, squared);
-    T scale = T(-1.0 / left);
+    root_step(m, a, -1.0, left);
+    const T scale = T(-1.0 / left);
     for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
     teach_all(m);
     --m.seen;

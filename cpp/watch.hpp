@@ -76,7 +76,7 @@ ONLAD_INLINE void each(std::size_t n, Body body) {
 
 // Note what is present in x, as 1 or 0; returns how much is.
 template <class T>
-ONLAD_INLINE std::size_t find_present(const T* x, double* present, std::size_t n) {
+ONLAD_APART std::size_t find_present(const T* x, double* present, std::size_t n) {
     each(n, [&](auto V, std::size_t j) {
         const auto value = read<decltype(V)>(x + j);
         write(present + j, value == value ? V + 1.0 : V);
@@ -89,7 +89,7 @@ ONLAD_INLINE std::size_t find_present(const T* x, double* present, std::size_t n
 // Fill what is missing in x with what the model expects there: first with 0, the middle of
 // scaled data, then with the reconstruction of that.
 template <class T>
-ONLAD_INLINE void fill_missing(Model<T>& m, const double* present) {
+ONLAD_APART void fill_missing(Model<T>& m, const double* present) {
     for (std::size_t j = 0; j < m.n; ++j)
         if (present[j] == 0.0) m.x[j] = T(0);
     hidden(m);
@@ -102,7 +102,7 @@ ONLAD_INLINE void fill_missing(Model<T>& m, const double* present) {
 // the identity it is K x with K the inverse covariance, whose entry j says how far feature j is
 // from what the others make of it.
 template <class T>
-ONLAD_INLINE void find_gaps(Model<T>& m) {
+ONLAD_APART void find_gaps(Model<T>& m) {
     const std::size_t stride = m.stride;
     for (std::size_t i = 0; i < m.padded_N; i += group)
         dot_rows(m.S + i * stride, m.f, stride, m.g + i);
@@ -123,7 +123,7 @@ struct Squares {
     double now, top, lately;
 };
 template <class T>
-ONLAD_INLINE Squares weigh(const T* values, const double* present, std::size_t n,
+ONLAD_APART Squares weigh(const T* values, const double* present, std::size_t n,
                            const Watch& w, std::size_t first) {
     // Partial sums, so that additions do not wait for each other; eight at every vector width, so
     // that all sum alike.
@@ -165,7 +165,7 @@ ONLAD_INLINE Squares weigh(const T* values, const double* present, std::size_t n
 
 // What was learned goes into the sums of the usual squares, capped.
 template <class T>
-ONLAD_INLINE void take_squares(const T* values, const double* present, std::size_t n,
+ONLAD_APART void take_squares(const T* values, const double* present, std::size_t n,
                                const Watch& w, std::size_t first) {
     each(n, [&](auto V, std::size_t j) {
         using Number = decltype(V);
@@ -186,7 +186,7 @@ ONLAD_INLINE void take_squares(const T* values, const double* present, std::size
 // The gaps name the feature best; but an error beyond all measure names it too. `share` holds
 // which features are present, and then their shares.
 template <class T, class G>
-ONLAD_INLINE void share_out(const T* errors, const G* gaps, const double* gap_scale, double* share,
+ONLAD_APART void share_out(const T* errors, const G* gaps, const double* gap_scale, double* share,
                             std::size_t n, const Watch& w) {
     each(n, [&](auto V, std::size_t j) {
         using Number = decltype(V);
