@@ -87,10 +87,13 @@ clean:  ## remove all that the other targets made, .venv included
 
 # What a user has. The build requirements come first, so that the compiled kernel is built in
 # .venv itself, without a second, isolated environment. --no-compile: Python compiles what the demo
-# imports when it imports it, and that is a small part of what is installed.
+# imports when it imports it, and that is a small part of what is installed. For the same reason pip
+# comes from the pip at hand, if there is one: `venv` would compile an old one.
+NEW_PIP := --quiet --disable-pip-version-check install --no-compile "pip>=25.1"  # the first with --group
 $(VENV)/.run: $(SOURCES)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --no-compile --upgrade "pip>=25.1"  # the first with --group
+	test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV)
+	$(PYTHON) -m pip --python $(BIN)/python $(NEW_PIP) 2>/dev/null || \
+	  { $(BIN)/python -m ensurepip && $(BIN)/python -m pip $(NEW_PIP); }
 	$(PIP) install --no-compile --group build
 	$(PIP) install --no-compile --group run & \
 	  $(PIP) install --no-compile --no-build-isolation --no-deps -e . && wait $$!
