@@ -2,11 +2,10 @@
 
 `python -m benchmarks.bank table` writes the capacity tables of docs/fleet.md from what was kept.
 
-On the processor: threads against one thread, and both against a loop over detectors, in one run
-with interleaved repeats; and what two processes that share nothing get through beside each other,
-which is all that the machine has for two. On a GPU: one step a launch against the speed at which
-the same machine copies memory, and blocks; the results are first compared with a float64 loop in
-plain PyTorch.
+On the processor: two threads and one, in turn; a loop over detectors; and what two processes that
+share nothing get through beside each other, which is all that the machine has for two. On a GPU:
+one step a launch against the speed at which the same machine copies memory, and blocks; the results
+are first compared with a float64 loop in plain PyTorch.
 The GPU half needs PyTorch, Triton and NumPy, and of onlad only `onlad.fleet.cuda`.
 """
 
@@ -170,7 +169,7 @@ def measure_cpu(n: int, N: int, dtype: str, repeats: int) -> dict[str, Any]:
 
     size = np.dtype(dtype).itemsize
     models = BYTES // a_model(n, N, size)
-    few = max(1, models // BLOCK)
+    few = max(1, models // 4)  # whose calls take long beside the start of a thread
     X = np.random.default_rng(0).uniform(0, 1, (models, n)).astype(dtype)
     blocks = np.random.default_rng(1).uniform(0, 1, (few, BLOCK, n)).astype(dtype)
     detector = Detector(n_hidden=N, forgetting=FORGETTING, ridge=RIDGE, dtype=dtype)  # type: ignore[arg-type]
@@ -185,14 +184,17 @@ def measure_cpu(n: int, N: int, dtype: str, repeats: int) -> dict[str, Any]:
     runs: dict[str, tuple[Any, int]] = {"detectors": (loop, few)}
     for k in (1, 2):
         runs[f"update, {k} threads"] = (lambda k=k: banks[k].update(X), models)
+    for k in (1, 2):
         runs[f"update_many, {k} threads"] = (lambda k=k: small[k].update_many(blocks), few * BLOCK)
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for repeat in range(repeats + 1):
-        for name, (run, updates) in runs.items():
-            start = time.perf_counter()
-            run()
-            if repeat:  # the first touches memory for the first time
-                times[name].append((time.perf_counter() - start) / updates * 1e6)
+    names = iter(runs)
+    for kind in ([next(names)], [next(names), next(names)], [next(names), next(names)]):
+        for repeat in range(repeats + 1):
+            for name in kind:
+                run, updates = runs[name]
+                seconds = _seconds(run)
+                if repeat:  # the first touches memory for the first time
+                    times[name].append(seconds / updates * 1e6)
     us = {name: median(values) for name, values in times.items()}
     # A pair of neighbours in time: noise that lasts longer than a repeat hits both alike.
     pairs = {
@@ -272,7 +274,7 @@ def errors(n: int, N: int, dtype: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for call in ("step", "many"):
         made = engine(n, N, dtype, len(X))
-        samples, mask, _ = made.samples(X, None)
+        samples, mask = made.samples(X, None)
         many = call == "many"
         losses = made.many(samples, mask)[0] if many else made.step(samples, mask, True)[0]
         expected, beta, P = float64_loop(X, made._alpha, made._b, FORGETTING)
@@ -312,12 +314,12 @@ def measure_gpu(n: int, N: int, dtype: str) -> dict[str, Any]:
     blocks = torch.rand(few, GPU_BLOCK, n, dtype=getattr(torch, dtype), device="cuda")
 
     def call(one: Any, X: Any, many: bool) -> Any:  # what Bank does with tensors
-        samples, mask, _ = one.samples(X, None)
+        samples, mask = one.samples(X, None)
         result = one.many(samples, mask) if many else one.step(samples, mask, True)
         return one.combine(*result, "combined")
 
-    X, mask, _ = made.samples(X, None)
-    blocks, block_mask, _ = small.samples(blocks, None)
+    X, mask = made.samples(X, None)
+    blocks, block_mask = small.samples(blocks, None)
     runs = {
         "step": (lambda: made.step(X, mask, True), models),
         "step, whole call": (lambda: call(made, X, False), models),

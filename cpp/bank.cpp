@@ -65,16 +65,70 @@ public:
     BankMemory<T> b{};
 };
 
+// Run work(0) here and work(1) .. work(threads - 1) beside it. Where no thread is to be had, those
+// that are there must do it all.
+template <class Work>
+void beside(std::size_t threads, Work work) {
+    std::vector<std::thread> others;
+    others.reserve(threads);
+    for (std::size_t k = 1; k < threads; ++k) {
+        try {
+            others.emplace_back(work, k);
+        } catch (const std::system_error&) {
+            break;
+        }
+    }
+    work(0);
+    for (std::thread& other : others) other.join();
+}
+
+// Threads look at all samples before any of them learns one.
+template <class T>
+class Look {
+    static constexpr std::size_t share = 1 << 15;  // numbers that a thread takes at a time
+    const T* X;
+    const std::uint8_t* mask;
+    std::size_t n, rows, at_once, shares;
+    T largest;
+    std::atomic<std::size_t> next{0}, done{0};
+    std::atomic<bool> good{true};
+
+    bool beyond(const T* values, std::size_t count) const {
+        unsigned found = 0;  // not a bool: this can be vectorised
+        for (std::size_t i = 0; i < count; ++i) found += !(std::fabs(values[i]) <= largest);
+        return found != 0;
+    }
+
+public:
+    Look(const T* X, const std::uint8_t* mask, std::size_t rows, std::size_t n, double largest)
+        : X(X), mask(mask), n(n), rows(rows), at_once(std::max<std::size_t>(share / n, 1)),
+          shares((rows + at_once - 1) / at_once), largest(T(largest)) {}
+
+    // Whether all samples that are there are finite and no larger than that. Each thread takes a
+    // part and then waits for the others, which are at their last one.
+    bool all_good() {
+        for (std::size_t k; (k = next.fetch_add(1)) < shares; ++done) {
+            const std::size_t first = k * at_once, end = std::min(first + at_once, rows);
+            if (!beyond(X + first * n, (end - first) * n)) continue;
+            for (std::size_t t = first; t < end; ++t)
+                if (mask[t] && beyond(X + t * n, n)) good = false;
+        }
+        while (done < shares) std::this_thread::yield();
+        return good;
+    }
+};
+
 void require(bool holds, const char* what) {
     if (!holds) throw nb::value_error(what);
 }
 
+// False: a number is not finite, or larger than `largest`, and no model has changed.
 template <class T>
-void bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3> S,
+bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3> S,
                  Array<double, 2> numbers, Array<std::int64_t, 2> counts, Array<const T, 3> X,
                  Array<const std::uint8_t, 2> mask, Array<double, 2> losses,
                  Array<double, 2> leverages, std::size_t hidden, int activation, int loss,
-                 bool learn, bool blocks, std::size_t threads) {
+                 bool learn, bool blocks, double largest, std::size_t threads) {
     const std::size_t models = X.shape(0), rows = X.shape(1);
     Model<T> m{};
     m.n = X.shape(2);
@@ -105,15 +159,21 @@ void bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
             "the arrays do not fit the models");
 
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(models, 1));
-    // Models that a thread takes at a time: few, so that all threads end at about the same time.
-    const std::size_t share = std::clamp<std::size_t>(models / (threads * 32), 1, 8);
+    // Models that a thread takes at a time: a small part, so that all threads end at about the same
+    // time, but as many as that allows. Next to where one writes the other is fetched ahead of time.
+    const std::size_t share = std::max<std::size_t>(models / (threads * 32), 1);
     const Operations<T>& ops = operations<T>();
     std::atomic<std::size_t> next{0};
-    auto work = [&](Room<T>& room) {
+    std::vector<Room<T>> rooms;  // all memory is taken before anything is learned
+    for (std::size_t k = 0; k < threads; ++k) rooms.emplace_back(m, blocks);
+    Look<T> look(X.data(), mask.data(), models * rows, m.n, largest);
+    nb::gil_scoped_release unlocked;
+    beside(threads, [&](std::size_t k) {
+        if (!look.all_good()) return;
         for (;;) {
             const std::size_t first = next.fetch_add(share);
             for (std::size_t i = first; i < first + share && i < models; ++i) {
-                Model<T>& one = room.m;
+                Model<T>& one = rooms[k].m;
                 double* number = numbers.data() + i * columns;
                 std::int64_t* count = counts.data() + i * 3;
                 one.beta = beta.data() + i * m.padded_n * m.stride;
@@ -130,7 +190,7 @@ void bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
                               {X.data() + i * rows * m.n, mask.data() + i * rows, rows, number[4],
                                learn, blocks, losses.data() + i * rows,
                                leverages.data() + i * rows},
-                              room.b);
+                              rooms[k].b);
                 number[0] = one.trace;
                 number[2] = one.shrink;
                 number[3] = one.weight;
@@ -140,29 +200,16 @@ void bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
             }
             if (first + share >= models) return;
         }
-    };
-
-    std::vector<Room<T>> rooms;  // all memory is taken before anything is learned
-    for (std::size_t k = 0; k < threads; ++k) rooms.emplace_back(m, blocks);
-    std::vector<std::thread> others;
-    others.reserve(rooms.size());
-    nb::gil_scoped_release unlocked;
-    for (std::size_t k = 1; k < rooms.size(); ++k) {
-        try {
-            others.emplace_back(work, std::ref(rooms[k]));
-        } catch (const std::system_error&) {
-            break;  // no thread to be had: those that are there do it all
-        }
-    }
-    work(rooms[0]);
-    for (std::thread& other : others) other.join();
+    });
+    return look.all_good();
 }
 
 template <class T>
 void bind(nb::module_& module, const char* name) {
     auto whole = nb::arg().noconvert();  // a converted output would be a copy, and be lost
     module.def(name, &bank_update<T>, whole, whole, whole, whole, whole, whole, whole, whole,
-               whole, whole, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
+               whole, whole, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+               nb::arg());
 }
 
 }  // namespace

@@ -108,9 +108,10 @@ def bank_update32(
     loss: int,
     learn: bool,
     blocks: bool,
+    largest: float,
     threads: int,
     /,
-) -> None: ...
+) -> bool: ...
 
 bank_update64 = bank_update32
 

@@ -584,7 +584,7 @@ def test_a_bank_may_be_larger_than_a_detector(tmp_path, monkeypatch):
 
 def test_memory_that_is_not_padded_is_refused():
     engine = Bank(make(), 3, n_features=9)._engine
-    X, mask, _ = engine.samples(np.zeros((3, 1, 9)), None)
+    X, mask = engine.samples(np.zeros((3, 1, 9)), None)
     engine._S = np.zeros((3, 13, 16))
     with pytest.raises(ValueError, match="not padded to whole cache lines"):
         engine.step(X, mask, True)

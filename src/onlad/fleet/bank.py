@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from onlad.forgetting import check_factor
 from onlad.reference import Array
 
 AT_ONCE = 1024  # models that move from one engine to another together
-NAMED = 10  # models that an error names
 
 
 class Bank:
@@ -289,9 +288,7 @@ class Bank:
             return np.empty(shape[:-1])
         if mask is not None:
             mask = _checked_mask(mask, shape[:-1])
-        X, mask, bad = self._engine.samples(X.reshape(M, -1, n), mask)
-        if bad:
-            _refuse(bad)
+        X, mask = self._engine.samples(X.reshape(M, -1, n), mask)
         if learn and many:
             losses, leverages = self._engine.many(X, mask)
         else:
@@ -319,11 +316,3 @@ def _checked_mask(mask: Any, shape: tuple[int, ...]) -> Any:
     mask = mask.reshape(shape[0], -1)
     whole = (shape[0], *shape[1:]) if len(shape) > 1 else (shape[0], 1)
     return mask.expand(whole) if hasattr(mask, "expand") else np.broadcast_to(mask, whole)
-
-
-def _refuse(bad: list[int]) -> NoReturn:
-    names = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
-    raise ValueError(
-        f"X holds numbers that are not finite, or too large, for {len(bad)} of the models: "
-        f"{names}. Leave them out by the mask. No model was changed"
-    )

@@ -12,7 +12,7 @@ import torch
 import triton
 
 from onlad.fleet import kernels
-from onlad.fleet.models import FACTOR, Layer, Models
+from onlad.fleet.models import FACTOR, Layer, Models, refuse
 
 INTERPRETED = not isinstance(kernels.step, triton.runtime.JITFunction)
 LARGEST_HIDDEN = 128  # S of one model must fit in the registers of one program
@@ -113,18 +113,19 @@ class CudaEngine:
         index = torch.as_tensor(which, device=self.device)
         self._models = Models(*(part[index] for part in self._models))
 
-    def samples(self, X: Any, mask: Any) -> tuple[Any, Any, list[int]]:
-        """Return samples and mask as tensors on the device, and which models are bad."""
+    def samples(self, X: Any, mask: Any) -> tuple[Any, Any]:
+        """Return samples and mask as tensors on the device."""
         X = _tensor(X).to(self.device, self.dtype).contiguous()
         if mask is None:
             mask = torch.ones(X.shape[:-1], dtype=torch.bool, device=self.device)
         mask = _tensor(mask).to(self.device).contiguous()
         low, high = torch.stack(X.aminmax()).tolist()  # one pass, which NaN goes through
         largest = LARGEST[self.dtype]
-        if -largest <= low and high <= largest:
-            return X, mask.view(torch.uint8), []
-        bad = mask & ~(X.abs().amax(-1) <= largest)
-        return X, mask.view(torch.uint8), bad.any(-1).nonzero()[:, 0].tolist()
+        if not (-largest <= low and high <= largest):
+            bad = mask & ~(X.abs().amax(-1) <= largest)
+            if bad.any():  # or there is no sample where they stand
+                refuse(bad.any(-1).nonzero()[:, 0].tolist())
+        return X, mask.view(torch.uint8)
 
     def combine(self, losses: Any, leverages: Any, score: str) -> Any:
         """Return the scores, as `onlad.reference.combine` does."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onlad import _kernel, block, kernel
-from onlad.fleet.models import FACTOR, Layer, Models
+from onlad.fleet.models import FACTOR, Layer, Models, refuse
 from onlad.reference import ACTIVATIONS, LOSSES, Array, Score, combine
 
 LINE = 64  # bytes; a cache line, and the widest vector
@@ -33,15 +33,6 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
 
 def _up(count: int, unit: int) -> int:
     return -(-count // unit) * unit
-
-
-def _bad(X: Array, mask: Array, largest: float) -> list[int]:
-    """Return the models with a sample that is there, but not finite or beyond `largest`."""
-    # float() before abs(): the lowest integer has no absolute value of its own type.
-    if abs(float(X.min())) <= largest and abs(float(X.max())) <= largest:
-        return []
-    bad = mask & ~(np.abs(X.astype("longdouble")) <= largest).all(-1)
-    return [int(i) for i in np.flatnonzero(bad.any(-1))]
 
 
 class HostEngine:
@@ -99,13 +90,11 @@ class HostEngine:
                 target[to] = source[index]
         self.__dict__.update(other.__dict__)
 
-    def samples(self, X: Any, mask: Any) -> tuple[Array, Array, list[int]]:
-        """Return samples and mask as the compiled step takes them, and which models are bad."""
-        dtype = self.layer.alpha.dtype
+    def samples(self, X: Any, mask: Any) -> tuple[Array, Array]:
+        """Return samples and mask as the compiled step takes them."""
         there = np.ones(X.shape[:-1], bool) if mask is None else np.ascontiguousarray(mask)
-        bad = _bad(X, there, kernel.LARGEST[dtype.name])
-        with np.errstate(over="ignore"):  # where there is no sample, anything may stand
-            return np.ascontiguousarray(X, dtype), there.view("uint8"), bad
+        with np.errstate(over="ignore"):  # what is too large is found later, if it is a sample
+            return np.ascontiguousarray(X, self.layer.alpha.dtype), there.view("uint8")
 
     def combine(self, losses: Array, leverages: Array, score: Score) -> Array:
         """Return the scores."""
@@ -122,7 +111,8 @@ class HostEngine:
 
     def _run(self, X: Array, mask: Array, *, learn: bool, blocks: bool) -> tuple[Array, Array]:
         losses, leverages = np.full(mask.shape, np.nan), np.full(mask.shape, np.nan)
-        self._update(
+        largest = kernel.LARGEST[X.dtype.name]
+        good = self._update(
             self._alpha,
             self._b,
             self._beta,
@@ -138,6 +128,10 @@ class HostEngine:
             LOSSES.index(self.layer.loss),
             learn,
             blocks,
+            largest,
             self.threads or usable_cores(),
         )
+        if not good:
+            fits = (np.abs(X) <= largest).all(-1)
+            refuse(np.flatnonzero((mask & ~fits).any(-1)).tolist())
         return losses, leverages

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 TRACE, TRACE_START, SHRINK, WEIGHT, FACTOR = range(5)  # columns of the numbers
 SEEN, SKIPPED, PAUSED = range(3)  # columns of the counts
+NAMED = 10  # models that an error names
 
 
 class Layer(NamedTuple):
@@ -73,10 +74,11 @@ class Engine(Protocol):
         """Keep the models with these indices, in this order."""
         ...
 
-    def samples(self, X: Any, mask: Any) -> tuple[Any, Any, list[int]]:
+    def samples(self, X: Any, mask: Any) -> tuple[Any, Any]:
         """Return samples, (M, T, n), and mask, (M, T), in the form that `step` and `many` take.
 
-        Also return the models with a sample that is there, but not finite or too large.
+        A sample that is there, but not finite or too large, is refused here or by those two,
+        before a model has changed.
         """
         ...
 
@@ -91,3 +93,12 @@ class Engine(Protocol):
     def many(self, X: Any, mask: Any) -> tuple[Any, Any]:
         """Score the samples and learn each, in blocks."""
         ...
+
+
+def refuse(bad: list[int]) -> NoReturn:
+    """Say which models' samples are not finite, or too large."""
+    names = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
+    raise ValueError(
+        f"X holds numbers that are not finite, or too large, for {len(bad)} of the models: "
+        f"{names}. Leave them out by the mask. No model was changed"
+    )
