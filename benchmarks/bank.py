@@ -2,10 +2,10 @@
 
 `python -m benchmarks.bank table` writes the capacity tables of docs/fleet.md from what was kept.
 
-On the processor: two threads and one, in turn; a loop over detectors; and what two processes that
-share nothing get through beside each other, which is all that the machine has for two. On a GPU:
-one step a launch against the speed at which the same machine copies memory, and blocks; the results
-are first compared with a float64 loop in plain PyTorch.
+On the processor: two threads and one, in turn; the same for a walk through memory, which is what a
+single step is; and a loop over detectors. On a GPU: one step a launch against the speed at which
+the same machine copies memory, and blocks; the results are first compared with a float64 loop in
+plain PyTorch.
 The GPU half needs PyTorch, Triton and NumPy, and of onlad only `onlad.fleet.cuda`.
 """
 
@@ -20,6 +20,7 @@ import argparse
 import json
 import platform
 import sys
+import threading
 import time
 from pathlib import Path
 from statistics import median
@@ -61,7 +62,7 @@ def tables(records: list[dict[str, Any]]) -> str:
     """Return the capacity of a core and of a GPU, measured, and what follows for many devices."""
     by = {(r["device"], r["n"], r["N"], r["dtype"]): r for r in records}
     lines = [
-        "| (n, N) | type | bytes a model | a core: update | in blocks | two threads, in blocks "
+        "| (n, N) | type | bytes a model | a core: update | in blocks | two threads "
         "| a GPU: update | in blocks | models in a GPU |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -97,10 +98,9 @@ def tables(records: list[dict[str, Any]]) -> str:
 
 
 def _pair(cpu: dict[str, Any]) -> str:
-    """Return how much more two threads do than one, and two processes than one."""
-    names = "2 threads / 1 thread", "the best of each", "2 processes / 1 process"
-    threads, best, processes = (cpu[name]["update_many"] for name in names)
-    return f"{threads:.2f} x, at best {best:.2f} (processes: {processes:.2f})"
+    """Return how much more two threads do than one, and what memory alone would allow."""
+    pairs, limit = cpu["2 threads / 1 thread"], cpu["memory, 2 threads / 1 thread"]
+    return f"{pairs['update']:.2f} x (memory {limit:.2f} x), {pairs['update_many']:.2f} x in blocks"
 
 
 def kept() -> list[dict[str, Any]]:
@@ -127,33 +127,21 @@ def processor() -> str:
         return platform.machine()
 
 
-def two_processes(runs: dict[str, Any], repeats: int) -> dict[str, float]:
-    """Return how much more two processes do at once, with memory of their own, than one alone."""
-    found = {}
-    for name, run in runs.items():
-        ratios = []
-        for _ in range(repeats):
-            alone = _seconds(run)
-            ready, go = os.pipe(), os.pipe()
-            if (child := os.fork()) == 0:
-                run()  # now all that it writes to is its own
-                os.write(ready[1], b"r")
-                os.read(go[0], 1)
-                run()
-                os.write(ready[1], b"d")
-                os._exit(0)
-            os.read(ready[0], 1)
-            run()  # and all that this one writes to is its own again
-            begin = time.perf_counter()
-            os.write(go[1], b"g")
-            run()
-            os.read(ready[0], 1)
-            ratios.append(2 * alone / (time.perf_counter() - begin))
-            os.waitpid(child, 0)
-            for end in (*ready, *go):
-                os.close(end)
-        found[name] = median(ratios)
-    return found
+def memory(repeats: int) -> float:
+    """Return how much faster two threads read and write all memory once than one thread does."""
+    cells = np.ones(BYTES // 4, "float32")
+
+    def walk(half: Any) -> None:
+        for some in np.array_split(half, 32):
+            np.multiply(some, np.float32(1), out=some)
+
+    def both() -> None:
+        other = threading.Thread(target=walk, args=(cells[len(cells) // 2 :],))
+        other.start()
+        walk(cells[: len(cells) // 2])
+        other.join()
+
+    return median(_seconds(lambda: walk(cells)) / _seconds(both) for _ in range(repeats))
 
 
 def _seconds(run: Any) -> float:
@@ -218,13 +206,7 @@ def measure_cpu(n: int, N: int, dtype: str, repeats: int) -> dict[str, Any]:
         "bytes a model": banks[1]._engine._beta[0].nbytes + banks[1]._engine._S[0].nbytes + 64,  # type: ignore[attr-defined]
         "us an update": us,
         "2 threads / 1 thread": pairs,
-        "the best of each": {
-            call: min(times[f"{call}, 1 threads"]) / min(times[f"{call}, 2 threads"])
-            for call in pairs
-        },
-        "2 processes / 1 process": two_processes(
-            {call: runs[f"{call}, 1 threads"][0] for call in pairs}, max(3, repeats // 3)
-        ),
+        "memory, 2 threads / 1 thread": memory(repeats),
         "models a core at 1 Hz": int(1e6 / us["update, 1 threads"]),
     }
 
