@@ -34,3 +34,16 @@ def test_what_the_page_says_of_the_gpu_is_in_the_records():
     assert f"{rate:.0f} million updates a second" in " ".join(told.split())
     assert single["step / copy"] > 0.85
     assert rate > 100
+
+
+def test_two_threads_do_nearly_twice_as_much_as_one():
+    if not (ROOT / "benchmarks" / "bank.py").exists():
+        pytest.skip("the benchmarks are not in the source package")
+    from benchmarks import bank
+
+    records = [r for r in bank.kept() if r["device"] == "cpu"]
+    assert [(r["n"], r["N"]) for r in records] == bank.SIZES * 2
+    for record in records:
+        pairs = record["2 threads / 1 thread"]
+        assert pairs["update_many"] >= 1.8
+        assert pairs["update"] > record["memory, 2 threads / 1 thread"]
