@@ -49,6 +49,8 @@ class Arithmetic(wiring.Component):
         Nothing is under way.
     x, h : In
         The scalars, a cycle after the issue.
+    held_x : Out
+        x a cycle later, from a register: how a host reads it.
     root_scale, beta_scale, renormal, coarse : In
         C, R, how S is scaled (-1, 0, 1), and whether k has fewer fraction bits.
     word, read, alpha, root, beta
@@ -80,6 +82,7 @@ class Arithmetic(wiring.Component):
                 "idle": Out(1),
                 "x": In(signed(W)),
                 "h": In(signed(W)),
+                "held_x": Out(signed(W)),
                 "root_scale": In(signed(c.scalar_width)),
                 "beta_scale": In(signed(c.scalar_width)),
                 "renormal": In(signed(2)),
@@ -156,6 +159,7 @@ class Arithmetic(wiring.Component):
         gain, scalar = Signal(signed(c.scalar_width)), Signal(signed(c.scalar_width))
         picked = Array(gains.words)[at[1].scalar[:bank]] if bank else gains.words[0]
         m.d.sync += [x.eq(self.x), h.eq(self.h), gain.eq(picked)]
+        m.d.comb += self.held_x.eq(x)
         with m.Switch(at[2].op):
             with m.Case(Op.HIDDEN):
                 m.d.sync += scalar.eq(x)

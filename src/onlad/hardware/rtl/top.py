@@ -355,8 +355,8 @@ class Top(wiring.Component):
                         m.d.sync += answer.eq(state)
                     with m.Case(Mode.FF):
                         m.d.sync += answer.eq(registers)
-                    with m.Case(Mode.X):
-                        m.d.sync += answer.eq(self.inputs.word)
+                    with m.Case(Mode.X):  # a memory's own output comes late in a cycle
+                        m.d.sync += answer.eq(self.arithmetic.held_x)
                     with m.Case(Mode.B):
                         m.d.sync += answer.eq(self.parameters.b)
                     with m.Default():
