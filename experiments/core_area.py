@@ -26,7 +26,7 @@ VARIANTS = (  # of the paper's largest sizes, one thing changed at a time
     {"lanes": 2}, {"lanes": 16}, {"lanes": 16, "width": 25}, {"width": 25}, {"width": 18},
     {"alpha": "narrow"}, {"alpha": "seeded"}, {"activation": "sigmoid"},
 )  # fmt: skip
-LARGE = ({"alpha": "narrow"}, {"alpha": "seeded"}, {"width": 18})
+LARGE = ({"alpha": "narrow"}, {"alpha": "seeded"}, {"width": 25}, {"width": 18})
 
 
 def _configs() -> Iterator[tuple[str, Config, int]]:
