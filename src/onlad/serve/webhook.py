@@ -73,5 +73,8 @@ class Webhook:
         try:
             with urllib.request.urlopen(request, timeout=self.table.timeout):
                 return ""
+        except urllib.error.HTTPError as error:
+            error.close()  # it is an open answer, too
+            return str(error)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return str(error) or type(error).__name__
