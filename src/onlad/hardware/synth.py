@@ -92,6 +92,11 @@ endmodule
 """
 
 
+# A memory that starts with zeros, word by word. Block RAM does so anyway, and yosys would spend
+# minutes on these lines.
+_ZERO = re.compile(r"initial begin(\n    \S+\[\d+\] = \d+'[dh]0+;)+\n  end")
+
+
 @dataclass(frozen=True)
 class Report:
     """What a core costs on a part.
@@ -154,7 +159,7 @@ def synthesise(
         raise OnladError(f"there is no open place and route for {name}; take lfe5u-85f")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        (folder / "core.v").write_text(verilog)
+        (folder / "core.v").write_text(_ZERO.sub("", verilog))
         say(f"yosys maps the core to {name}")
         xilinx = "DSP48E1" in chip.cells["DSP"]
         script = ["read_verilog core.v", *chip.script, "tee -o stat.json stat -json"]
