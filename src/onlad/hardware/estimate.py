@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onlad.hardware import paper
+from onlad.hardware import paper, sigmoid
 from onlad.hardware.config import Config
 
 
@@ -52,7 +52,7 @@ def estimate(config: Config) -> Estimate:
         ideal_predict=2 * n * N / U,
         load=n,
         bram=_bram(config),
-        dsp=U * DSP[config.width],
+        dsp=U * DSP[config.width] + (config.activation == "sigmoid"),
         paper_train=paper.iterations_of_training(n, N),
         paper_predict=paper.iterations_of_prediction(n, N),
         paper_elements=paper.elements(n, N),
@@ -89,15 +89,19 @@ def _predict(config: Config) -> int:
 
 
 def _bram(config: Config) -> int:
-    """Return the blocks of the matrices and of x; smaller memories are look-up tables."""
-    U, N = config.lanes, config.hidden
+    """Return the blocks of all memories but the smallest, which are look-up tables."""
+    U, N, row = config.lanes, config.hidden, config.alpha_row
     memories = [
         (U, N * config.beta_row, config.width),
-        (U, N * config.alpha_row, config.width),
+        (U, N * row, config.width),
         (1, config.n, config.width),
+        (U, 2 * row + 2, config.width),  # f, g and e
+        (U, 2 * row, config.scalar_width),  # q and k
     ]
+    if config.activation == "sigmoid":
+        memories.append((1, sigmoid.SEGMENTS, sigmoid.VALUE_BITS + sigmoid.SLOPE_BITS))
     if config.alpha != "seeded":
-        memories.append((U, config.n * config.alpha_row, config.alpha_width))
+        memories.append((U, config.n * row, config.alpha_width))
     return sum(count * _blocks(depth, width) for count, depth, width in memories)
 
 
