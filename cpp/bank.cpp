@@ -160,7 +160,7 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
 
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(models, 1));
     // Models that a thread takes at a time: a small part, so that all threads end at about the same
-    // time, but as many as that allows. Next to where one writes the other is fetched ahead of time.
+    // time, but as many as that allows. Beyond its last one a core fetches ahead what another writes.
     const std::size_t share = std::max<std::size_t>(models / (threads * 32), 1);
     const Operations<T>& ops = operations<T>();
     std::atomic<std::size_t> next{0};

@@ -22,8 +22,8 @@ from onlad.hardware.rtl.predict import PredictModule
 
 # Fewer words than cycles in the lanes, more; fewer features than units; each number of lanes.
 SMALL = Config(5, 2, 2)
+DEEP = Config(5, 12, 4, "sigmoid")  # with passes longer than f and g: they come to where e lies
 MORE = (
-    Config(5, 12, 4, "sigmoid"),
     Config(5, 3, 1),
     Config(13, 6, 2),
     Config(3, 6, 2),
@@ -59,8 +59,9 @@ def proved(config, folder):
     return induct(top, folder, cuts=cuts, names=lambda: list(top.claims.all))
 
 
-def test_no_word_is_read_while_it_is_written(tmp_path):
-    assert proved(SMALL, tmp_path) == []
+@pytest.mark.parametrize("config", [SMALL, DEEP], ids=str)
+def test_no_word_is_read_while_it_is_written(config, tmp_path):
+    assert proved(config, tmp_path) == []
 
 
 @pytest.mark.slow
