@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
-PARTS := fleet serve library hardware cli experiments adapters  # of the tests
+PARTS := fleet hardware serve library experiments cli adapters  # of the tests
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
@@ -21,12 +21,13 @@ demo: $(VENV)/.run  ## see the detector at work, in under a minute
 fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
 	$(BIN)/python -m onlad.fleet.spark.demo
 
-# Parts run side by side, the long ones first: many tests wait for a process, and each part loads
-# only what it needs. TORCH=torch==... also tests the GPU's kernels, in Triton's interpreter.
-test: $(VENV)/.dev  ## lint, tests with coverage, examples in the text, docs, packages
-	@$(MAKE) --no-print-directory -j 3 -O lint $(VENV)/.pynq $(if $(TORCH),$(VENV)/.torch)
+# Packages are built while the rest is installed. Then parts run side by side, the long ones first:
+# many tests wait for a process, and each part loads only what it needs.
+# TORCH=torch==... also tests the GPU's kernels, in Triton's interpreter.
+test: $(VENV)/.run  ## lint, tests with coverage, examples in the text, docs, packages
+	@$(MAKE) --no-print-directory -j 3 -O dist lint $(VENV)/.pynq $(if $(TORCH),$(VENV)/.torch)
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory -j 4 -O $(PARTS:%=test-%) quick docs dist
+	@$(MAKE) --no-print-directory -j 4 -O $(PARTS:%=test-%) quick docs
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered
 
@@ -40,7 +41,7 @@ $(PARTS:%=test-%): test-%: $(VENV)/.dev
 quick: $(VENV)/.dev
 	$(BIN)/python -m experiments.quick
 
-dist: $(VENV)/.dev
+dist: $(VENV)/.run
 	.ci/check_dist.sh $(BIN)/python
 
 test-slow: $(VENV)/.dev  ## the tests that take minutes
@@ -101,8 +102,7 @@ $(VENV)/.run: $(SOURCES)
 
 # What a contributor has, on top of it. The kernel is not compiled again: build/ is kept.
 $(VENV)/.dev: $(VENV)/.run $(SOURCES)
-	$(PIP) install --no-compile --group dev
-	$(PIP) install --no-compile --no-build-isolation -e ".[$(EXTRAS)]"
+	$(PIP) install --no-compile --no-build-isolation --group dev -e ".[$(EXTRAS)]"
 	touch $@
 
 # What Triton's interpreter needs. On an index with no build for processors alone it is gigabytes.

@@ -1,6 +1,8 @@
 """Leave out the examples of hosts that are not there, and count no lines where it is in vain."""
 
+import os
 import shutil
+from collections.abc import Generator
 from importlib.util import find_spec
 
 import pytest
@@ -28,3 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem in UNCOUNTED:
             item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Leave the processes of an uncounted test uncounted too: the marker stops only our own."""
+    counted = {k: v for k, v in os.environ.items() if k.startswith("COVERAGE_PROCESS_")}
+    if item.get_closest_marker("no_cover"):
+        for name in counted:
+            del os.environ[name]
+    try:
+        return (yield)
+    finally:
+        os.environ.update(counted)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Build the source package, the wheel from it, and import the wheel in an empty environment.
-# Usage: .ci/check_dist.sh PYTHON    (a Python that has the groups `build` and `test`)
+# Usage: .ci/check_dist.sh PYTHON    (a Python that has the group `build`)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=$1
@@ -13,8 +13,8 @@ if ! "$python" -m build --no-isolation --outdir "$work/dist" >"$work/build.log" 
   cat "$work/build.log"
   exit 1
 fi
-"$python" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip --quiet --disable-pip-version-check install "$work"/dist/*.whl
+"$python" -m venv --without-pip "$work/venv"
+"$python" -m pip --python "$work/venv" --quiet --disable-pip-version-check install "$work"/dist/*.whl
 
 # From an empty folder: the wheel must be found, never the checkout.
 mkdir "$work/empty"
