@@ -40,8 +40,6 @@ LATE, AGAIN, ENDLESS = 1_000, 2_000, 3_000  # tickets of rows that are put in
 
 @pytest.fixture(scope="module")
 def spark():
-    # Spark's Python workers would count lines too, and slowly.
-    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     try:
         with fleet.session(2, **QUICK) as session:
             yield session

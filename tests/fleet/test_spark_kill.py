@@ -22,13 +22,11 @@ HERE = Path(__file__).parent
 
 def run(folder):
     """Start a driver in a process group of its own, so that its JVM dies with it."""
-    uncounted = {k: v for k, v in os.environ.items() if k != "COVERAGE_PROCESS_CONFIG"}
     with open(folder / "log", "ab") as log:
         return subprocess.Popen(
             [sys.executable, HERE / "drive.py", str(folder)],
             stdout=log,
             stderr=log,
-            env=uncounted,
             start_new_session=True,
         )
 

@@ -47,15 +47,12 @@ class Forker:
     def __init__(self, path):
         script = Path(__file__).with_name("forker.py")
         self.pid = 0
-        # What is killed cannot say which lines it ran: counting them would only cost time.
-        uncounted = {k: v for k, v in os.environ.items() if k != "COVERAGE_PROCESS_CONFIG"}
         self.log = path.with_suffix(".log").open("ab")
         self.popen = subprocess.Popen(
             [sys.executable, str(script), str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
-            env=uncounted,
             text=True,
         )
 

@@ -1,6 +1,7 @@
 // The clock and the two streams around a Verilated core, behind a C interface for ctypes.
 //
-// Each cycle: drive the inputs, let the logic settle, look at both handshakes, then the clock edge.
+// Each cycle: drive the inputs, let the clock fall and the logic settle, look at both handshakes, then
+// the clock's rising edge. The clock falls together with the inputs: that is one evaluation less.
 // A word that is offered stays offered until it is taken (AXI4-Stream), pauses come between words.
 #include <cstdint>
 #include <memory>
@@ -27,10 +28,13 @@ struct Core {
     return ((random * 0x2545F4914F6CDD1DULL) >> 56) < of_256;
   }
 
-  void edge() {
-    top->clk = 1;
-    top->eval();
+  void settle() {
     top->clk = 0;
+    top->eval();
+  }
+
+  void rise() {
+    top->clk = 1;
     top->eval();
     ++cycle;
   }
@@ -42,11 +46,10 @@ extern "C" {
 
 void* core_new() {
   auto* core = new Core;
-  core->top->clk = 0;
   core->top->rst = 0;
   core->top->s_axis_tvalid = 0;
   core->top->m_axis_tready = 0;
-  core->top->eval();
+  core->settle();
   return core;
 }
 
@@ -61,10 +64,12 @@ void core_reset(void* handle) {
   core->top->rst = 1;
   core->top->s_axis_tvalid = 0;
   core->top->m_axis_tready = 0;
-  core->edge();
-  core->edge();
+  for (int k = 0; k < 2; ++k) {
+    core->settle();
+    core->rise();
+  }
   core->top->rst = 0;
-  core->top->eval();
+  core->settle();
   core->offered = false;
 }
 
@@ -73,7 +78,10 @@ void core_wait(void* handle, std::uint64_t cycles) {
   auto* core = static_cast<Core*>(handle);
   core->top->s_axis_tvalid = 0;
   core->top->m_axis_tready = 0;
-  for (; cycles > 0; --cycles) core->edge();
+  for (; cycles > 0; --cycles) {
+    core->settle();
+    core->rise();
+  }
 }
 
 std::uint64_t core_cycle(void* handle) { return static_cast<Core*>(handle)->cycle; }
@@ -101,7 +109,7 @@ std::int64_t core_stream(void* handle, const std::uint64_t* words, const std::ui
       }
     }
     top.m_axis_tready = received < n_answers && !core->pause(pauses_out);
-    top.eval();
+    core->settle();
     const bool valid = top.m_axis_tvalid;
     const std::uint32_t data = top.m_axis_tdata;
     const bool last = top.m_axis_tlast;
@@ -126,11 +134,11 @@ std::int64_t core_stream(void* handle, const std::uint64_t* words, const std::ui
       held = false;
     }
     idle = take || give ? 0 : idle + 1;
-    core->edge();
+    core->rise();
   }
   top.s_axis_tvalid = 0;
   top.m_axis_tready = 0;
-  top.eval();
+  core->settle();
   // Words that were not taken are the caller's to count: `taken` beyond them is untouched.
   return static_cast<std::int64_t>(received);
 }
