@@ -80,7 +80,8 @@ def main() -> None:
     lines += _streams()
     with tempfile.TemporaryDirectory() as folder:
         fresh = report.PAGE.exists() and report.PAGE.read_text() == report.page(Path(folder))
-    lines.append((f"docs/evaluation.md {'is' if fresh else 'IS NOT'} what the records give", fresh))
+    found = "is" if fresh else "IS NOT (run python -m experiments.report)"
+    lines.append((f"docs/evaluation.md {found} what the records give", fresh))
     print("\n".join(line for line, _ in lines))
     bad = sum(not good for _, good in lines)
     print(f"{len(lines)} compared, {bad} differ, {time.monotonic() - begun:.0f} s", file=sys.stderr)
