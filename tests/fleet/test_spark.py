@@ -1,7 +1,6 @@
 """Keyed streams on a real Spark on this machine. One session for all of it."""
 
 import datetime as dt
-import os
 import re
 
 import numpy as np
