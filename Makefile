@@ -102,7 +102,8 @@ $(VENV)/.run: $(SOURCES)
 
 # What a contributor has, on top of it. The kernel is not compiled again: build/ is kept.
 $(VENV)/.dev: $(VENV)/.run $(SOURCES)
-	$(PIP) install --no-compile --no-build-isolation --group dev -e ".[$(EXTRAS)]"
+	$(PIP) install --no-compile --group dev
+	$(PIP) install --no-compile --no-build-isolation -e ".[$(EXTRAS)]"
 	touch $@
 
 # What Triton's interpreter needs. On an index with no build for processors alone it is gigabytes.
