@@ -112,7 +112,7 @@ $(VENV)/.torch: $(VENV)/.dev
 	touch $@
 
 # PYNQ's own classes, for the test of the board's driver: they pin NumPy below 2 and others.
-$(VENV)/.pynq: $(VENV)/.dev
+$(VENV)/.pynq: $(VENV)/.run
 	$(BIN)/python -m venv --without-pip $(VENV)/pynq
 	$(PIP) --python $(VENV)/pynq install --no-compile "pynq==4.0.0"
 	touch $@

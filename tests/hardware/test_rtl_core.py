@@ -1,16 +1,12 @@
 """The gateware against the model, bit for bit: every answer, and all that is stored."""
 
-import hashlib
-from pathlib import Path
-
 import core_streams as streams
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onlad import hardware
-from onlad.hardware import simulate
+from onlad.hardware import gateware_digest, simulate
 from onlad.hardware.config import Config
 from onlad.hardware.model import Model
 from onlad.hardware.packets import Ff, Mode, Packet, Status, answered, reads
@@ -23,14 +19,9 @@ PREDICT = Packet(Mode.PREDICT, False, 0, 0).encode()
 TINY = Config(n=6, hidden=4, lanes=2)
 
 
-def sources():
-    folder = Path(hardware.__file__).parent
-    parts = [path.read_bytes() for path in sorted(folder.rglob("*.py"))]
-    return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
 def simulator(config, **options):
-    return Simulator(simulate.build(lambda: Top(config), repr(config) + sources()), **options)
+    library = simulate.build(lambda: Top(config), f"{config!r} {gateware_digest()}")
+    return Simulator(library, **options)
 
 
 def memories(config):

@@ -134,7 +134,7 @@ class OnladCore:
         from onlad.hardware import export  # noqa: PLC0415
 
         say("Amaranth writes Verilog")
-        return export.export(self.config, self.verilog(), Path(folder))
+        return export.export(self.config, self.verilog, Path(folder))
 
     def _top(self) -> Any:
         from onlad.hardware.rtl.top import Top  # noqa: PLC0415

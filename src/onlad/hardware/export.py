@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
@@ -26,13 +27,16 @@ _PORTS = {  # direction and bits, as in boards/wrapper.v
 }
 
 
-def export(config: Config, verilog: str, folder: Path) -> Path:
-    """Write the core and all around it into a folder, which is made if it is not there."""
+def export(config: Config, verilog: Callable[[], str], folder: Path) -> Path:
+    """Write the core and all around it into a folder, which is made if it is not there.
+
+    `verilog` is called when the folder is there: it takes seconds.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OnladError(f"cannot write into {folder}: {error.strerror}") from None
-    (folder / "onlad_core.v").write_text(verilog)
+    (folder / "onlad_core.v").write_text(verilog())
     (folder / "onlad_core_axis.v").write_text((BOARDS / "wrapper.v").read_text())
     (folder / "component.xml").write_text(component(config))
     for name in ("pynq_z1.tcl", "on_board.py"):
