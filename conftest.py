@@ -6,6 +6,7 @@ from collections.abc import Generator
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 UNCOUNTED = (
     "test_bank_cuda", "test_core_formal", "test_kill", "test_long_life",
@@ -27,9 +28,12 @@ collect_ignore_glob = [] if find_spec("pyspark") else ["src/onlad/fleet/spark/*"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs long and covers nothing that other tests do not: counting would cost time."""
+    """Mark what runs long and covers next to nothing that others do not: counting costs time.
+
+    A searched example is one of hundreds that go the same way.
+    """
     for item in items:
-        if item.path.stem in UNCOUNTED:
+        if item.path.stem in UNCOUNTED or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("no_cover")
 
 
