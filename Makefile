@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
-PARTS := fleet hardware serve library experiments cli adapters  # of the tests
+PARTS := fleet hardware serve library cli experiments adapters  # of the tests
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
