@@ -50,8 +50,7 @@ def compare(now: Record) -> tuple[str, bool]:
         return f"{name}  (no record)", True
     gap = abs(now["auc"] - before[-1]["auc"])
     same = before[-1]["machine"] == now["machine"] and BACKEND == LEVEL
-    limit = SAME if same else ELSEWHERE
-    good = gap <= limit
+    good = gap <= (SAME if same else ELSEWHERE)
     return f"{name}  stored {before[-1]['auc']:.6f}{'' if good else '  DIFFERS'}", good
 
 
@@ -78,8 +77,8 @@ def main() -> None:
     lines += _streams()
     with tempfile.TemporaryDirectory() as folder:
         fresh = report.PAGE.exists() and report.PAGE.read_text() == report.page(Path(folder))
-    found = "is" if fresh else "IS NOT (run python -m experiments.report)"
-    lines.append((f"docs/evaluation.md {found} what the records give", fresh))
+    stale = "IS NOT what the records give: run python -m experiments.report"
+    lines.append((f"docs/evaluation.md {'is what the records give' if fresh else stale}", fresh))
     print("\n".join(line for line, _ in lines))
     bad = sum(not good for _, good in lines)
     print(f"{len(lines)} compared, {bad} differ, {time.monotonic() - begun:.0f} s", file=sys.stderr)
