@@ -166,7 +166,8 @@ def test_progress_says_how_long_it_takes_still(capsys, monkeypatch):
     assert "2 of 2, about 0 min left" in capsys.readouterr().err
 
 
-def test_the_quick_run_sees_an_auc_that_differs(results):
+def test_the_quick_run_sees_an_auc_that_differs(results, monkeypatch):
+    monkeypatch.setattr(quick, "BACKEND", quick.LEVEL)
     (now,) = Cell("online", "digits", "onlad", "paper").run([0])
     assert quick.compare(now)[1]  # no record, nothing to compare
     records.append("auc/online-onlad", [now])
@@ -174,8 +175,18 @@ def test_the_quick_run_sees_an_auc_that_differs(results):
     line, good = quick.compare(now | {"auc": now["auc"] + 2e-6})
     assert not good
     assert "DIFFERS" in line
-    elsewhere = now | {"machine": "another", "auc": now["auc"] + 2e-6}
-    assert quick.compare(elsewhere)[1]
+
+
+@pytest.mark.parametrize(("machine", "level"), [("another", quick.LEVEL), (None, "another")])
+def test_on_another_processor_the_quick_run_allows_for_rounding(
+    results, monkeypatch, machine, level
+):
+    monkeypatch.setattr(quick, "BACKEND", level)
+    (now,) = Cell("online", "digits", "onlad", "paper").run([0])
+    records.append("auc/online-onlad", [now])
+    there = now | {"machine": machine or now["machine"]}
+    assert quick.compare(there | {"auc": now["auc"] + 2e-6})[1]
+    assert not quick.compare(there | {"auc": now["auc"] + 2e-3})[1]
 
 
 def test_every_method_has_settings_on_digits():
