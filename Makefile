@@ -9,7 +9,7 @@ PARTS := fleet hardware serve library cli experiments adapters  # of the tests
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fleet-demo test $(PARTS:%=test-%) quick dist test-slow bench reproduce docs lint format clean
+.PHONY: help demo fleet-demo test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce docs lint format clean
 .PHONY: core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
@@ -27,7 +27,7 @@ fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
 test: $(VENV)/.run  ## lint, tests with coverage, examples in the text, docs, packages
 	@$(MAKE) --no-print-directory -j 3 -O dist lint $(VENV)/.pynq $(if $(TORCH),$(VENV)/.torch)
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory -j 4 -O $(PARTS:%=test-%) quick docs
+	@$(MAKE) --no-print-directory -j 4 -O $(PARTS:%=test-%) test-levels quick docs
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered
 
@@ -37,6 +37,18 @@ test-experiments: COUNT =
 test-library: TESTS = tests/test_*.py src/onlad README.md docs --ignore=docs/conf.py --ignore=docs/spark.md
 $(PARTS:%=test-%): test-%: $(VENV)/.dev
 	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" $(COUNT) $(or $(TESTS),tests/$*)
+
+# The numbers, at each instruction level below the processor's best: the parts above run at that.
+NUMBERS := block detector evidence forgetting kernel long_life merge monitor reference
+test-levels: $(VENV)/.dev
+	best=$$($(BIN)/python -c "from onlad import kernel; print(kernel.BACKEND)"); \
+	for level in x86-64-v2 x86-64-v3; do \
+	  if [ $$level \< $$best ]; then \
+	    echo "at $$level:"; \
+	    ONLAD_LEVEL=$$level $(BIN)/python -m pytest -q -m "not slow" $(NUMBERS:%=tests/test_%.py) \
+	      || exit 1; \
+	  fi; \
+	done
 
 quick: $(VENV)/.dev
 	$(BIN)/python -m experiments.quick
