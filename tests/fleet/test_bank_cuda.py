@@ -1,4 +1,4 @@
-"""The GPU's kernels, run by Triton's interpreter, against the bank on the processor."""
+"""The GPU's kernels against the bank on the processor: on a GPU, or in Triton's interpreter."""
 
 import os
 import subprocess
@@ -32,6 +32,21 @@ def _small(monkeypatch):
     monkeypatch.setattr(cuda, "CHUNK", 16)
     monkeypatch.setattr(cuda, "SAMPLES", 20)
     monkeypatch.setattr(cuda, "TILE_BYTES", 16 * 16 * 4)
+
+
+@pytest.fixture(autouse=True)
+def _count(monkeypatch):
+    """Let the interpreter count: Triton 3.6 makes an int of an array, which NumPy 2.4 refuses."""
+    if cuda.INTERPRETED:
+        from triton.runtime import interpreter
+
+        patch = interpreter._patch_lang_tensor
+
+        def patched(tensor, *scope):
+            patch(tensor, *scope)
+            tensor.__index__ = lambda self: self.handle.data.item()
+
+        monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
 
 
 def make(**options):
@@ -177,10 +192,9 @@ def test_tensors_give_tensors():
     found = tensors.update_many(torch.as_tensor(X), torch.as_tensor(mask))
     assert isinstance(expected, np.ndarray)
     assert isinstance(found, torch.Tensor)
-    np.testing.assert_array_equal(found.numpy(), expected)
-    np.testing.assert_array_equal(
-        tensors.update(torch.as_tensor(X[:, 0]), mask).numpy(), arrays.update(X[:, 0], mask)
-    )
+    np.testing.assert_array_equal(found.cpu().numpy(), expected)
+    found = tensors.update(torch.as_tensor(X[:, 0]), mask)
+    np.testing.assert_array_equal(found.cpu().numpy(), arrays.update(X[:, 0], mask))
 
 
 @pytest.mark.parametrize("of", [np.asarray, torch.as_tensor])
@@ -234,6 +248,11 @@ def test_too_many_hidden_units_are_refused():
 def test_constants_are_those_of_the_definition():
     assert cuda.LEAST_LEVERAGE == reference.LEAST_LEVERAGE
     assert {str(k).rpartition(".")[2]: v for k, v in cuda.LARGEST.items()} == kernel.LARGEST
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_where_there_is_a_gpu_the_kernels_run_on_it():
+    assert cuda.device() == "cuda"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
