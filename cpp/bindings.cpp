@@ -213,37 +213,6 @@ public:
         }
     }
 
-    // The rows are those of watch.hpp, the arrays those of evidence.py.
-    void watch(Matrix<T> rows, double a, double limit, Vector<double> constants,
-               Matrix<double> scales, Matrix<double> levels, MatrixOut<double> means,
-               VectorOut<double> trend, MatrixOut<double> sums, VectorOut<double> score,
-               MatrixOut<double> evidence, MatrixOut<double> share, VectorOut<bool> learned) {
-        std::size_t count = score.shape(0), features = rows.shape(1), n = m.n;
-        auto is = [](const auto& array, std::size_t first, std::size_t second) {
-            return array.shape(0) == first && array.shape(1) == second;
-        };
-        require(features > 0 && n % features == 0, "the rows do not fit the model");
-        std::size_t window = n / features;
-        require(rows.shape(0) == count + window - 1 && constants.shape(0) == 5 &&
-                    is(scales, 2, 2 * n) && is(levels, 2, evidences) && is(means, 2, 2 * n) &&
-                    trend.shape(0) == 1 && is(sums, 3, 2 * n) && is(evidence, count, evidences) &&
-                    is(share, count, features) && learned.shape(0) == count,
-                "the arrays do not fit the model");
-        scored_with = 0.0;
-        const double* c = constants.data();
-        std::vector<double> present(n), caps(4 * n);
-        for (std::size_t j = 0; j < 4 * n; ++j) caps[j] = c[1] / scales.data()[j];
-        Watch w{scales.data(), scales.data() + 2 * n, caps.data(),   caps.data() + 2 * n,
-                levels.data(), levels.data() + evidences,
-                limit,         c[0],                  c[1],          c[2],
-                c[3],          c[4],                  means.data(),  means.data() + 2 * n,
-                trend.data(),  sums.data(),           sums.data() + 2 * n,
-                sums.data() + 4 * n};
-        nb::gil_scoped_release unlocked;
-        ops.watch(m, w, {rows.data(), count, features, a, score.data(), evidence.data(),
-                         share.data(), learned.data(), present.data()});
-    }
-
     // Rows of memory that Python may look at; `columns` of `stride` are real.
     nb::object view(T* data, std::size_t rows, std::size_t columns, std::size_t row_stride,
                     nb::handle self) {
@@ -330,11 +299,6 @@ void bind(nb::module_& module, const char* name) {
              nb::arg().noconvert(), nb::arg().noconvert())
         .def("update_many", &K::update_many, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert())
-        .def("watch", &K::watch, nb::arg().noconvert(), nb::arg(), nb::arg(),
-             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg().noconvert())
         .def("update_blocks", &K::update_blocks, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),
              nb::arg().noconvert())
@@ -361,7 +325,7 @@ void bind(nb::module_& module, const char* name) {
 
 void bind_csv(nb::module_& module);    // csv.cpp
 void bind_dicts(nb::module_& module);  // dicts.cpp
-void bind_tick(nb::module_& module);   // tick.cpp
+void bind_judge(nb::module_& module);  // judge.cpp
 
 }  // namespace onlad
 
@@ -372,5 +336,5 @@ NB_MODULE(_kernel, module) {
     onlad::bind_bank(module);
     onlad::bind_csv(module);
     onlad::bind_dicts(module);
-    onlad::bind_tick(module);
+    onlad::bind_judge(module);
 }

@@ -10,7 +10,7 @@ namespace {  // or the linker would merge the tables of all levels into one
 
 template <class T>
 constexpr Operations<T> operations = {score<T>,   update<T>, learn_scored<T>, take_back<T>,
-                                      measure<T>, watch<T>,  update_block<T>,        bank_rows<T>};
+                                      measure<T>, judge,     update_block<T>, bank_rows<T>};
 
 }  // namespace
 }  // namespace ONLAD_LEVEL

@@ -4,8 +4,8 @@
 
 #include "bank.hpp"
 #include "block.hpp"
+#include "judge.hpp"
 #include "oselm.hpp"
-#include "watch.hpp"
 
 namespace onlad {
 
@@ -16,7 +16,7 @@ struct Operations {
     bool (*learn_scored)(Model<T>&, double a);              // learn x right after its score
     bool (*take_back)(Model<T>&);                           // unlearn x; false: it was never in
     void (*measure)(Model<T>&);                             // trace(P) from S
-    void (*watch)(Model<T>&, const Watch&, const WatchRows<T>&);
+    void (*judge)(JudgeState&, const JudgeRows&);           // rows of a monitor
     void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t samples, const double* a,
                          T* beta, const BlockMemory<T>&, double* losses, double* leverages);
     void (*bank_rows)(Model<T>&, const BankRows<T>&, const BankMemory<T>&);

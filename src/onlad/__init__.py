@@ -2,13 +2,12 @@
 
 from onlad.detector import Detector, merge
 from onlad.errors import ModelFileError, NotInModelError, OnladError
-from onlad.monitor import Gate, Monitor
+from onlad.monitor import Monitor
 from onlad.persist import load, save
 from onlad.verdict import Verdict, Verdicts
 
 __all__ = [
     "Detector",
-    "Gate",
     "ModelFileError",
     "Monitor",
     "NotInModelError",

@@ -13,16 +13,12 @@ import numpy as np
 from onlad._kernel import LEVEL as BACKEND
 from onlad._kernel import (
     DictReader,
+    Judge,
     Kernel32,
     Kernel64,
-    median_distance,
     p_values,
     read_csv,
     read_dict,
-    scale_rows,
-    standard_update,
-    take_levels,
-    take_sums,
 )
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
 
@@ -33,15 +29,11 @@ __all__ = [
     "BACKEND",
     "LARGEST",
     "DictReader",
+    "Judge",
     "make",
-    "median_distance",
     "p_values",
     "read_csv",
     "read_dict",
-    "scale_rows",
-    "standard_update",
-    "take_levels",
-    "take_sums",
 ]
 
 # Beyond these a square would leave the range of the type; the compiled door refuses them too.

@@ -18,14 +18,15 @@ import numpy as np
 
 from onlad import modelfile
 from onlad.detector import Detector
-from onlad.evidence import FLOOR, N_EVIDENCES, RING, SPREAD, TREND, USUAL, Yardstick
 from onlad.forgetting import Adaptive, Constant, OnDrift
-from onlad.modelfile import LARGEST_FILE, Record, Values, need, refusal, short
-from onlad.monitor import FIRST, TICK, Gate, Monitor, default_window
+from onlad.instance import HIDDEN, WIDEST
+from onlad.limit import HIGHEST, RECENT
+from onlad.mode import MEMORY, STATISTICS, Mode
+from onlad.modelfile import Record, Values, need, refusal, short
+from onlad.monitor import FEWEST, Monitor
 from onlad.reference import Array
 from onlad.rows import LARGEST
-from onlad.scaler import MinMax, Standard
-from onlad.threshold import Deviation, Fixed, Quantile, Tail
+from onlad.watching import CANDIDATE, MODES, TICK
 
 LARGEST_HIDDEN = 2**14  # S alone is 2 GiB; an unstarted model has no arrays that would bound it
 LARGEST_COUNT = 2**62  # no stream gets there, and the next count still fits in an int64
@@ -49,21 +50,35 @@ DETECTOR_LEARNED: Types = {
 # In the memory of a policy: what it divides by or counts down.
 COUNTS = {Constant: slice(0), Adaptive: slice(3, 4), OnDrift: slice(2, 5)}
 MONITOR_SETTINGS: Types = {
-    "detector": (Detector,),
     "window": (int, NoneType),
-    "scaler": (Standard, MinMax),
-    "threshold": (Deviation, Tail, Quantile, Fixed),
-    "gate": (Gate, NoneType),
     **dict.fromkeys(["warmup", "seed"], (int,)),
+    "false_alarms": (float,),
 }
-MONITOR_KEPT: Types = {"names": (list,), "n_seen": (int,), "kept": (np.ndarray,)}
-MONITOR_LEARNED: Types = {
-    "names": (list,),
-    **dict.fromkeys(["n_seen", "opening", "count"], (int,)),
-    **dict.fromkeys(["scale", "past", "rows", "evidence", "learned"], (np.ndarray,)),
-    **dict.fromkeys(["limit", "gate_limit", "shut"], (float,)),
-    **dict.fromkeys(["yardstick", "detector"], (dict,)),
+MONITOR_WARMING: Types = {"names": (list,), "n_seen": (int,), "warming": (np.ndarray,)}
+MONITOR_LEARNED: Types = {"names": (list,), "n_seen": (int,), "watching": (dict,)}
+WATCHING: Types = {
+    **dict.fromkeys(["width", "begun", "explained", "foreign", "drifting", "at"], (int,)),
+    "current": (int,),
+    "ordered": (bool,),
+    "now": (float,),
+    **dict.fromkeys(["modes", "anchors"], (list,)),
+    "limit": (dict,),
+    "candidate": (dict, NoneType),
+    **dict.fromkeys(["held", "age", "patience", "past", "means"], (np.ndarray,)),
+    **dict.fromkeys(["kept", "present", "score", "mode", "refused", "open"], (np.ndarray,)),
+    "quarantine": (np.ndarray,),
 }
+MODE: Types = {
+    **dict.fromkeys(["centre", "scale", "usual", "levels"], (np.ndarray,)),
+    **dict.fromkeys(["gram", "moment", "linear_gram", "linear_moment"], (np.ndarray,)),
+    "weight": (float, int),
+    "count": (int,),
+}
+ANCHOR: Types = {**dict.fromkeys(["beta", "unit", "lean"], (np.ndarray,)), "rows": (int,)}
+LIMIT: Types = {**dict.fromkeys(["recent", "episode"], (np.ndarray,)), "factor": (float,)}
+LARGEST_WINDOW = 4_096
+MODE_LARGEST = 1e60  # sums of scaled values: never near it
+FILLED_LARGEST = 1e102  # what a mode makes up for a missing value may lie beyond what was seen
 
 
 class Model(Protocol):
@@ -198,113 +213,114 @@ def check_detector(settings: Values, learned: Values) -> None:
 def check_monitor(settings: Values, learned: Values) -> None:
     """Refuse, with `ValueError`, what no `Monitor` could have returned."""
     _need_types("settings", settings, MONITOR_SETTINGS)
-    detector, window = settings["detector"], settings["window"]
-    fresh = detector.n_features is None and detector.ridge > 0
-    need(fresh, "the detector in the settings must have seen nothing, with ridge > 0")
-    need(window is None or window >= 1, f"window must be at least 1, got {window}")
-    _need_count("warmup", settings["warmup"])
-    if learned:
-        _need_types("learned", learned, MONITOR_KEPT if "kept" in learned else MONITOR_LEARNED)
-    names = learned.get("names", [0])  # before the first sample: one feature at least
+    window, warmup = settings["window"], settings["warmup"]
+    need(window is None or 1 <= window <= LARGEST_WINDOW, f"window is {window}")
+    _need_count("warmup", warmup, FEWEST)
+    need(settings["seed"] >= 0, f"seed must not be negative, got {settings['seed']}")
+    if not learned:
+        return
+    _need_types("learned", learned, MONITOR_WARMING if "warming" in learned else MONITOR_LEARNED)
+    names = learned["names"]
     known = all(type(name) in (str, int) for name in names)
     rule = f"names must be strings or whole numbers, each once, got {short(names)}"
     need(known and 1 <= len(names) == len(set(names)), rule)
+    _need_count("n_seen", learned["n_seen"], 1)
     n = len(names)
-    # A started monitor keeps the window that was the default when it started.
-    started = learned.get("past")
-    width = window or (default_window(n) if started is None else len(started) + 1)
-    inputs = n * width
-    # Before the start no array bounds what the start will take: alpha and beta.
-    fits = 16 * inputs * detector.n_hidden <= LARGEST_FILE
-    need(fits, f"{inputs} inputs and {detector.n_hidden} hidden units are too many for a file")
-    if "kept" in learned:
-        n_seen = learned["n_seen"]
-        need(1 <= n_seen < FIRST, f"n_seen must be in [1, {FIRST}) with kept, got {n_seen}")
-        _need_array("kept", learned["kept"], (n_seen, n), high=LARGEST, missing=True)
-    elif learned:
-        _check_started(settings, learned, n, inputs)
-
-
-def _check_started(settings: Values, learned: Values, n: int, inputs: int) -> None:
-    """Refuse what no `Monitor` could have returned after the samples it keeps."""
-    scaler, gate, inner = settings["scaler"], settings["gate"], learned["detector"]
-    n_seen, count, shut = learned["n_seen"], learned["count"], learned["shut"]
-    _need_count("n_seen", n_seen, FIRST)
-    _need_count("count", count, FIRST, n_seen)
-    need(bool(inner), "the detector of a started monitor has learned nothing")
-    check_detector(settings["detector"].settings(), inner)
-    found = len(inner["alpha"])
-    need(found == inputs, f"the detector must have {inputs} features, got {found}")
-    _need_count("seen and skipped of the detector", inner["seen"] + inner["skipped"], 0, n_seen)
-    _need_loose(settings["detector"], inner)
-    # From here on `inputs` is a length in the file, so arrays of that length may be made.
-    _need_array("past", learned["past"], (inputs // n - 1, n), high=scaler.clip, missing=True)
-    _need_array("rows", learned["rows"], (TICK, n), high=LARGEST, missing=True)
-    _need_array("evidence", learned["evidence"], (TICK, N_EVIDENCES))
-    _need_array("learned", learned["learned"], (TICK,), "bool")
-    _check_scale(scaler, learned["scale"], n)
-    _check_yardstick(learned["yardstick"], inputs, count - FIRST)
-    for name in ("limit", "gate_limit"):
-        limit = learned[name]
-        need(limit > -math.inf, f"{name} must be a number or inf, got {limit}")
-    closed = gate is not None or learned["gate_limit"] == math.inf
-    need(closed, f"gate_limit must be inf without a gate, got {learned['gate_limit']}")
-    longest = 0 if gate is None else gate.longest
-    opening = settings["warmup"] - FIRST
-    _need_count("opening", learned["opening"], opening, max(opening, longest))
-    need(0 <= shut <= longest, f"shut must be in [0, {longest}], got {shut}")
-
-
-def _need_loose(detector: Detector, learned: Values) -> None:
-    """Insist that the root of P exists after a drift too: a monitor may need it at any tick."""
-    with np.errstate(all="ignore"):
-        try:
-            twin = Detector(**detector.settings()).resume(learned)
-            twin.loosen()
-            exists = bool(np.isfinite(twin.learned()["S"]).all())
-        except np.linalg.LinAlgError:
-            exists = False
-    need(exists, "S is too large for P = S S' to be loosened")
-
-
-def _check_scale(scaler: Standard | MinMax, memory: Array, n: int) -> None:
-    """Refuse what is no memory of the scaler for `n` features."""
-    # A sum or a mean of numbers up to LARGEST may round beyond it, but not to twice that.
-    high = 2 * LARGEST
-    if isinstance(scaler, Standard):
-        _need_array("scale", memory, (3, n))
-        count, mean, variance = memory
-        _need_array("count in scale", count, (n,), low=0, high=max(scaler.memory, FIRST))
-        _need_array("mean in scale", mean, (n,), high=high)
-        _need_array("variance in scale", variance, (n,), low=0, high=high * high)
+    if "warming" in learned:
+        kept = learned["warming"]
+        need(len(kept) < warmup, f"warming holds {len(kept)} rows, the start is at {warmup}")
+        shape = (len(kept), n) if len(kept) else kept.shape
+        _need_array("warming", kept, shape, high=LARGEST, missing=True)
     else:
-        _need_array("scale", memory, (2, n), high=high)
-        need(bool((memory[0] <= memory[1]).all()), "the range in scale has its ends exchanged")
+        check_watching(learned["watching"], n, window)
 
 
-def _check_yardstick(yardstick: Values, inputs: int, most: int) -> None:
-    """Refuse what is no `Yardstick` that took at most `most` samples."""
-    fresh = vars(Yardstick(inputs))
-    types: Types = {name: (type(value),) for name, value in fresh.items()}
-    _need_types("yardstick", yardstick, types | {"weight": (int, float)})
-    low = {"usual": 0.0, "sums": 0.0, "trend": TREND[0]}
-    high = {"trend": TREND[1]}
-    scores = yardstick["scores"]
-    for name, value in fresh.items():
-        if isinstance(value, np.ndarray):
-            shape = (min(scores.size, RING),) if name == "scores" else value.shape
-            ends = low.get(name, -math.inf), high.get(name, math.inf)
-            _need_array(name, yardstick[name], shape, low=ends[0], high=ends[1])
-    need(len(scores) >= 1, "scores must hold a score")
-    need(bool((np.diff(scores) >= 0).all()), "scores must be sorted")
-    _need_array("counts in sums", yardstick["sums"][2], (2 * inputs,), high=TICK)
-    _need_array("spread in levels", yardstick["levels"][1], (N_EVIDENCES,), low=float(SPREAD.min()))
-    inverse = 1 / np.maximum(yardstick["usual"], FLOOR)
-    need(bool((yardstick["scales"] == inverse).all()), "scales must be the inverse of usual")
-    weight = yardstick["weight"]
-    need(0 <= weight <= USUAL, f"weight of yardstick must be in [0, {USUAL}], got {weight}")
-    _need_count("n_ring", yardstick["n_ring"], 0, most)
-    _need_count("n_fresh", yardstick["n_fresh"], 0, yardstick["n_ring"])
+def check_watching(learned: Values, n: int, window: int | None) -> None:
+    """Refuse what no `Watching` of `n` features could have returned."""
+    _need_types("watching", learned, WATCHING)
+    width, ordered = learned["width"], learned["ordered"]
+    need(1 <= width <= LARGEST_WINDOW, f"width must be in [1, {LARGEST_WINDOW}], got {width}")
+    need(window is None or width == window, f"width must be {window}, got {width}")
+    shapes = {
+        **dict.fromkeys(["held", "age", "patience"], (n,)),
+        "past": (width - 1, n),
+        "means": (STATISTICS,),
+        "kept": (width - 1 + 2 * TICK, n),
+        "score": (2 * TICK,),
+        "quarantine": (len(learned["quarantine"]), n * width),
+    }
+    missing = ("held", "past", "kept", "quarantine")
+    low = {"age": 0.0, "patience": 0.0, "score": 0.0}
+    high = dict.fromkeys(missing, FILLED_LARGEST)
+    for name, shape in shapes.items():
+        ends = {"low": low.get(name), "high": high.get(name, math.inf)}
+        _need_array(name, learned[name], shape, missing=name in missing, **ends)
+    need(len(learned["quarantine"]) < CANDIDATE, "quarantine holds too many rows")
+    _need_array("present", learned["present"], (2 * TICK, n), "bool")
+    for name in ("refused", "open"):
+        _need_array(name, learned[name], (2 * TICK,), "bool")
+    modes, anchors = learned["modes"], learned["anchors"]
+    need(1 <= len(modes) <= MODES, f"there must be 1 to {MODES} modes, got {len(modes)}")
+    need(len(anchors) == len(modes), "there must be an anchor, or none, for each mode")
+    _need_array("mode", learned["mode"], (2 * TICK,), "int64", low=0, high=len(modes) - 1)
+    need(0 <= learned["current"] < len(modes), f"current is {learned['current']}")
+    need(-1 <= learned["drifting"] < n, f"drifting is {learned['drifting']}")
+    _need_count("at", learned["at"], 0, TICK - 1)
+    for name in ("begun", "explained", "foreign"):
+        _need_count(name, learned[name])
+    need(learned["now"] > 0, f"now must be positive, got {learned['now']}")
+    for values in modes:
+        _check_mode(values, n, width, ordered)
+    if learned["candidate"] is not None:
+        _check_mode(learned["candidate"], n, width, ordered)
+    for values in anchors:
+        if values is not None:
+            _check_anchor(values, n, width)
+    limit = learned["limit"]
+    _need_types("limit", limit, LIMIT)
+    recent = limit["recent"]
+    _need_array("recent", recent, (min(max(len(recent), 1), RECENT),), "float32", low=0)
+    _need_array("episode", limit["episode"], (3,))
+    need(0 <= limit["factor"] <= HIGHEST, f"factor must be in [0, {HIGHEST}]")
+
+
+def _units(n: int, width: int) -> int:
+    """Return the units of the second instance of a mode."""
+    return n * width + 1 if n * width <= WIDEST else HIDDEN + 1
+
+
+def _check_mode(values: Values, n: int, width: int, ordered: bool) -> None:
+    _need_types("mode", values, MODE)
+    units = _units(n, width)
+    half = {"gram": HIDDEN * (HIDDEN + 1) // 2, "linear_gram": units * (units + 1) // 2}
+    for name, size in half.items():
+        _need_array(name, values[name], (size,), high=MODE_LARGEST)
+    _need_array("moment", values["moment"], (HIDDEN, n), high=MODE_LARGEST)
+    projected = (units, n) if n * width > WIDEST else (0,)
+    _need_array("linear_moment", values["linear_moment"], projected, high=MODE_LARGEST)
+    _need_array("centre", values["centre"], (n,), high=LARGEST, missing=True)
+    _need_array("scale", values["scale"], (n,), low=0, high=2 * LARGEST)
+    _need_array("usual", values["usual"], (2, n), low=0, high=MODE_LARGEST)
+    _need_array("levels", values["levels"], (4, STATISTICS), high=MODE_LARGEST)
+    need(bool((values["levels"][1::2] > 0).all()), "the reach of a level must be positive")
+    need(0 <= values["weight"] <= MEMORY, f"weight must be in [0, {MEMORY}]")
+    _need_count("count", values["count"], 1)
+    # The sums must be those of rows: positive semidefinite, or beta means nothing.
+    mode = Mode(n, width, ordered, 0).resume(values)
+    for instance in mode.instances:
+        least = float(np.linalg.eigvalsh(instance.gram)[0])
+        largest = float(np.abs(instance.gram).max())
+        need(least >= -1e-9 * (1 + largest), "the sums of a mode are not those of any rows")
+        need(bool(np.isfinite(instance.beta).all()), "the sums of a mode have no solution")
+
+
+def _check_anchor(values: Values, n: int, width: int) -> None:
+    _need_types("anchor", values, ANCHOR)
+    _need_array("beta", values["beta"], (_units(n, width), n))
+    _need_array("unit", values["unit"], (3, n), high=2 * LARGEST, missing=True)
+    need(bool((values["unit"][1:] >= 0).all()), "a unit must not be negative")
+    _need_array("lean", values["lean"], (3, n))
+    _need_count("rows", values["rows"])
 
 
 def _need_types(what: str, values: Values, types: Types) -> None:
@@ -345,10 +361,8 @@ def _need_array(
 CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(Monitor, Detector, Gate),
+        *(Monitor, Detector),
         *(Constant, Adaptive, OnDrift),
-        *(Standard, MinMax),
-        *(Deviation, Tail, Quantile, Fixed),
     )
 }
 CHECKS: dict[str, Callable[[Values, Values], None]] = {

@@ -21,7 +21,8 @@ class Verdict:
     ready
         False while the monitor warms up; then nothing is an anomaly.
     score
-        How unusual the sample is, in robust standard deviations of recent normal ones.
+        How unusual the sample is: 0 is usual, 1 is twice as far out as 999 of 1,000 samples of the
+        start. It has no ceiling.
     threshold
         Above it a sample is an anomaly.
     p_value
@@ -32,9 +33,13 @@ class Verdict:
         Share of each feature in the score, the largest first; they sum to 1. A missing value is
         never a cause. Empty while there is nothing to compare with.
     learned
-        Whether the sample was learned.
+        Whether the sample is usual enough to be learned. It is learned 64 to 128 samples later,
+        unless many of those that follow are unusual.
     drift
-        Whether the gate gave in here: what it had held out is the new normal.
+        Whether a new mode was confirmed here: what was refused before is normal from now on.
+    drifting
+        The feature that moved away slowly from where it was when the mode was young, or None. A
+        notice, not an alarm.
     """
 
     ready: bool
@@ -45,11 +50,14 @@ class Verdict:
     causes: dict[Hashable, float]
     learned: bool
     drift: bool
+    drifting: Hashable | None = None
 
 
 def causes(names: tuple[Hashable, ...], shares: Array) -> dict[Hashable, float]:
-    """Return the shares that are not 0 by name, the largest first."""
-    pairs = [pair for pair in zip(names, shares.tolist(), strict=True) if pair[1] > 0]
+    """Return what is not 0 by name, the largest first, as shares of the whole."""
+    values = shares.tolist()
+    total = sum(values)
+    pairs = [(name, v / total) for name, v in zip(names, values, strict=True) if v > 0]
     return dict(sorted(pairs, key=_share, reverse=True))
 
 
@@ -60,8 +68,8 @@ class Verdicts(Sequence[Verdict]):
     """Verdicts of many samples as columns; ``verdicts[i]`` is a `Verdict`.
 
     The columns are arrays with one entry a sample: ``ready``, ``score``, ``threshold``,
-    ``p_value``, ``is_anomaly``, ``learned``, ``drift``, and ``shares`` with one column a feature,
-    in the order of ``names``.
+    ``p_value``, ``is_anomaly``, ``learned``, ``drift``, ``drifting`` (the number of the feature, or
+    -1), and ``shares`` with one column for each feature, in the order of ``names``.
     """
 
     def __init__(self, names: tuple[Hashable, ...], rows: int) -> None:
@@ -73,6 +81,7 @@ class Verdicts(Sequence[Verdict]):
         self.is_anomaly = np.zeros(rows, bool)
         self.learned = np.ones(rows, bool)
         self.drift = np.zeros(rows, bool)
+        self.drifting = np.full(rows, -1, "int64")
         self.shares = np.zeros((rows, len(names)))
 
     def __len__(self) -> int:
@@ -85,6 +94,7 @@ class Verdicts(Sequence[Verdict]):
     def __getitem__(self, index: int | slice) -> Verdict | list[Verdict]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
+        drifting = int(self.drifting[index])
         return Verdict(
             ready=bool(self.ready[index]),
             score=float(self.score[index]),
@@ -94,6 +104,7 @@ class Verdicts(Sequence[Verdict]):
             causes=causes(self.names, self.shares[index]),
             learned=bool(self.learned[index]),
             drift=bool(self.drift[index]),
+            drifting=self.names[drifting] if drifting >= 0 else None,
         )
 
     def __iter__(self) -> Iterator[Verdict]:

@@ -1,0 +1,83 @@
+"""`Instance`: an OS-ELM autoencoder kept as its sums, for the modes of a monitor.
+
+A `Detector` carries a root of P and learns one sample at a time. A monitor learns samples in small
+groups and some rows late, so its instances keep the sums of `Detector.fit_sums` instead: the gram
+matrix H'H and the moment H'X, each weighed down by forgetting. ``beta`` solves the same normal
+equations as the recursion, the ridge is never forgotten, and sums of two instances add.
+
+An instance predicts one row x (n) from its input v (d): the row itself, or the row and those before
+it, the newest first.
+
+* ``tanh``: random tanh units on v, as in the paper.
+* ``linear``: v itself and a constant. Each feature is predicted from all others: its own
+  coefficient is taken out of beta, which is exact for least squares with a ridge.
+* ``projected``: for inputs too wide for that, random linear units and a constant.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from onlad import reference
+from onlad.reference import Array
+
+Kind: TypeAlias = Literal["tanh", "linear", "projected"]
+
+HIDDEN = 64  # random units
+RIDGE = 0.1  # against scaled inputs of about unit size
+WIDEST = 256  # inputs of a linear instance; wider ones are projected
+CONSTANT = 1e-6  # the ridge of the constant: the mean is free
+
+
+class Instance:
+    """One autoencoder of a mode: a fixed hidden layer, and the sums of what was learned."""
+
+    def __init__(self, kind: Kind, inputs: int, features: int, seed: int) -> None:
+        self.kind: Kind = kind
+        self.alpha, self.b = layer(kind, inputs, seed)
+        units = len(self.b)
+        self.gram: Array = np.zeros((units, units))
+        self.moment: Array = np.zeros((units, features))
+        self.beta: Array = np.zeros((units, features))
+        self._ridge = np.diag(np.full(units, RIDGE))
+        if kind != "tanh":
+            self._ridge[-1, -1] = CONSTANT
+
+    def hidden(self, V: Array) -> Array:
+        """Return the hidden layer of the inputs `V`, one row each."""
+        if self.kind == "linear":
+            return np.concatenate((V, np.ones((len(V), 1))), axis=1)
+        H: Array = V @ self.alpha + self.b
+        return np.tanh(H) if self.kind == "tanh" else H
+
+    def errors(self, V: Array, X: Array) -> Array:
+        """Return what is left of the rows `X` when their prediction from `V` is taken off."""
+        return X - self.hidden(V) @ self.beta
+
+    def learn(self, V: Array, X: Array, forgotten: float = 1.0) -> None:
+        """Add rows to the sums, after the past was multiplied by `forgotten`, and solve."""
+        H = self.hidden(V)
+        self.gram = self.gram * forgotten + H.T @ H  # symmetric to the bit: BLAS computes one half
+        self.moment = self.moment * forgotten + H.T @ X
+        self.solve()
+
+    def solve(self) -> None:
+        """Compute beta from the sums."""
+        self.beta = np.linalg.solve(self.gram + self._ridge, self.moment)
+        if self.kind == "linear":
+            features = np.arange(self.beta.shape[1])
+            rest = np.maximum(1.0 - self.beta[features, features], 1e-9)
+            self.beta[features, features] = 0.0
+            self.beta /= rest
+
+
+def layer(kind: Kind, inputs: int, seed: int) -> tuple[Array, Array]:
+    """Return alpha (inputs, units) and b (units) of a fresh instance; alpha of a linear one is I."""
+    if kind == "linear":
+        return np.eye(inputs, inputs + 1), np.append(np.zeros(inputs), 1.0)
+    alpha, b = reference.draw(inputs, HIDDEN, "normal", seed)
+    if kind == "tanh":
+        return alpha, b
+    return np.append(alpha, np.zeros((inputs, 1)), axis=1), np.append(np.zeros(HIDDEN), 1.0)

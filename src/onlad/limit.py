@@ -1,0 +1,128 @@
+"""`Limit`: from which score a row is an anomaly, so that false alarms stay within a budget.
+
+Two parts make it. The tail of recent normal scores is fitted and followed to the share of rows
+that may be false alarms (a generalised Pareto distribution of the roots of the scores). And a
+factor follows the alarms themselves, as in adaptive conformal prediction: each short or weak
+episode raises it, each row lowers it by as much as the budget allows. So the rate of false alarms
+comes down to the budget whatever the distribution is. No episode raises the limit above its own
+peak, and one that is long and strong does not raise it: that is a fault.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+from onlad import kernel
+from onlad.reference import Array
+
+LEAST = 0.5  # of a limit: 1 is twice as far out as the 0.999 quantile of the start
+RECENT = 2_048  # normal scores
+TAIL = 0.02  # share of the scores that is fitted
+FARTHEST = 3.0  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots
+STEP = 0.3  # by which an episode raises the logarithm of the factor
+HIGHEST = 4.0  # of that logarithm
+GAP = 10  # rows without an alarm end an episode
+SHORT, WEAK = 4, 2.0  # an episode of fewer rows is short, one up to twice the limit is weak
+YOUNG = 4.0  # how much higher the limit is in a stream as old as its start
+
+
+class Limit:
+    """The limit of a stream, with the recent normal scores and what its alarms did to it."""
+
+    def __init__(self, rate: float, scores: Array) -> None:
+        self.rate = rate
+        self.recent: Array = np.sqrt(scores[-RECENT:]).astype("float32")  # roots, the newest last
+        self.factor = 0.0  # logarithm
+        self.episode = np.array([-1.0, 0.0, 0.0])  # rows since its last alarm, its rows, its peak
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self.sorted: Array = np.sort(self.recent.astype("float64"))
+        self._list = self.sorted.tolist()
+        self.base = max(LEAST, tail(self.sorted, self.rate) ** 2)
+
+    def value(self, learned: float, start: float) -> float:
+        """Return the limit for a stream that has learned so many rows, `start` of them at first."""
+        return float(self.base * np.exp(self.factor) * (1 + YOUNG * start / max(learned, 1.0)))
+
+    def take(self, scores: Array) -> None:
+        """Put scores of normal rows among the recent ones."""
+        roots = np.sqrt(np.minimum(scores, self.base)).astype("float32")
+        self.recent = np.concatenate((self.recent, roots))[-RECENT:]
+        self._refresh()
+
+    def follow(self, ratio: Array) -> None:
+        """Let the factor follow rows with these scores in units of the limit."""
+        self.factor = max(0.0, self.factor - STEP * self.rate * len(ratio))
+        since, rows, peak = self.episode
+        alarms = np.flatnonzero(ratio > 1)
+        if since < 0 and not len(alarms):
+            return
+        for t in range(len(ratio)):
+            if ratio[t] > 1:
+                since, rows, peak = 0.0, rows + 1, max(peak, float(ratio[t]))
+            elif since >= 0:
+                since += 1
+                if since > GAP:
+                    if rows < SHORT or peak < WEAK:
+                        self.factor = min(self.factor + min(STEP, float(np.log(peak))), HIGHEST)
+                    since, rows, peak = -1.0, 0.0, 0.0
+        self.episode = np.array([since, rows, peak])
+
+    def p_value(self, score: float) -> float:
+        """Return what `p_values` returns, of one score."""
+        rank = bisect_left(self._list, math.sqrt(score))
+        return (1 + len(self._list) - rank) / (1 + len(self._list))
+
+    def p_values(self, scores: Array) -> Array:
+        """Return the share of recent normal rows that score as high, with the row itself."""
+        p = np.empty(len(scores))
+        kernel.p_values(self.sorted, np.sqrt(scores), p)
+        return p
+
+    def learned(self) -> dict[str, Any]:
+        """Return all that follows the stream, as numbers and arrays."""
+        return {
+            "recent": self.recent.copy(),
+            "factor": self.factor,
+            "episode": self.episode.copy(),
+        }
+
+    def resume(self, learned: dict[str, Any]) -> Limit:
+        """Take over what `learned` returned."""
+        self.recent, self.episode = learned["recent"].copy(), learned["episode"].copy()
+        self.factor = float(learned["factor"])
+        self._refresh()
+        return self
+
+
+def tail(roots: Array, rate: float) -> float:
+    """Return the root that a normal row exceeds with probability `rate`; `roots` are sorted.
+
+    A generalised Pareto distribution is fitted to the largest by probability-weighted moments
+    (Hosking and Wallis).
+
+    Examples
+    --------
+    >>> roots = np.sort(np.random.default_rng(0).exponential(size=2000))
+    >>> bool(abs(tail(roots, 1e-4) - np.log(1e4)) < 2)    # the truth: -log(rate)
+    True
+    """
+    n = len(roots)
+    k = min(max(int(n * TAIL), 8), n - 1)
+    if k < 2:
+        return float(roots[-1])
+    u = float(roots[-k - 1])
+    excess = roots[-k:] - u
+    b0, b1 = float(np.mean(excess)), float(np.mean(excess * np.arange(k - 1, -1, -1)) / (k - 1))
+    ratio = rate * n / k
+    if b0 <= 0 or ratio >= 1:
+        return u
+    shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, 1e-12 * b0), 0.0, 0.5))
+    scale = b0 * (1 - shape)
+    far = -np.log(ratio) if shape < 1e-6 else (ratio**-shape - 1) / shape
+    return float(min(u + scale * far, FARTHEST * roots[min(n - 1, int(0.999 * n))]))

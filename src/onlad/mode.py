@@ -1,0 +1,241 @@
+"""`Mode`: one way in which a machine runs, what is usual in it, and how unusual a row is for it.
+
+A mode has a centre and a unit for each feature and two instances: tanh units on the row, and a
+linear prediction of each feature from all others and the rows before. Each error is squared and
+divided by its usual square. Four statistics come of a row: for each instance the mean and the
+largest of these squares. Each is standardised (`Levels`): 0 is the median of normal rows, 1 lies
+twice as far above it as the 0.999 quantile. So is a running mean of each, in which no row counts
+for more than 1. The score is the mean over the four of the higher of the two: linear in the
+squares, without a ceiling. In rows without order there is no running mean.
+
+The statistics of a start come from cross-validation: each half of the rows is predicted by a model
+of the other half. So a stream that has not shown its range yet has wide levels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onlad.instance import WIDEST, Instance, Kind
+from onlad.reference import Array
+
+STATISTICS = 4
+FORGETTING = 0.9999  # the paper's a: squared errors k learned rows ago weigh a^(2k)
+CLIP = 20.0  # the largest scaled value
+CAP = 1e4  # no square counts for more than this many times its usual one
+PRIOR, PRIOR_SQUARE = 64.0, 0.02  # rows that a usual square starts with, and the least of these
+MEMORY = 5_000  # rows that a usual square weighs at most
+SMOOTHING = 1 / 30  # weight of the newest row in a running mean
+QUANTILE, BEYOND = 0.999, 2.0  # a level reaches so many times as far as this quantile
+FEW = 4.0  # widens a level that few rows were there for
+LEAST = (0.5, 0.05)  # the least reach of a level: of rows, of running means
+STILL = 1e-9  # of a centre: what moves by less does not move
+
+
+class Levels(NamedTuple):
+    """What is usual for the statistics: (4,) the median of rows, and how far 1 is from it."""
+
+    median: Array
+    reach: Array
+    mean_median: Array  # the same of running means
+    mean_reach: Array
+
+
+class Mode:
+    """What was learned of one mode. `start` makes it, `learn` goes on."""
+
+    def __init__(self, features: int, width: int, ordered: bool, seed: int) -> None:
+        self.features, self.width, self.ordered, self.seed = features, width, ordered, seed
+        self.centre: Array = np.full(features, np.nan)
+        self.scale: Array = np.zeros(features)
+        self.instances = self._instances()
+        self.usual: Array = np.zeros((2, features))
+        self.weight = 0.0  # rows behind `usual`
+        self.count = 0  # rows learned
+        one = np.ones(STATISTICS)
+        self.levels = Levels(0 * one, one, 0 * one, one)
+
+    def _instances(self) -> tuple[Instance, Instance]:
+        inputs = self.features * self.width
+        kind: Kind = "linear" if inputs <= WIDEST else "projected"
+        n = self.features
+        return Instance("tanh", n, n, self.seed), Instance(kind, inputs, n, self.seed + 1)
+
+    # -- from raw windows to statistics -------------------------------------------------------
+
+    def scaled(self, windows: Array) -> Array:
+        """Return raw windows in units of this mode; what is not known, or never moved, is 0."""
+        scale = np.tile(np.where(self.scale > 0, self.scale, np.inf), self.width)
+        Z = (windows - np.tile(self.centre, self.width)) / scale
+        return np.clip(np.where(np.isnan(Z), 0.0, Z), -CLIP, CLIP)
+
+    def errors(self, V: Array) -> Array:
+        """Return the errors of both instances, (2, rows, features), for scaled windows."""
+        return _errors(self.instances, V, self.features)
+
+    def inverse(self) -> Array:
+        """Return one over each usual square, (2, features), shrunk towards their mean."""
+        least = np.maximum(self.usual.mean(axis=1, keepdims=True), PRIOR_SQUARE)
+        mixed: Array = (self.weight * self.usual + PRIOR * least) / (self.weight + PRIOR)
+        return 1.0 / mixed
+
+    def statistics(self, squares: Array, present: Array) -> Array:
+        """Return the four statistics, (4, rows), of squares in units of the usual ones."""
+        mean = squares.sum(axis=2) / np.maximum(present.sum(axis=1), 1)
+        return np.concatenate((mean, squares.max(axis=2)))
+
+    def standardised(self, windows: Array, present: Array) -> tuple[Array, Array]:
+        """Return the standardised statistics of rows, and the squares they come from."""
+        squares = np.minimum(self.errors(self.scaled(windows)) ** 2 * self.inverse()[:, None], CAP)
+        squares = squares * present
+        found = self.statistics(squares, present)
+        return (found - self.levels.median[:, None]) / self.levels.reach[:, None], squares
+
+    def score(self, standard: Array, means: Array | None) -> Array:
+        """Return the score of rows from their statistics and, if ordered, running means."""
+        if means is not None:
+            slow = (means - self.levels.mean_median[:, None]) / self.levels.mean_reach[:, None]
+            standard = np.maximum(standard, slow)
+        return np.asarray(np.maximum(standard, 0.0).mean(axis=0))
+
+    # -- learning -----------------------------------------------------------------------------
+
+    def start(self, windows: Array, present: Array) -> Array:
+        """Learn the first rows; return their scores, each given by a model of the other half."""
+        rows = np.where(present, windows[:, : self.features], np.nan)
+        self.centre, self.scale = unit(rows)
+        V, n, half = self.scaled(windows), self.features, len(windows) // 2
+        E = np.empty((2, len(V), n))
+        for part, rest in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
+            others = self._instances()
+            _learn(others, V[rest], n, 1.0)
+            E[:, part] = _errors(others, V[part], n)
+        self._take(E, present)
+        _learn(self.instances, V, n, 1.0)
+        self.count = len(V)
+        squares = np.minimum(E**2 * self.inverse()[:, None], CAP) * present
+        found = self.statistics(squares, present)
+        median, reach = _level(found, 1.0, LEAST[0])
+        standard = (found - median[:, None]) / reach[:, None]
+        means = running(standard, np.median(np.minimum(standard, 1.0), axis=1))
+        self.levels = Levels(median, reach, *_level(means, 1 / SMOOTHING, LEAST[1]))
+        return self.score(standard, means if self.ordered else None)
+
+    def learn(self, windows: Array, present: Array) -> None:
+        """Learn rows, and forget as much of the past."""
+        V = self.scaled(windows)
+        self._take(self.errors(V), present)
+        _learn(self.instances, V, self.features, FORGETTING ** (2 * len(V)))
+        self.count += len(V)
+
+    def accept(self, window: Array, share: int) -> None:
+        """Learn one row as if it were one of `share` of the rows learned; the usual squares stay."""
+        V = np.repeat(self.scaled(window), max(self.count // share, 1), axis=0)
+        _learn(self.instances, V, self.features, 1.0)
+
+    def _take(self, E: Array, present: Array) -> None:
+        """Let the usual squares follow errors."""
+        squares = E**2
+        if self.weight:
+            squares = np.minimum(squares, CAP / self.inverse()[:, None])
+        count = present.sum(axis=0)
+        mean = (self.weight * self.usual + (squares * present).sum(axis=1)) / np.maximum(
+            self.weight + count, 1
+        )
+        self.usual = np.where(count > 0, mean, self.usual)
+        self.weight = min(self.weight + len(present), MEMORY)
+
+    # -- values in and out --------------------------------------------------------------------
+
+    def learned(self) -> dict[str, Any]:
+        """Return all that was learned, as numbers and arrays. beta follows from the sums."""
+        tanh, linear = self.instances
+        return {
+            "centre": self.centre.copy(),
+            "scale": self.scale.copy(),
+            "gram": packed(tanh.gram),
+            "moment": tanh.moment.copy(),
+            "linear_gram": packed(linear.gram),
+            "linear_moment": linear.moment.copy() if linear.kind == "projected" else np.empty(0),
+            "usual": self.usual.copy(),
+            "weight": self.weight,
+            "count": self.count,
+            "levels": np.array(self.levels),
+        }
+
+    def resume(self, learned: dict[str, Any]) -> Mode:
+        """Take over what `learned` returned."""
+        tanh, linear = self.instances
+        self.centre, self.scale = learned["centre"].copy(), learned["scale"].copy()
+        tanh.gram, tanh.moment = unpacked(learned["gram"]), learned["moment"].copy()
+        linear.gram = unpacked(learned["linear_gram"])
+        # The hidden layer of a linear instance holds the row itself, so its gram has the moment.
+        linear.moment = (
+            learned["linear_moment"].copy()
+            if linear.kind == "projected"
+            else linear.gram[:, : self.features].copy()
+        )
+        tanh.solve()
+        linear.solve()
+        self.usual, self.weight = learned["usual"].copy(), float(learned["weight"])
+        self.count, self.levels = int(learned["count"]), Levels(*learned["levels"].copy())
+        return self
+
+
+def unit(rows: Array) -> tuple[Array, Array]:
+    """Return centre and unit of each feature; NaN and 0 where it was not seen, 0 if it is still.
+
+    The unit is the deviation, but at least a quarter of the range: a channel that is seldom on
+    must not be blown up. What is still gets its unit when it first moves: that move is 1.
+    """
+    known = ~np.isnan(rows)
+    seen = known.any(axis=0)
+    some = np.where(seen, rows, 0.0)
+    centre = np.nanmedian(some, axis=0)
+    span = np.nanmax(some, axis=0) - np.nanmin(some, axis=0)
+    scale = np.maximum(np.nanstd(some, axis=0), span / 4)
+    still = scale <= STILL * np.abs(centre) + 1e-30
+    return np.where(seen, centre, np.nan), np.where(still | ~seen, 0.0, scale)
+
+
+def running(standard: Array, start: Array) -> Array:
+    """Return the running mean of each statistic after each row; none counts for more than 1."""
+    means, mean = np.empty_like(standard), start
+    for t in range(standard.shape[1]):
+        mean = mean + SMOOTHING * (np.minimum(standard[:, t], 1.0) - mean)
+        means[:, t] = mean
+    return means
+
+
+def packed(gram: Array) -> Array:
+    """Return one half of a symmetric matrix, with its diagonal, as a vector."""
+    return gram[np.triu_indices(len(gram))]
+
+
+def unpacked(half: Array) -> Array:
+    """Return the symmetric matrix of which `half` was `packed`."""
+    size = int((np.sqrt(8 * len(half) + 1) - 1) / 2)
+    gram = np.zeros((size, size))
+    gram[np.triu_indices(size)] = half
+    return gram + np.triu(gram, 1).T
+
+
+def _level(found: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:
+    median, high = np.quantile(found, [0.5, QUANTILE], axis=1)
+    widened = BEYOND * (1 + FEW * rows_in_mean / found.shape[1])
+    return median, np.maximum(widened * (high - median), least)
+
+
+def _errors(instances: tuple[Instance, Instance], V: Array, n: int) -> Array:
+    tanh, linear = instances
+    X = V[:, :n]
+    return np.array([tanh.errors(X, X), linear.errors(V, X)])
+
+
+def _learn(instances: tuple[Instance, Instance], V: Array, n: int, forgotten: float) -> None:
+    tanh, linear = instances
+    X = V[:, :n]
+    tanh.learn(X, X, forgotten)
+    linear.learn(V, X, forgotten)

@@ -1,0 +1,78 @@
+"""Which rows of a history belong to one mode, when it has several.
+
+Rows are grouped by their place (k-means). A grouping is taken when a linear prediction of each
+feature inside the groups leaves clearly less error, in cross-validation, than one for all rows:
+places alone are no modes, other relations between the sensors are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onlad.instance import Instance
+from onlad.mode import Mode
+from onlad.reference import Array
+
+MOST = 4  # modes of a history
+GAIN = 1.0  # how much smaller errors must be, in natural logarithms of their squares
+DEARER = 0.1  # how much more for each group after the second
+LOOK = 4_096  # rows that are looked at
+FEWEST = 128  # rows of a mode
+ROUNDS = 15  # of k-means
+
+
+def split(mode: Mode, windows: Array, present: Array) -> Array:
+    """Return the group of each row, 0 for all if there is one mode; `mode` has scaled the rows."""
+    rows = len(windows)
+    group: Array = np.zeros(rows, int)
+    looked = np.linspace(0, rows - 1, min(rows, LOOK)).astype(int)
+    V, known = mode.scaled(windows[looked]), present[looked]
+    n = mode.features
+    moving = mode.scale > 0
+    fewest = max(FEWEST, 2 * V.shape[1])
+    if len(looked) < 2 * fewest or not moving.any():
+        return group
+    whole = _error(V, known, n)
+    best, places = GAIN, np.empty(0)
+    for k in range(2, MOST + 1):
+        centres, own = _groups(V[:, :n], k)
+        sizes = np.bincount(own, minlength=k)
+        if sizes.min() < fewest:
+            continue
+        inside = [_error(V[own == i], known[own == i], n) for i in range(k)]
+        gain = sum(
+            size / len(V) * np.mean(np.log((whole + 1e-9) / (part + 1e-3 * whole + 1e-9))[moving])
+            for size, part in zip(sizes, inside, strict=True)
+        )
+        if gain > best + (DEARER if len(places) else 0.0):
+            best, places = float(gain), centres
+    return _nearest(mode.scaled(windows)[:, :n], places) if len(places) else group
+
+
+def _error(V: Array, present: Array, n: int) -> Array:
+    """Return the mean squared error of each feature, one half predicted by the other."""
+    half, squares = len(V) // 2, np.empty((len(V), n))
+    for part, rest in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
+        model = Instance("linear", V.shape[1], n, 0)
+        model.learn(V[rest], V[rest, :n])
+        squares[part] = model.errors(V[part], V[part, :n]) ** 2
+    return np.asarray((squares * present).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
+
+
+def _groups(Z: Array, k: int) -> tuple[Array, Array]:
+    """Return `k` centres and the group of each row, from starts that lie far apart."""
+    centres = Z[:1]
+    for _ in range(k - 1):
+        distance = np.min([((Z - c) ** 2).sum(axis=1) for c in centres], axis=0)
+        usual = np.where(distance <= np.quantile(distance, 0.95), distance, -1.0)  # no outlier
+        centres = np.vstack((centres, Z[np.argmax(usual)]))
+    for _ in range(ROUNDS):
+        own = _nearest(Z, centres)
+        centres = np.array(
+            [Z[own == i].mean(axis=0) if (own == i).any() else centres[i] for i in range(k)]
+        )
+    return centres, _nearest(Z, centres)
+
+
+def _nearest(Z: Array, centres: Array) -> Array:
+    return np.argmin([((Z - c) ** 2).sum(axis=1) for c in centres], axis=0)
