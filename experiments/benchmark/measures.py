@@ -46,19 +46,24 @@ def vus_pr(X: Array, y: Array, score: Array) -> float:
 class Alarms(NamedTuple):
     """Which faults were found, and what else was in alarm."""
 
-    faults: list[Range]
     delays: list[int | None]  # rows from the start of each fault to its alarm; None: not found
     false: int  # episodes that no fault explains
     share: float  # of the normal rows, in alarm
 
 
-def alarms(y: Array, alarm: Array) -> Alarms:
+def alarms(y: Array, alarm: Array, ordered: bool = True) -> Alarms:
     """Return what alarms are worth.
 
     An episode belongs to a fault if it begins in it or at most ten rows before or after it. Each
-    other episode is false, whatever it covers: an alarm that never ends finds nothing.
+    other episode is false, whatever it covers: an alarm that never ends finds nothing. Without
+    order each row stands for itself.
     """
-    faults = metrics.intervals(y == 1)
+    normal = y == 0
+    share = float(np.mean(alarm[normal])) if normal.any() else 0.0
+    if not ordered:
+        hits = [0 if hit else None for hit in alarm[~normal]]
+        return Alarms(hits, int(np.sum(alarm[normal])), share)
+    faults = metrics.intervals(~normal)
     episodes = metrics.intervals(alarm, gap=GAP)
     delays: list[int | None] = []
     explained: set[Range] = set()
@@ -66,9 +71,7 @@ def alarms(y: Array, alarm: Array) -> Alarms:
         mine = [e for e in episodes if start - GRACE <= e[0] < stop + GRACE]
         explained.update(mine)
         delays.append(max(0, mine[0][0] - start) if mine else None)
-    normal = y == 0
-    share = float(np.mean(alarm[normal])) if normal.any() else 0.0
-    return Alarms(faults, delays, len(episodes) - len(explained), share)
+    return Alarms(delays, len(episodes) - len(explained), share)
 
 
 def right_causes(series: Series, outcome: Outcome) -> list[bool | None]:
@@ -134,14 +137,19 @@ def measure(series: Series, outcome: Outcome) -> Record:
 def _of_alarms(series: Series, outcome: Outcome, alarm: Array) -> Record:
     start = max(series.first, outcome.told)
     y = series.y[start:]
-    all_of = alarms(y, alarm[start:])
+    all_of = alarms(y, alarm[start:], series.ordered)
+    found_delays = [delay for delay in all_of.delays if delay is not None]
     found: Record = {
         "normal_rows": int(np.sum(y == 0)),
         "false_episodes": all_of.false,
         "alarm_share": round(all_of.share, 5),
     }
-    if "probes" not in series.marks:  # so many that their share in alarm says all
-        found |= {"faults": len(all_of.faults), "delays": all_of.delays}
+    if all_of.delays:
+        found |= {"faults": len(all_of.delays), "found": len(found_delays)}
+    if found_delays and series.ordered:
+        found["median_delay"] = float(np.median(found_delays))
+    if series.collection == "machines":  # which kinds are found
+        found["delays"] = all_of.delays
     if series.marks:
         found["marks"] = {k: round(shares(alarm, r), 5) for k, r in series.marks.items()}
     if series.causes and outcome.shares is not None:
