@@ -124,10 +124,10 @@ def _run(task: Task) -> tuple[Task, Record]:
     return task, task.run()
 
 
-def run(todo: Sequence[Task], processes: int = PROCESSES) -> None:
+def run(todo: Sequence[Task]) -> None:
     """Run the tasks and store each result."""
     if todo:
-        for task, record in in_parallel("benchmark", [(_run, (t,)) for t in todo], processes):
+        for task, record in in_parallel("benchmark", [(_run, (t,)) for t in todo], PROCESSES):
             store(task, record)
 
 
