@@ -88,7 +88,7 @@ def asd(name: str) -> Series:
 
 def gecco(name: str) -> Series:
     data = _file(BENCHMARK, "gecco")
-    return series("gecco", name, data["X"], data["y"], history=GECCO_HISTORY)
+    return series("gecco", name, data["X"], data["y"], history=GECCO_HISTORY, first=0)
 
 
 def tep(name: str) -> Series:

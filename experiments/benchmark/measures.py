@@ -110,13 +110,16 @@ def shares(flags: Array, ranges: Sequence[Range]) -> float:
 
 
 def measure(series: Series, outcome: Outcome) -> Record:
-    """Return all that can be said of a method on a series, rounded."""
+    """Return all that can be said of a method on a series, rounded.
+
+    A history that the method was told does not count, but for VUS-PR, which is of all rows.
+    """
     rows = len(series.X)
     for name in ("score", "alarm", "ready", "drifting", "shares"):
         column = getattr(outcome, name)
         if column is not None and len(column) != rows:
             raise ValueError(f"{name} has {len(column)} rows, {series.name} has {rows}")
-    counted = slice(series.first, None)
+    counted = slice(max(series.first, outcome.told), None)
     y, score = series.y[counted], outcome.score[counted]
     found: Record = {"rows": rows, "features": series.X.shape[1]}
     if 0 < y.sum() < len(y):
@@ -130,14 +133,13 @@ def measure(series: Series, outcome: Outcome) -> Record:
     if outcome.drifting is not None:
         found["drifting"] = round(float(np.mean(outcome.drifting[counted] >= 0)), 5)
     if outcome.alarm is not None:
-        found |= _of_alarms(series, outcome, outcome.alarm)
+        found |= _of_alarms(series, outcome, outcome.alarm, counted)
     return found
 
 
-def _of_alarms(series: Series, outcome: Outcome, alarm: Array) -> Record:
-    start = max(series.first, outcome.told)
-    y = series.y[start:]
-    all_of = alarms(y, alarm[start:], series.ordered)
+def _of_alarms(series: Series, outcome: Outcome, alarm: Array, counted: slice) -> Record:
+    y = series.y[counted]
+    all_of = alarms(y, alarm[counted], series.ordered)
     found_delays = [delay for delay in all_of.delays if delay is not None]
     found: Record = {
         "normal_rows": int(np.sum(y == 0)),

@@ -191,27 +191,47 @@ class Watcher(Protocol):
     def observe(self, x: Any) -> Any: ...
 
 
-STEPS = (1.0, 0.3, 0.1, 0.0, -0.3, -1.0, -3.0)  # what the attacker tries, boldest first
+STEPS = (1.0, 0.3, 0.1, 0.03, 0.0, -0.1, -0.3, -1.0)  # deviations, boldest first
+PACES = (1.0, 0.1)
+PASSES: tuple[Callable[[Any], bool], ...] = (
+    lambda verdict: not verdict.is_anomaly,
+    lambda verdict: not verdict.is_anomaly and verdict.learned,
+)
 
 
 def poisoned(start: Callable[[Array], Watcher], seed: int, rows: int = 1_000) -> float:
     """Return by how many deviations an attacker moves one sensor in so many rows without an alarm.
 
-    The attacker tries each step on a copy of the watcher, and takes the boldest without an alarm;
-    so no secret protects. ``start(history)`` returns a watcher that has seen the history.
+    The attacker tries each step on a copy of the watcher and takes the boldest that passes; where
+    none does, the sensor shows its true value. Bold and patient attackers, content with no alarm or
+    only if the row is learned: the one who gets farthest counts. ``start(history)`` returns a
+    watcher that has seen the history.
     """
     p = plant(np.random.default_rng([seed, len(SCENARIOS)]))
     values = p.run(np.zeros(HISTORY + rows, int))
     watcher = start(values[:HISTORY] * p.unit)
+    reached = [
+        _attack(copy.deepcopy(watcher), values[HISTORY:], p.unit, pace, passes)
+        for pace in PACES
+        for passes in PASSES
+    ]
+    return max(reached)
+
+
+def _attack(
+    watcher: Watcher, values: Array, unit: Array, pace: float, passes: Callable[[Any], bool]
+) -> float:
     offset = 0.0
-    for row in values[HISTORY:]:
+    for row in values:
+        x = row * unit
         for step in STEPS:
-            x = row.copy()
-            x[0] += max(0.0, offset + step)
-            if not copy.deepcopy(watcher).observe(x * p.unit).is_anomaly:
+            tried = max(0.0, offset + pace * step)
+            moved = row.copy()
+            moved[0] += tried
+            if passes(copy.deepcopy(watcher).observe(moved * unit)):
+                offset, x = tried, moved * unit
                 break
-        offset = max(0.0, offset + step)
-        watcher.observe(x * p.unit)
+        watcher.observe(x)
     return offset
 
 

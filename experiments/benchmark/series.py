@@ -26,7 +26,7 @@ class Series:
     history
         The first so many rows are known to be normal; a method may be told so.
     first
-        First row that counts.
+        First row that counts, for a method that was not told the history.
     causes
         Features in which a fault shows, by the rows of the fault.
     marks
@@ -100,7 +100,7 @@ class Outcome:
     drifting
         (rows,) the feature that drifts slowly, or -1.
     told
-        So many rows were learned as history; alarms in them do not count.
+        So many rows were learned as history; they do not count.
     """
 
     score: Array
