@@ -98,10 +98,12 @@ def _fitted(history: Array) -> Watcher:
     return watcher
 
 
-def dozen_lines(series: Series, mean: int, scale: str) -> Outcome:
+def dozen_lines(
+    series: Series, mean: int, scale: str, window: int = 1, learns: bool = True
+) -> Outcome:
     """Watch with a tanh autoencoder of the history, a gate, and a running mean of its errors.
 
-    Rows without order have no mean: whoever writes a dozen lines knows that much of his data.
+    Rows without order have no mean and no window: whoever writes a dozen lines knows that much.
     """
     X, first = filled(series.X), series.history
     start = X[:first]
@@ -110,6 +112,8 @@ def dozen_lines(series: Series, mean: int, scale: str) -> Outcome:
     else:
         low, span, clip = start.mean(axis=0), start.std(axis=0), (-20.0, 20.0)
     Z = np.clip((X - low) / np.where(span > 1e-9, span, 1), *clip)
+    mean, window = (mean, window) if series.ordered else (1, 1)
+    Z = mahalanobis.windows(Z, window)
     detector = Detector(
         n_hidden=64,
         activation="tanh",
@@ -118,16 +122,14 @@ def dozen_lines(series: Series, mean: int, scale: str) -> Outcome:
         ridge=0.1,
         score="reconstruction",
     ).fit(Z[:first])
-    scores = np.empty(len(X))
-    scores[:first] = detector.score_many(Z[:first])
+    scores = np.array(detector.score_many(Z))
     gate = 3 * np.quantile(scores[first // 2 : first], 0.999)
-    for t in range(first, len(X)):
+    for t in range(first, len(X)) if learns else ():
         scores[t] = detector.score_one(Z[t])
         if scores[t] <= gate:
             detector.learn_one(Z[t])
-    width = mean if series.ordered else 1
-    total = np.cumsum(np.r_[np.zeros(width), scores])
-    smooth = (total[width:] - total[:-width]) / width
+    total = np.cumsum(np.r_[np.zeros(mean), scores])
+    smooth = (total[mean:] - total[:-mean]) / mean
     limit = 3 * np.quantile(smooth[first // 2 : first], 0.999)
     return Outcome(score=smooth, alarm=smooth > limit)
 
@@ -164,6 +166,11 @@ METHODS = {
         Method("Monitor().fit", monitor_told, told=True, start=_fitted),
         Method("dozen lines, mean of 30", lambda s: dozen_lines(s, 30, "range"), told=True),
         Method("dozen lines, mean of 10", lambda s: dozen_lines(s, 10, "deviation"), told=True),
+        Method(
+            "dozen lines, frozen",
+            lambda s: dozen_lines(s, 60, "range", window=5, learns=False),
+            told=True,
+        ),
         Method("plain ONLAD", plain),
         Method("batch PCA, T² and SPE", pca, told=True),
         Method("River HalfSpaceTrees", _peer(lambda n: streams.half_space_trees(0))),

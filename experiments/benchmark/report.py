@@ -37,7 +37,10 @@ def standing(ranked: Sequence[tables.Ranked]) -> plt.Figure:
         label.set_fontweight("bold" if entry.method in OURS else "normal")
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
-    axis.set_xlabel("mean VUS-PR: Monitor (orange), others run here (blue), published (grey)")
+    axis.set_xlabel(
+        "mean VUS-PR over the same series: Monitor (orange), others run here (blue), published (grey)",
+        fontsize=8,
+    )
     return figure
 
 

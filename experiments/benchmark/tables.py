@@ -37,12 +37,20 @@ def read(collection: str) -> dict[str, list[Record]]:
     return {name: found for name, found in by.items() if found}
 
 
+def complete(collection: str) -> dict[str, list[Record]]:
+    """Return the same without methods that lack a series: means over different series mislead."""
+    by = read(collection)
+    most = max(map(len, by.values()), default=0)
+    return {name: found for name, found in by.items() if len(found) == most}
+
+
 def _bold(name: str) -> str:
     return f"**{name}**" if name in OURS else name
 
 
 def _table(corner: str, rows: dict[str, dict[str, str]], columns: Sequence[str]) -> str:
-    """Return a table of rows that have at least one cell."""
+    """Return a table of the rows and columns that have at least one cell."""
+    columns = [c for c in columns if any(c in cells for cells in rows.values())]
     shown = [[_bold(name), *(cells.get(c, "") for c in columns)] for name, cells in rows.items()]
     shown = [row for row in shown if any(row[1:])]
     return markdown([corner, *columns], shown) if shown else NOTHING
@@ -52,7 +60,7 @@ def scores() -> str:
     """Return the mean of each collection's own measure, and the mean over all collections."""
     cells: dict[str, dict[str, float]] = {name: {} for name in METHODS}
     for collection, (title, measure, _) in SCORED.items():
-        for method, found in read(collection).items():
+        for method, found in complete(collection).items():
             cells[method][title] = float(np.mean([record[measure] for record in found]))
     for row in cells.values():
         if len(row) == len(SCORED):
@@ -120,7 +128,7 @@ def ranked() -> list[Ranked]:
         Ranked(r["method"], r["vus_pr"], False, r["vus_pr_180"])
         for r in records.read("benchmark/published")
     ]
-    for method, mine in read("tsb_ad_m").items():
+    for method, mine in complete("tsb_ad_m").items():
         found.append(Ranked(method, float(np.mean([r["vus_pr"] for r in mine])), True))
     return sorted(found, key=lambda entry: -entry.value)
 

@@ -347,6 +347,14 @@ def test_a_page_without_records_says_so(small):
     assert tables.NOTHING in report.PAGE.read_text()
 
 
+def test_a_method_that_lacks_a_series_has_no_mean(small):
+    line = {"auc": 0.5, "machine": "one", "commit": "abc"}
+    for method, names in {"plain ONLAD": "ab", "PySAD LODA": "a"}.items():
+        records.append("benchmark/skab", [line | {"method": method, "series": n} for n in names])
+    assert list(tables.complete("skab")) == ["plain ONLAD"]
+    assert "PySAD LODA" not in tables.scores()
+
+
 def test_a_stale_page_is_named(small):
     report.PAGE.write_text("old")
     with pytest.raises(SystemExit, match=r"docs/benchmark.md is stale: run python -m"):
