@@ -38,7 +38,7 @@ def standing(ranked: Sequence[tables.Ranked]) -> plt.Figure:
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
     axis.set_xlabel(
-        "mean VUS-PR over the same series: Monitor (orange), others run here (blue), published (grey)",
+        "mean VUS-PR, same series: Monitor (orange), others run here (blue), published (grey)",
         fontsize=8,
     )
     return figure
