@@ -1,7 +1,7 @@
 """What is compared, all behind one seam: a series in, scores, alarms and causes out.
 
 Each method sees the rows in order and each row once. Only `told` methods are told which rows are
-history; the others see the same rows and must find out. Where a method cannot have missing values,
+history; the others see the same rows. Where a method cannot have missing values,
 the last one stands in.
 """
 
@@ -103,7 +103,7 @@ def dozen_lines(
 ) -> Outcome:
     """Watch with a tanh autoencoder of the history, a gate, and a running mean of its errors.
 
-    Rows without order have no mean and no window: whoever writes a dozen lines knows that much.
+    Rows without order get no mean and no window.
     """
     X, first = filled(series.X), series.history
     start = X[:first]

@@ -202,9 +202,9 @@ PASSES: tuple[Callable[[Any], bool], ...] = (
 def poisoned(start: Callable[[Array], Watcher], seed: int, rows: int = 1_000) -> float:
     """Return by how many deviations an attacker moves one sensor in so many rows without an alarm.
 
-    The attacker tries each step on a copy of the watcher and takes the boldest that passes; where
-    none does, the sensor shows its true value. Bold and patient attackers, content with no alarm or
-    only if the row is learned: the one who gets farthest counts. ``start(history)`` returns a
+    The attacker tries each step on a copy of the watcher and takes the boldest that passes. Where
+    none does, the sensor shows its true value. Attackers are bold or patient, and only avoid alarms
+    or also insist that the row is learned; the largest shift counts. ``start(history)`` returns a
     watcher that has seen the history.
     """
     p = plant(np.random.default_rng([seed, len(SCENARIOS)]))
