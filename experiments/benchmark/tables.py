@@ -258,16 +258,6 @@ def of_scenarios() -> str:
     return _table("case", rows, list(METHODS))
 
 
-def microseconds() -> str:
-    """Return the time of a row, over all series with labels."""
-    rows: dict[str, dict[str, str]] = {name: {} for name in METHODS}
-    for collection, (title, _, _) in SCORED.items():
-        for method, found in read(collection).items():
-            seconds = sum(r["seconds"] for r in found)
-            rows[method][title] = f"{1e6 * seconds / sum(r['rows'] for r in found):.0f}"
-    return _table("method", rows, [title for title, _, _ in SCORED.values()])
-
-
 def origin() -> str:
     """Return where the records come from."""
     used = [r for name in (*SCORED, "quiet", *SIMULATED) for m in read(name).values() for r in m]
