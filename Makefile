@@ -9,7 +9,7 @@ PARTS := fleet hardware serve library cli experiments adapters  # of the tests
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fleet-demo test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce docs lint format clean
+.PHONY: help demo fleet-demo test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce benchmark docs lint format clean
 .PHONY: core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
@@ -65,6 +65,9 @@ bench: $(VENV)/.dev  ## time the detector beside its peers
 reproduce: $(VENV)/.dev  ## run the evaluation, go on where it stopped; QUICK=1 repeats a part of it
 	$(BIN)/python -m experiments.$(if $(QUICK),quick,reproduce)
 
+benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
+	$(BIN)/python -m experiments.benchmark
+
 core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
 	$(BIN)/python -m experiments.core_area run
 	$(BIN)/python -m experiments.core_area table
@@ -116,6 +119,11 @@ $(VENV)/.run: $(SOURCES)
 $(VENV)/.dev: $(VENV)/.run $(SOURCES)
 	$(PIP) install --no-compile --group dev
 	$(PIP) install --no-compile --no-build-isolation -e ".[$(EXTRAS)]"
+	touch $@
+
+# TSB-AD's own code for VUS-PR. Without its dependencies, which are gigabytes: two files are used.
+$(VENV)/.benchmark: $(VENV)/.dev
+	$(PIP) install --no-compile --no-deps --group benchmark
 	touch $@
 
 # What Triton's interpreter needs. On an index with no build for processors alone it is gigabytes.

@@ -2,7 +2,7 @@
 
 OS-ELM methods run on every dataset at hand, and on digits, which scikit-learn brings along. Each
 trial must give its stored AUC again: to 1e-6 on a machine as that of the record, to 1e-3 elsewhere,
-where sums are taken in another order. The report must be the one that the records give.
+where sums are taken in another order. The pages must be those that the records give.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments import datasets, records, report, streams
+from experiments.benchmark import report as benchmark
 from experiments.records import Record
 from experiments.reproduce import cells, in_parallel
 from experiments.run import Cell
@@ -75,10 +76,11 @@ def main() -> None:
     lines = [compare(now) for now in in_parallel("quick", tasks, os.cpu_count() or 1)]
     lines.sort()
     lines += _streams()
-    with tempfile.TemporaryDirectory() as folder:
-        fresh = report.PAGE.exists() and report.PAGE.read_text() == report.page(Path(folder))
-    stale = "IS NOT what the records give: run python -m experiments.report"
-    lines.append((f"docs/evaluation.md {'is what the records give' if fresh else stale}", fresh))
+    for pages in (report, benchmark):
+        with tempfile.TemporaryDirectory() as folder:
+            fresh = pages.PAGE.exists() and pages.PAGE.read_text() == pages.page(Path(folder))
+        stale = f"IS NOT what the records give: run python -m {pages.__name__}"
+        lines.append((f"{pages.PAGE.name} {'is what the records give' if fresh else stale}", fresh))
     print("\n".join(line for line, _ in lines))
     bad = sum(not good for _, good in lines)
     print(f"{len(lines)} compared, {bad} differ, {time.monotonic() - begun:.0f} s", file=sys.stderr)

@@ -27,7 +27,7 @@ STEP = 0.3  # by which an episode raises the logarithm of the factor
 HIGHEST = 4.0  # of that logarithm
 GAP = 10  # rows without an alarm end an episode
 SHORT, WEAK = 4, 2.0  # an episode of fewer rows is short, one up to twice the limit is weak
-YOUNG = 4.0  # how much higher the limit is in a stream as old as its start
+YOUNG = 1_024.0  # rows learned at which the limit is still twice as high
 
 
 class Limit:
@@ -45,9 +45,9 @@ class Limit:
         self._list = self.sorted.tolist()
         self.base = max(LEAST, tail(self.sorted, self.rate) ** 2)
 
-    def value(self, learned: float, start: float) -> float:
-        """Return the limit for a stream that has learned so many rows, `start` of them at first."""
-        return float(self.base * np.exp(self.factor) * (1 + YOUNG * start / max(learned, 1.0)))
+    def value(self, learned: int) -> float:
+        """Return the limit of a stream that has learned so many rows."""
+        return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
 
     def take(self, scores: Array) -> None:
         """Put scores of normal rows among the recent ones."""

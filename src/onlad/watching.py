@@ -166,7 +166,7 @@ class Watching:
                 np.ascontiguousarray(projection), linear.beta, mode.inverse(),
                 np.array(mode.levels),
             )  # fmt: skip
-        self._now = self.limit.value(self.learned_rows, self.begun)
+        self._now = self.limit.value(self.learned_rows)
         self._gate = REFUSED * max(1.0, self.limit.base)
 
     @property

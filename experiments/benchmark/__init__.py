@@ -1,0 +1,1 @@
+"""How well `Monitor` detects: labelled streams, simulated machines, normal data, hard cases."""

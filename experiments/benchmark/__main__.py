@@ -1,0 +1,3 @@
+from experiments.benchmark.run import main
+
+main()
