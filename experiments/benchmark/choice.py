@@ -20,7 +20,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -53,25 +53,29 @@ def variants() -> list[str]:
     return [DEFAULT, *(f"{name} {value:.4g}" for name, vs in VARIANTS.items() for value in vs)]
 
 
+def _modules() -> list[ModuleType]:
+    return [module for name, module in sys.modules.items() if name.startswith("onlad.")]
+
+
+# As they are before anything is changed: a process runs many variants, one after the other.
+BEFORE = {
+    (module.__name__, name): getattr(module, name)
+    for module in _modules()
+    for name in VARIANTS
+    if hasattr(module, name)
+}
+
+
 def change(variant: str) -> None:
     """Change one constant in all modules of the library that have it, in this process."""
-    for module in [m for name, m in sys.modules.items() if name.startswith("onlad.")]:
-        for name, value in _before.setdefault(module.__name__, _constants(module)).items():
-            setattr(module, name, value)
-    if variant == DEFAULT:
-        return
-    name = variant.split(" ")[0]
-    (value,) = (v for v in VARIANTS[name] if f"{name} {v:.4g}" == variant)
-    for module in [m for key, m in sys.modules.items() if key.startswith("onlad.")]:
-        if hasattr(module, name):
-            setattr(module, name, value)
-
-
-_before: dict[str, dict[str, Any]] = {}
-
-
-def _constants(module: Any) -> dict[str, Any]:
-    return {name: getattr(module, name) for name in VARIANTS if hasattr(module, name)}
+    for (module, name), value in BEFORE.items():
+        setattr(sys.modules[module], name, value)
+    if variant != DEFAULT:
+        changed = variant.split(" ")[0]
+        (value,) = (v for v in VARIANTS[changed] if f"{changed} {v:.4g}" == variant)
+        for module, name in BEFORE:
+            if name == changed:
+                setattr(sys.modules[module], name, value)
 
 
 def value(variant: str, collection: str, series: str, told: str) -> Record:
