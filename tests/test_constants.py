@@ -43,7 +43,12 @@ CONSTANTS = [
     ("$n$", "limit.RECENT", "recent normal scores"),
     ("$k / n$", "limit.TAIL", "share of the scores that is the tail"),
     ("$\\gamma_f$, $f_{\\max}$", "limit.STEP, limit.HIGHEST", "factor: step, largest logarithm"),
-    ("", "limit.SHORT, limit.WEAK", "an episode is short below so many rows, weak below this peak"),
+    ("$M$", "limit.FARTHEST", "how far a tail is followed, in roots of the 0.999 quantile"),
+    (
+        "",
+        "limit.WEAK, limit.SHORT, limit.STRONG",
+        "an episode is weak below this peak; if of fewer rows, below this peak",
+    ),
     ("", "anchor.SETTLED, anchor.MEASURED", "rows learned before the anchor, rows measured"),
     ("$m_\\ell$, $D$", "anchor.MEAN, anchor.OUTSIDE", "rows of a lean, how far outside is a drift"),
 ]
