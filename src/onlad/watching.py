@@ -340,7 +340,6 @@ class Watching:
             "modes": [mode.learned() for mode in self.modes],
             "anchors": [None if a is None else a.learned() for a in self.anchors],
             "limit": self.limit.learned(),
-            "now": self._now,
             "candidate": None if self.candidate is None else self.candidate.learned(),
             "explained": self.explained,
             "foreign": self.foreign,
@@ -384,5 +383,4 @@ class Watching:
         names = ("held", "age", "patience", "past", "means")
         moving = judge.Moving(*(learned[name] for name in names), np.array([learned["current"]]))
         self._meet(moving)
-        self._now = learned["now"]
         return self
