@@ -128,7 +128,7 @@ class Watching:
             held[-1].copy(),
             (rows - 1 - last[-1]).astype(float),
             HELD * usual_gap,
-            held[::-1][: width - 1].copy(),
+            padded[::-1][: width - 1].copy(),
             np.zeros(len(first_mode.levels.median)),
             np.array([group[-1]]),
         )
