@@ -57,6 +57,11 @@ def canonical(header):
 
 def described(model, **changed):
     """Return header and array bytes of a model, with some of what it learned changed."""
+    return spelled(type(model).__name__, model.settings(), merged(model.learned(), changed))
+
+
+def spelled(kind, settings, learned):
+    """Return header and array bytes of a model of this kind."""
     table, body = [], bytearray()
 
     def node(value):
@@ -80,8 +85,7 @@ def described(model, **changed):
     def named(values):
         return {name: node(values[name]) for name in sorted(values)}
 
-    learned = named(merged(model.learned(), changed))
-    tree = {"type": type(model).__name__, "learned": learned, "settings": named(model.settings())}
+    tree = {"type": kind, "learned": named(learned), "settings": named(settings)}
     return {"arrays": table, "model": tree}, bytes(body)
 
 
@@ -128,3 +132,13 @@ def same(a, b):
     if isinstance(a, dict):
         return type(b) is dict and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     return type(a) is type(b) and repr(a) == repr(b)
+
+
+def stream(rows=1900, n=3, change=700):
+    """Return samples in raw units with values missing; from `change` on another mode holds."""
+    rng = np.random.default_rng(5)
+    level = np.sin(np.arange(rows) / 9)[:, None]
+    X = 50 + 9 * level * (1 + np.arange(n) % 5) + rng.normal(size=(rows, n))
+    X[change:] += 80
+    X[rng.random(X.shape) < 0.03] = np.nan
+    return X
