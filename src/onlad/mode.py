@@ -134,7 +134,7 @@ class Mode:
 
     def accept(self, window: Array, share: int) -> None:
         """Learn one row as if it were one of `share` of the rows learned; the usual squares stay."""
-        V = np.repeat(self.scaled(window), max(self.count // share, 1), axis=0)
+        V = np.repeat(self.scaled(window), max(min(self.count, MEMORY) // share, 1), axis=0)
         _learn(self.instances, V, self.features, 1.0)
 
     def _take(self, E: Array, present: Array) -> None:
@@ -162,7 +162,7 @@ class Mode:
             "linear_gram": packed(linear.gram),
             "linear_moment": linear.moment.copy() if linear.kind == "projected" else np.empty(0),
             "usual": self.usual.copy(),
-            "weight": self.weight,
+            "weight": float(self.weight),
             "count": self.count,
             "levels": np.array(self.levels),
         }

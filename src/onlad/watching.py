@@ -128,7 +128,7 @@ class Watching:
             held[-1].copy(),
             (rows - 1 - last[-1]).astype(float),
             HELD * usual_gap,
-            held[::-1][: width - 1].copy(),
+            padded[::-1][: width - 1].copy(),
             np.zeros(len(first_mode.levels.median)),
             np.array([group[-1]]),
         )
@@ -340,7 +340,6 @@ class Watching:
             "modes": [mode.learned() for mode in self.modes],
             "anchors": [None if a is None else a.learned() for a in self.anchors],
             "limit": self.limit.learned(),
-            "now": self._now,
             "candidate": None if self.candidate is None else self.candidate.learned(),
             "explained": self.explained,
             "foreign": self.foreign,
@@ -384,5 +383,4 @@ class Watching:
         names = ("held", "age", "patience", "past", "means")
         moving = judge.Moving(*(learned[name] for name in names), np.array([learned["current"]]))
         self._meet(moving)
-        self._now = learned["now"]
         return self
