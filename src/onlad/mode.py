@@ -24,6 +24,7 @@ from onlad.reference import Array
 STATISTICS = 4
 FORGETTING = 0.9999  # the paper's a: squared errors k learned rows ago weigh a^(2k)
 CLIP = 20.0  # the largest scaled value
+RANGE = 4.0  # a unit is at least the range over this
 CAP = 1e4  # no square counts for more than this many times its usual one
 PRIOR, PRIOR_SQUARE = 64.0, 0.02  # rows that a usual square starts with, and the least of these
 MEMORY = 5_000  # rows that a usual square weighs at most
@@ -196,7 +197,7 @@ def unit(rows: Array) -> tuple[Array, Array]:
     some = np.where(seen, rows, 0.0)
     centre = np.nanmedian(some, axis=0)
     span = np.nanmax(some, axis=0) - np.nanmin(some, axis=0)
-    scale = np.maximum(np.nanstd(some, axis=0), span / 4)
+    scale = np.maximum(np.nanstd(some, axis=0), span / RANGE)
     still = scale <= STILL * np.abs(centre) + 1e-30
     return np.where(seen, centre, np.nan), np.where(still | ~seen, 0.0, scale)
 

@@ -225,7 +225,7 @@ class Watching:
             single = (refused & spared) if self.ordered else refused
             usual = ~refused & (spared if self.ordered else True)
             self._learn(decided[usual])
-            self.limit.take(self.score[decided[usual | single]])
+            self.limit.take(self.score[decided[usual | single]], self._gate)
             if self.ordered:
                 confirmed = self._seclude(decided[~usual & ~single])
         self._look_for_drift()
