@@ -161,18 +161,18 @@ def test_an_accepted_row_scores_lower_and_moves_nothing_else():
     assert mode.count == 800
 
 
-@pytest.mark.parametrize("n", [3, 300])
-def test_what_was_learned_makes_an_equal_mode(n):
-    X = smooth(200, n)
-    X[:, 1] = 4.0
-    mode, _ = started(X)
-    mode.learn(smooth(64, n, seed=2), np.ones((64, n), bool))
-    twin = Mode(n, 1, True, 0).resume(mode.learned())
+@pytest.mark.parametrize(("n", "width"), [(1, 4), (3, 1), (6, 4), (20, 3), (300, 1)])
+def test_what_was_learned_makes_an_equal_mode(n, width):
+    mode, _ = started(smooth(200, n), width)
+    mode.learn(windows(smooth(64, n, seed=2), width), np.ones((64, n), bool))
+    twin = Mode(n, width, True, 0).resume(mode.learned())
     assert_same(twin.learned(), mode.learned())
+    for mine, theirs in zip(twin.instances, mode.instances, strict=True):
+        np.testing.assert_array_equal(mine.beta, theirs.beta)
     new = smooth(50, n, seed=3)
-    np.testing.assert_array_equal(scores(twin, new), scores(mode, new))
-    twin.learn(new, np.ones((50, n), bool))
-    mode.learn(new, np.ones((50, n), bool))
+    np.testing.assert_array_equal(scores(twin, new, width), scores(mode, new, width))
+    twin.learn(windows(new, width), np.ones((50, n), bool))
+    mode.learn(windows(new, width), np.ones((50, n), bool))
     assert_same(twin.learned(), mode.learned())
 
 

@@ -64,7 +64,10 @@ class Instance:
         H = self.hidden(V)
         errors: Array = X - H @ self.beta
         self.gram = self.gram * forgotten + H.T @ H  # symmetric to the bit: BLAS computes one half
-        self.moment = self.moment * forgotten + H.T @ X
+        if self.kind == "linear":  # H holds X, so the gram matrix holds H'X
+            self.moment = self.gram[:, : X.shape[1]]
+        else:
+            self.moment = self.moment * forgotten + H.T @ X
         self.solve()
         return errors
 
