@@ -178,6 +178,8 @@ class Watching:
     def allow(self, rate: float) -> None:
         """Change the share of normal rows at which a false alarm may begin."""
         self.limit.allow(rate)
+        for i, mode in enumerate(self.modes):
+            mode.centre, mode.scale = self._judge.unit(i)
         self._inform()
 
     # -- rows ---------------------------------------------------------------------------------
