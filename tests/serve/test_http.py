@@ -108,6 +108,7 @@ def test_names_from_the_network_reach_no_path(tmp_path):
     names = sorted(p.name for p in (tmp_path / "state").rglob("*") if p.is_file())
     assert [name for name in names if "journal" not in name] == [
         "000001-0000000001.onlad",
+        "hand",
         "lock",
         "state.json",
     ]

@@ -37,6 +37,7 @@ class Saved(NamedTuple):
     device: str
     file: str
     paused: bool
+    lost: int
     alarms: list[Alarm]
 
 
@@ -137,4 +138,4 @@ def entry(watcher: Watcher, file: str) -> Saved:
     """Return what a checkpoint says of a watcher, as it is now."""
     alarms = [Alarm(**asdict(alarm)) for alarm in watcher.alarms]
     stream, device = watcher.stream.name, watcher.device
-    return Saved(watcher.number, stream, device, file, watcher.paused, alarms)
+    return Saved(watcher.number, stream, device, file, watcher.paused, watcher.lost, alarms)

@@ -57,7 +57,7 @@ class Part:
         """Return what goes into the journal."""
         w = self.watcher
         X, times = np.array(self.rows), np.array(self.times)
-        return Rows(w.number, w.monitor.n_seen, w.paused, X, times, self.marks)
+        return Rows(w.number, w.journaled, w.paused, X, times, self.marks)
 
 
 class Batch:

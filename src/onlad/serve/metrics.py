@@ -69,6 +69,11 @@ class _Collector(Collector):
         yield CounterMetricFamily(
             "onlad_duplicates", "Messages that came again.", value=service.duplicates
         )
+        yield CounterMetricFamily(
+            "onlad_quarantined",
+            "Messages and rows set aside because they ended a process.",
+            value=service.quarantine.count,
+        )
         age = time.time() - service.disk.checkpoint_time
         journal = service.store.journal
         for name, text, value in [

@@ -19,6 +19,7 @@ MOST_ROWS = 1000
 MOST_BYTES = 1_000_000
 MOST_FEATURES = 1000
 LONGEST_NAME = 200
+LONGEST_WHY = 300
 
 _SEPARATORS = re.compile(r"[,;\s]+")
 
@@ -44,8 +45,8 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
         if len(data) > MOST_BYTES:
             raise ValueError(f"{len(data)} bytes in one message; at most {MOST_BYTES}")
         samples = _plain(data) if stream.payload == "plain" else _json(data)
-    except (ValueError, RecursionError) as error:
-        return Rows(rows, times, names, [(0, str(error))])
+    except Exception as error:  # whatever it is, it belongs to this message and to no other
+        return Rows(rows, times, names, [(0, _why(error))])
     for index, sample in enumerate(samples):
         try:
             time = now
@@ -57,12 +58,19 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
             if not names:
                 _refuse_odd(found)
                 names = found
-        except (TypeError, ValueError, OverflowError) as error:
-            bad.append((index, str(error)))
+        except Exception as error:
+            bad.append((index, _why(error)))
         else:
             rows.append(row)
             times.append(time)
     return Rows(rows, times, names, bad)
+
+
+def _why(error: Exception) -> str:
+    """Return what is wrong with a message that its reader stumbled over."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply: a sample is an object or a list of numbers"
+    return str(error)[:LONGEST_WHY] or type(error).__name__
 
 
 def _json(data: bytes) -> Sequence[Any]:

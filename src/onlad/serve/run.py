@@ -19,7 +19,9 @@ def serve(config: Config) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run(Service(config), stop)
+        service = Service(config)
+        service.quarantine.watch_faults()
+        await run(service, stop)
 
     asyncio.run(until_signal())
 

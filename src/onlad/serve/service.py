@@ -43,6 +43,7 @@ from onlad.serve.intake import Answer, Batch, Item, Part
 from onlad.serve.journal import Fact, Mark, Record
 from onlad.serve.marks import Marks
 from onlad.serve.outbox import Outbox
+from onlad.serve.quarantine import WATCHING, Quarantine
 from onlad.serve.resume import resume
 from onlad.serve.watcher import Alarm, Watcher
 from onlad.verdict import Verdicts
@@ -73,6 +74,7 @@ class Service:
         self.latency = np.zeros(len(BUCKETS) + 1, int)
         self.latency_sum = 0.0
         self.store = Store(config.service.state)
+        self.quarantine = Quarantine(config.service.state)
         self.disk = Disk(self, self.store)
         self.marks = Marks()
         self.born: set[int] = set()  # devices that the journal knows, by number
@@ -110,6 +112,14 @@ class Service:
         self.watchers[name, device] = watcher
         self.born.add(number)
         return watcher
+
+    def forget_all(self) -> None:
+        """Be a service that has seen nothing again."""
+        self.watchers.clear()
+        self.born.clear()
+        self.marks.clear()
+        self.outbox.waiting.clear()
+        self.disk = Disk(self, self.store)
 
     def take_number(self, number: int) -> None:
         """Give this number to no device that is born later."""
@@ -215,7 +225,7 @@ class Service:
                 answer = Answer(bad=[(0, rule)])
                 batch.answers.append((item, answer))
             else:
-                answer = batch.take(item, watcher, now)
+                answer = self._take(batch, item, watcher, now)
                 watcher.bad += len(answer.bad)
             if answer.bad:
                 self.bad[item.stream.name] += len(answer.bad)
@@ -223,6 +233,16 @@ class Service:
                 facts = {"stream": item.stream.name, "device": item.device, "index": index}
                 logs.warning("skipped a sample", **facts, why=why)
         return batch
+
+    def _take(self, batch: Batch, item: Item, watcher: Watcher, now: float) -> Answer:
+        """Read an item, unless reading it has ended a process."""
+        if why := self.quarantine.read(item):
+            answer = Answer(bad=[(0, why)])
+            batch.answers.append((item, answer))
+            return answer
+        answer = batch.take(item, watcher, now)
+        self.quarantine.drop()
+        return answer
 
     def _known(self, mark: Mark, again: bool, taken: dict[Mark, Mark]) -> bool:
         """Whether a message is in the journal, or in this batch by an earlier connection."""
@@ -268,13 +288,15 @@ class Service:
 
     async def _watch(self, part: Part) -> list[Verdicts]:
         watcher, X, times = part.watcher, np.array(part.rows), np.array(part.times)
-        said = []
+        said, row = [], watcher.journaled
         for start in range(0, len(X), SLICE):
             if start:
                 await asyncio.sleep(0)
             few, when = X[start : start + SLICE], times[start : start + SLICE]
             first = watcher.monitor.n_seen
+            self.quarantine.hold(WATCHING, watcher.number, row)
             verdicts, alarms = watcher.observe(few, when)
+            self.quarantine.drop()
             said.append(verdicts)
             for alarm in alarms:
                 logs.warning("alarm", **alarm.message())
@@ -346,4 +368,5 @@ class Service:
 
     def close(self) -> None:
         """Let go of the state folder."""
+        self.quarantine.close()
         self.store.close()

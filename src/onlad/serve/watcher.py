@@ -67,6 +67,7 @@ class Watcher:
         self.number, self.stream, self.device = number, stream, device
         self.monitor = monitor
         self.names: Names = monitor.names or stream.columns
+        self.lost = 0  # rows of the journal that the model has never seen
         self.history: deque[Point] = deque(maxlen=history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
         self.last: Verdict | None = None
@@ -83,6 +84,11 @@ class Watcher:
     def key(self) -> str:
         """Return stream and device as people write them."""
         return f"{self.stream.name}/{self.device}" if self.device else self.stream.name
+
+    @property
+    def journaled(self) -> int:
+        """Return the number of the device's next row in the journal."""
+        return self.monitor.n_seen + self.lost
 
     @property
     def changes(self) -> int:
