@@ -1,7 +1,9 @@
 """The state folder: resumed to the last sample, never from nothing, never from half a file."""
 
 import asyncio
+import hashlib
 import json
+import random
 import time
 
 import numpy as np
@@ -129,18 +131,44 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
 
     refused(model, model.read_bytes()[:-9], ModelFileError, "is damaged")
     refused(model, None, StateError, r"cannot be read: No such file or directory\. Restore it")
-    refused(state / "state.json", b'{"format": 1, "seg', StateError, "is damaged")
-    refused(state / "state.json", b'{"format": 2}', StateError, "has format 2; this onlad reads 1")
+    refused(state / "state.json", b'{"sha256": "12", "sta', StateError, "is damaged: its checksum")
     refused(state / "state.json", None, StateError, "state.json is missing. Restore it")
-    whole = json.loads((state / "state.json").read_text())
-    gone = json.dumps(whole | {"segment": whole["segment"] - 1}).encode()
-    refused(state / "state.json", gone, JournalError, "lacks a segment")
+    whole = json.loads((state / "state.json").read_text())["state"]
+    for change, error, message in [
+        ({"segment": whole["segment"] - 1}, JournalError, "lacks a segment"),
+        ({"format": 3}, StateError, "has format 3; this onlad reads 2"),
+    ]:
+        refused(state / "state.json", sealed(whole | change), error, message)
+    (segment,) = (state / "journal").iterdir()
+    refused(segment, None, JournalError, r"lacks a segment: .* onlad repair")
     detector = Detector(n_hidden=4)
     detector.learn_many([[0.1, 0.2], [0.3, 0.4]])
     persist.save(detector, tmp_path / "detector.onlad")
     other = (tmp_path / "detector.onlad").read_bytes()
     refused(model, other, StateError, "holds no monitor")
     started(tmp_path).close()  # and whole again it starts
+
+
+def sealed(values):
+    body = json.dumps(values)
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return f'{{"sha256": "{digest}", "state": {body}}}\n'.encode()
+
+
+def test_no_flipped_bit_of_state_json_is_accepted(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(300, faults=[290]), mark=Mark(5, 55))
+    asyncio.run(service.disk.checkpoint())
+    path = tmp_path / "state" / "state.json"
+    data = path.read_bytes()
+    rng = random.Random(0)
+    for where in range(0, len(data), 3):
+        broken = bytearray(data)
+        broken[where] ^= 1 << rng.randrange(8)
+        path.write_bytes(broken)
+        with pytest.raises(StateError, match=r"is damaged|has format"):
+            service.store.read()
+    service.close()
 
 
 def test_two_services_do_not_share_a_folder(tmp_path):

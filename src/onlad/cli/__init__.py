@@ -8,12 +8,25 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from onlad.cli import completion, core, demo, evaluate, fit, info, merge, plot, score, serve, watch
+from onlad.cli import (
+    completion,
+    core,
+    demo,
+    evaluate,
+    fit,
+    info,
+    merge,
+    plot,
+    repair,
+    score,
+    serve,
+    watch,
+)
 from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
 #: Each command is a module with one function, `add`, that describes its arguments and what to run.
-COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, core, completion)
+COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, repair, core, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

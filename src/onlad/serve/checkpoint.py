@@ -1,6 +1,7 @@
 """Checkpoints: the models and what else must outlive the process, whole or not at all.
 
 A state folder has ``state.json``, the models it names, and the journal from the segment it names.
+``state.json`` has a checksum of itself.
 ``state.json`` is replaced in one step when everything it names is on the disk. So there is always
 exactly one checkpoint, and the journal goes on from it.
 
@@ -10,8 +11,10 @@ No name from the network is a part of a path: a model's file is named by numbers
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +25,8 @@ from onlad.monitor import Monitor
 from onlad.serve.journal import Journal, Mark
 from onlad.serve.watcher import Alarm, Watcher
 
-FORMAT = 1
+FORMAT = 2
+_SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (\{.*\})\}\n', re.DOTALL)
 
 
 class StateError(OnladError):
@@ -48,6 +52,7 @@ class Checkpoint(NamedTuple):
     watchers: tuple[Saved, ...] = ()
     outbox: tuple[dict[str, Any], ...] = ()  # alarms that are not delivered yet
     marks: tuple[Mark, ...] = ()
+    is_first: bool = True
 
 
 class Store:
@@ -74,24 +79,32 @@ class Store:
         """Return the last checkpoint."""
         path = self.folder / "state.json"
         try:
-            values = json.loads(path.read_bytes())
+            data = path.read_bytes()
         except FileNotFoundError:
             # A state without its first segment is one whose state.json was removed.
             segments = self.journal.segments()
-            if segments and segments[0] != 1:
+            if segments[:1] != [1] and (segments or any(self.models.iterdir())):
                 raise StateError(f"{path} is missing. Restore it from a copy") from None
             return Checkpoint()
-        except ValueError as error:
-            raise StateError(f"{path} is damaged: {error}. Restore it from a copy") from None
-        if values.get("format") != FORMAT:
-            raise StateError(f"{path} has format {values.get('format')}; this onlad reads {FORMAT}")
+        sealed = _SEALED.fullmatch(data)
+        if sealed is None or hashlib.sha256(sealed[2]).hexdigest().encode() != sealed[1]:
+            way = f"Restore it from a copy, or take what can be read: onlad repair {self.folder}"
+            raise StateError(f"{path} is damaged: its checksum is not that of its bytes. {way}")
+        return self.parse(json.loads(sealed[2]))
+
+    def parse(self, values: dict[str, Any]) -> Checkpoint:
+        """Return the checkpoint in the values of ``state.json``."""
+        if values["format"] != FORMAT:
+            what = f"{self.folder} has format {values['format']}; this onlad reads {FORMAT}"
+            raise StateError(what)
         self.generation = values["generation"]
         watchers = [
             Saved(**entry | {"alarms": [Alarm(**alarm) for alarm in entry["alarms"]]})
             for entry in values["watchers"]
         ]
         marks = [Mark(*mark) for mark in values["marks"]]
-        return Checkpoint(values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
+        point = (values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
+        return Checkpoint(*point, is_first=False)
 
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
@@ -113,7 +126,10 @@ class Store:
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint the one that is resumed from, and clear up behind it."""
         self.generation += 1
-        values = checkpoint._asdict() | {
+        values = {
+            "segment": checkpoint.segment,
+            "outbox": checkpoint.outbox,
+            "marks": checkpoint.marks,
             "format": FORMAT,
             "generation": self.generation,
             "watchers": [
@@ -121,7 +137,10 @@ class Store:
                 for saved in checkpoint.watchers
             ],
         }
-        modelfile.replace(self.folder / "state.json", json.dumps(values).encode())
+        body = json.dumps(values).encode()
+        digest = hashlib.sha256(body).hexdigest().encode()
+        sealed = b'{"sha256": "%b", "state": %b}\n' % (digest, body)
+        modelfile.replace(self.folder / "state.json", sealed)
         self.journal.forget(checkpoint.segment)
         named = {saved.file for saved in checkpoint.watchers}
         for path in self.models.iterdir():

@@ -57,7 +57,7 @@ class _Resumption:
         for message in point.outbox:
             service.outbox.waiting[message["id"]] = (message, set())
         service.marks.add(point.marks)
-        for record in store.journal.replay(point.segment):
+        for record in store.journal.replay(point.segment, needed=not point.is_first):
             if isinstance(record, Fact):
                 self._redo(record)
             else:
@@ -74,7 +74,9 @@ class _Resumption:
         """Watch the rows that the checkpoint does not cover."""
         known = watcher.journaled - record.first
         if known < 0:
-            raise StateError(f"the journal lacks rows of {watcher.key}. Restore it from a copy")
+            way = f"salvage the rest: onlad repair {self.service.store.folder}"
+            what = f"the journal lacks rows of {watcher.key}"
+            raise StateError(f"{what}. Restore it from a copy, or {way}")
         if known >= len(record.X):
             return
         was, watcher.paused = watcher.paused, record.paused
@@ -129,6 +131,10 @@ class _Resumption:
                 watchers[number].names = tuple(values["names"])
         elif fact.kind == "paused" and values["number"] in watchers:
             watchers[values["number"]].paused = values["paused"]
+        elif fact.kind == "lost" and values["number"] in watchers:  # by damage; `repair` wrote it
+            watcher = watchers[values["number"]]
+            if watcher.journaled == values["first"]:  # else the checkpoint covers it
+                watcher.lost += values["rows"]
         elif fact.kind == "delivered":
             service.outbox.waiting.pop(values["id"], None)
         elif fact.kind == "session":
