@@ -126,6 +126,36 @@ def test_a_broker_that_goes_and_comes_back(tmp_path, start_broker, version):
             until(lambda: served.samples() == 40, "more samples")
 
 
+def test_streams_with_overlapping_topics_learn_a_message_once(tmp_path, broker, version):
+    text = f"""
+[service]
+state = "state"
+[mqtt]
+port = PORT
+version = "{version}"
+[[streams]]
+name = "all"
+topic = "plant/#"
+[[streams]]
+name = "pump"
+topic = "plant/{{device}}/sensors"
+[[streams]]
+name = "twin"
+topic = "plant/+/sensors"
+"""
+    large = [sample(x) for x in machine(900)]  # paho puts it together
+    with Client(broker.port) as client, Served(write_config(tmp_path, broker.port, text)) as served:
+        connected(served)
+        for x in machine(20):
+            client.send("plant/a/sensors", sample(x))
+        client.send("plant/a/sensors", large)
+        client.send("plant/b", sample(x)).wait_for_publish(10)
+        until(lambda: served.samples() >= 3 * 920 + 1, "all samples")
+        time.sleep(0.2)
+        seen = {key: w.monitor.n_seen for key, w in served.service.watchers.items()}
+        assert seen == {("all", ""): 921, ("pump", "a"): 920, ("twin", ""): 920}
+
+
 def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, version):
     path = config(tmp_path, keeping_broker.port, version)
     X = machine(400)

@@ -110,7 +110,10 @@ def framed(kind, body):
 def sent(message, qos, five):
     """Return the packet of a message."""
     mid = message.mid.to_bytes(2, "big") if qos else b""
-    properties = b"\x05\x02\0\0\0\x09" if five else b""  # the message's expiry
+    # The message's expiry, a pair of texts, and the subscriptions.
+    listed = b"".join(b"\x0b" + bytes([n & 127 | 128, n >> 7]) for n in message.subscriptions)
+    properties = b"\x02\0\0\0\x09\x26\0\x01a\0\x02bc" + listed
+    properties = bytes([len(properties)]) + properties if five else b""
     body = len(message.topic).to_bytes(2, "big") + message.topic + mid + properties
     kind = 0x30 | qos << 1 | message.again << 3 | message.retained
     return framed(kind, body + message.payload)
@@ -146,6 +149,7 @@ messages = st.builds(
     st.integers(1, 65535),
     st.booleans(),
     st.booleans(),
+    st.lists(st.integers(128, 255), max_size=3).map(tuple),
 )
 
 
@@ -156,6 +160,8 @@ messages = st.builds(
     cuts=st.lists(st.integers(1, 400), max_size=30),
 )
 def test_messages_are_taken_out_and_paho_gets_the_rest(packets, five, cuts):
+    if not five:
+        packets = [p._replace(subscriptions=()) if isinstance(p, tuple) else p for p in packets]
     data = b"".join(sent(p, p.qos, five) if isinstance(p, wire.Publication) else p for p in packets)
     chunks = []
     for cut in cuts:

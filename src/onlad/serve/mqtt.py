@@ -15,6 +15,7 @@ import math
 import random
 import ssl
 import time
+import zlib
 from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
 from typing import Any
@@ -48,8 +49,10 @@ class Mqtt:
 
     def __init__(self, service: Service, table: MqttTable) -> None:
         self.service, self.table = service, table
-        self.streams: list[tuple[Pattern, StreamTable]] = [
-            (stream.pattern, stream) for stream in service.streams.values() if stream.pattern
+        self.streams: list[tuple[Pattern, int, StreamTable]] = [
+            (stream.pattern, _identifier(stream.pattern), stream)
+            for stream in service.streams.values()
+            if stream.pattern
         ]
         self.connected = False
         self.connections = 0
@@ -88,10 +91,14 @@ class Mqtt:
         async with self._new_client() as client:
             self._client, self.connected = client, True
             self.connections += 1
-            for pattern, _ in self.streams:
-                # MQTT 5 can leave retained messages out; 3.1.1 cannot, so `_message` does too.
-                options = SubscribeOptions(qos=table.qos, retainHandling=2)
-                how: Any = {"options": options} if table.version == "5" else {"qos": table.qos}
+            for pattern, identifier, _ in self.streams:
+                how: dict[str, Any] = {"qos": table.qos}
+                if table.version == "5":
+                    # It can leave retained messages out; 3.1.1 cannot, so `_take` does too.
+                    how = {"options": SubscribeOptions(qos=table.qos, retainHandling=2)}
+                    # A broker may send a copy for each subscription that matches.
+                    how["properties"] = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
+                    how["properties"].SubscriptionIdentifier = identifier
                 # The answer stands behind all that the broker has kept for us.
                 waiting = client.subscribe(pattern.filter, timeout=math.inf, **how)
                 asked: asyncio.Future[Any] = asyncio.ensure_future(waiting)
@@ -183,10 +190,9 @@ class Mqtt:
     def _message(self, paho: Any, _: object, message: MQTTMessage) -> None:
         """Take a message in that is so large that paho had to put it together."""
         topic, payload = message._topic, bytes(message.payload)
-        again, retained = bool(message.dup), bool(message.retain)
-        self._take(
-            paho, wire.Publication(topic, payload, message.qos, message.mid, again, retained)
-        )
+        head = (message.qos, message.mid, bool(message.dup), bool(message.retain))
+        to = tuple(getattr(message.properties, "SubscriptionIdentifier", ()))
+        self._take(paho, wire.Publication(topic, payload, *head, to))
 
     def _take(self, paho: Any, message: wire.Publication) -> None:
         """Take one message in. Called for each, so it does little."""
@@ -202,10 +208,11 @@ class Mqtt:
         payload, arrived, mark = message.payload, time.perf_counter(), None
         if message.qos:
             mark = Mark(message.mid, digest(message.topic, payload))
+        to = message.subscriptions
         items = [
             Item(stream, device, payload, arrived, mark, message.again)
-            for pattern, stream in self.streams
-            if (device := pattern.device(topic)) is not None
+            for pattern, identifier, stream in self.streams
+            if (not to or identifier in to) and (device := pattern.device(topic)) is not None
         ]
         if not items:
             paho.ack(message.mid, message.qos)
@@ -317,6 +324,11 @@ class Mqtt:
             return
         for topic, payload in discovery.configs(self.table, watcher.key, _topic(watcher)):
             self._client._client.publish(topic, orjson.dumps(payload), 1, True)
+
+
+def _identifier(pattern: Pattern) -> int:
+    """Return what names a subscription to the broker, and is the same at every start."""
+    return zlib.crc32(pattern.filter.encode()) % 268_435_455 + 1
 
 
 def _topic(watcher: Watcher) -> str:
