@@ -325,3 +325,25 @@ def test_a_step_that_fails_ends_the_service_and_loses_nothing(tmp_path, monkeypa
     assert service.watchers["pump", ""].monitor.n_seen == 20
     asyncio.run(work(service, False))
     assert models(tmp_path / "state")["pump", ""].n_seen == 40
+
+
+def test_messages_that_cannot_be_read_take_no_place_of_a_device(tmp_path, monkeypatch):
+    service = started(tmp_path, CONFIG.replace('"state"', '"state"\ndevices = 2'))
+    for i in range(10):
+        item = Item(service.streams["pump"], f"stray {i}", b"hello", time.perf_counter())
+        assert service.submit(item)
+    asyncio.run(drained(service))
+    assert not service.watchers
+    assert service.bad["pump"] == 10
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:  # nor does a device of which nothing could be kept
+        patch.setattr("onlad.serve.journal.os.write", no_space)
+        feed(service, machine(3), device="unlucky")
+    assert not service.watchers
+    feed(service, machine(3), device="a")
+    feed(service, machine(3), device="b")
+    assert set(service.watchers) == {("pump", "a"), ("pump", "b")}
+    service.close()

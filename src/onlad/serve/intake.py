@@ -67,12 +67,11 @@ class Batch:
         self.parts: dict[int, Part] = {}
         self.answers: list[tuple[Item, Answer]] = []
 
-    def take(self, item: Item, watcher: Watcher, now: float) -> Answer:
-        """Read an item; its rows go behind those that the watcher has in the batch already."""
-        found = payload.read(item.stream, item.payload, watcher.names, now)
-        watcher.names = found.names
+    def add(self, item: Item, watcher: Watcher, found: payload.Rows) -> Answer:
+        """Put an item's rows behind those that the watcher has in the batch already."""
         answer = Answer(watcher=watcher, bad=found.bad, times=found.times, rows=len(found.rows))
         if found.rows:
+            watcher.names = found.names
             part = self.parts.get(watcher.number)
             if part is None:
                 part = self.parts[watcher.number] = Part(watcher)
@@ -82,7 +81,6 @@ class Batch:
             part.times += found.times
             if item.mark is not None:
                 part.marks.append(item.mark)
-        self.answers.append((item, answer))
         return answer
 
 

@@ -35,7 +35,8 @@ import numpy as np
 from onlad import persist
 from onlad.monitor import Monitor
 from onlad.reference import Array
-from onlad.serve import logs
+from onlad.rows import Names
+from onlad.serve import logs, payload
 from onlad.serve.checkpoint import StateError, Store
 from onlad.serve.config import Config, StreamTable
 from onlad.serve.disk import Disk
@@ -99,6 +100,10 @@ class Service:
         if not isinstance(model, Monitor):
             raise StateError(f"{stream.model} holds no monitor, which stream {stream.name} needs")
         return model
+
+    def fresh_names(self, stream: StreamTable) -> Names:
+        """Return the names that a new device of a stream has before its first sample."""
+        return stream.columns if stream.model is None else self.fresh(stream).names
 
     def add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
         """Watch a device that the journal or a checkpoint knows."""
@@ -212,21 +217,8 @@ class Service:
         batch, now = Batch(), time.time()
         taken: dict[Mark, Mark] = {}
         for item in items:
-            if item.mark is not None and self._known(item.mark, item.again, taken):
-                self.duplicates += 1
-                batch.answers.append((item, Answer()))
-                continue
-            watcher = self.watchers.get((item.stream.name, item.device))
-            if watcher is None:
-                watcher = self._birth(item)
-            if watcher is None:
-                most = self.config.service.devices
-                rule = f"at most {most} devices with names of {LONGEST_DEVICE} letters are watched"
-                answer = Answer(bad=[(0, rule)])
-                batch.answers.append((item, answer))
-            else:
-                answer = self._take(batch, item, watcher, now)
-                watcher.bad += len(answer.bad)
+            answer = self._take(batch, item, now, taken)
+            batch.answers.append((item, answer))
             if answer.bad:
                 self.bad[item.stream.name] += len(answer.bad)
                 index, why = answer.bad[0]
@@ -234,15 +226,27 @@ class Service:
                 logs.warning("skipped a sample", **facts, why=why)
         return batch
 
-    def _take(self, batch: Batch, item: Item, watcher: Watcher, now: float) -> Answer:
-        """Read an item, unless reading it has ended a process."""
+    def _take(self, batch: Batch, item: Item, now: float, taken: dict[Mark, Mark]) -> Answer:
+        """Read an item into a batch, unless it is known, or has ended a process."""
+        if item.mark is not None and self._known(item.mark, item.again, taken):
+            self.duplicates += 1
+            return Answer()
         if why := self.quarantine.read(item):
-            answer = Answer(bad=[(0, why)])
-            batch.answers.append((item, answer))
-            return answer
-        answer = batch.take(item, watcher, now)
+            return Answer(bad=[(0, why)])
+        watcher = self.watchers.get((item.stream.name, item.device))
+        names = self.fresh_names(item.stream) if watcher is None else watcher.names
+        found = payload.read(item.stream, item.payload, names, now)
         self.quarantine.drop()
-        return answer
+        if watcher is None and found.rows:  # a device begins with a sample that could be read
+            watcher = self._birth(item)
+            if watcher is None:
+                most = self.config.service.devices
+                rule = f"at most {most} devices with names of {LONGEST_DEVICE} letters are watched"
+                return Answer(bad=[(0, rule)])
+        if watcher is None:
+            return Answer(bad=found.bad)
+        watcher.bad += len(found.bad)
+        return batch.add(item, watcher, found)
 
     def _known(self, mark: Mark, again: bool, taken: dict[Mark, Mark]) -> bool:
         """Whether a message is in the journal, or in this batch by an earlier connection."""
@@ -275,6 +279,9 @@ class Service:
 
     def _refuse(self, batch: Batch, error: OSError) -> None:
         """Say that nothing of a batch was taken: the disk is full, or gone."""
+        unborn = [key for key, w in self.watchers.items() if w.number not in self.born]
+        for key in unborn:
+            del self.watchers[key]
         self.trouble["journal"] = f"the journal cannot be written: {error.strerror}"
         logs.warning("the journal cannot be written", error=error.strerror)
         for item, answer in batch.answers:
