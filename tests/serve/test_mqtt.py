@@ -170,6 +170,37 @@ def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, 
     assert models(tmp_path / "state")["pump", "a"].n_seen == 401
 
 
+def test_what_a_broker_sends_again_after_its_own_crash_is_known_by_its_time(
+    tmp_path, start_broker, version
+):
+    port = free_port()
+    path = config(tmp_path, port, version)
+    first = start_broker(port, more="autosave_interval 0\n")
+    with Served(path) as served:  # subscribes, and goes
+        connected(served)
+    with Client(port) as client:
+        for i, x in enumerate(machine(50)):
+            client.send("plant/a/sensors", sample(x) | {"at": 1000.0 + i}).wait_for_publish(10)
+        client.send("cabinet/1", "1,2").wait_for_publish(10)
+    first.process.send_signal(signal.SIGUSR1)  # it saves what waits for the service
+    until((tmp_path / "mosquitto/mosquitto.db").exists, "the broker's file")
+    time.sleep(0.5)
+    with Served(path) as served:
+        until(lambda: served.samples() == 51, "what was kept")
+    first.process.kill()
+    first.process.wait(10)
+    start_broker(port, more="autosave_interval 0\n")
+    with Served(path) as served:
+        until(lambda: served.service.duplicates >= 50, "what was sent again")
+        with Client(port) as client:
+            client.send("plant/a/sensors", sample(x) | {"at": 2000.0}).wait_for_publish(10)
+            watcher = served.service.watchers["pump", "a"]
+            until(lambda: watcher.monitor.n_seen > 50, "a new sample with the old values")
+        assert watcher.monitor.n_seen == 51
+        # Without a time nothing tells a message from another with the same values.
+        assert served.service.watchers["cabinet", ""].monitor.n_seen == 2
+
+
 def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):
     X = machine(60)
     path = config(tmp_path, keeping_broker.port, version)

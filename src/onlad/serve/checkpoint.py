@@ -10,6 +10,7 @@ No name from the network is a part of a path: a model's file is named by numbers
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import json
@@ -52,6 +53,7 @@ class Checkpoint(NamedTuple):
     watchers: tuple[Saved, ...] = ()
     outbox: tuple[dict[str, Any], ...] = ()  # alarms that are not delivered yet
     marks: tuple[Mark, ...] = ()
+    timed: bytes = b""  # of `Marks`
     is_first: bool = True
 
 
@@ -104,7 +106,7 @@ class Store:
         ]
         marks = [Mark(*mark) for mark in values["marks"]]
         point = (values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
-        return Checkpoint(*point, is_first=False)
+        return Checkpoint(*point, base64.b64decode(values["timed"]), is_first=False)
 
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
@@ -130,6 +132,7 @@ class Store:
             "segment": checkpoint.segment,
             "outbox": checkpoint.outbox,
             "marks": checkpoint.marks,
+            "timed": base64.b64encode(checkpoint.timed).decode(),
             "format": FORMAT,
             "generation": self.generation,
             "watchers": [

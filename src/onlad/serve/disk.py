@@ -83,7 +83,7 @@ class Disk:
                 raise StateError("a step has failed, and only the journal has all of its samples")
             number = journal.number + 1
             old = journal.open(number)
-            marks = tuple(service.marks)
+            marks, timed = tuple(service.marks), service.marks.timed
             born = [w for w in service.watchers.values() if w.number in service.born]
             state = [(checkpoint.entry(w, ""), w, w.changes) for w in born]
             covered = (journal.written, sum(changes for _, _, changes in state))
@@ -93,7 +93,7 @@ class Disk:
         entries = [await self._save(entry, w, changes) for entry, w, changes in state]
         # After the last model: an alarm of rows that a model has seen is not raised by a replay.
         outbox = tuple(message for message, _ in service.outbox.waiting.values())
-        point = Checkpoint(number, (*entries, *self.absent), outbox, marks)
+        point = Checkpoint(number, (*entries, *self.absent), outbox, marks, timed)
         await asyncio.to_thread(self.store.commit, point)
         self._covered = covered
 

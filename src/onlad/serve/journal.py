@@ -10,6 +10,7 @@ frame is refused, and so is a missing segment: one that is followed by another e
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -29,7 +30,7 @@ MAGIC = b"\xf5onl"
 _HEAD = struct.Struct("<4sII")  # of a frame: MAGIC, its bytes, their CRC-32
 _SIZE = struct.Struct("<I")  # of a record in a frame
 _ROWS = struct.Struct("<cIQ?IHH")  # kind, watcher, first row, paused, rows, features, messages
-_MARK = np.dtype([("mid", "<u2"), ("digest", "<u4")])
+_MARK = np.dtype([("mid", "<u2"), ("digest", "<u8")])
 
 
 class JournalError(OnladError):
@@ -68,7 +69,9 @@ END = Fact("end", {})  # the last record of a segment that another one follows
 
 def digest(topic: bytes, payload: bytes) -> int:
     """Return a number that differs when messages do."""
-    return zlib.crc32(payload, zlib.crc32(topic))
+    found = hashlib.blake2b(topic, digest_size=8)
+    found.update(b"\0" + payload)  # no topic has a zero byte
+    return int.from_bytes(found.digest(), "big")
 
 
 def encode(record: Record) -> bytes:

@@ -31,6 +31,7 @@ class Rows(NamedTuple):
     times: list[float]
     names: Names
     bad: list[tuple[int, str]]
+    timed: bool = False  # each sample has a time of its own
 
 
 def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
@@ -47,9 +48,11 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
         samples = _plain(data) if stream.payload == "plain" else _json(data)
     except Exception as error:  # whatever it is, it belongs to this message and to no other
         return Rows(rows, times, names, [(0, _why(error))])
+    timed = stream.time is not None
     for index, sample in enumerate(samples):
         try:
             time = now
+            timed = timed and isinstance(sample, dict) and sample.get(stream.time) is not None
             if isinstance(sample, dict):
                 if stream.time is not None:
                     time = _time(sample.pop(stream.time, None), now)
@@ -63,7 +66,7 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
         else:
             rows.append(row)
             times.append(time)
-    return Rows(rows, times, names, bad)
+    return Rows(rows, times, names, bad, timed)
 
 
 def _why(error: Exception) -> str:

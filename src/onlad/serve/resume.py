@@ -57,21 +57,25 @@ class _Resumption:
         for message in point.outbox:
             service.outbox.waiting[message["id"]] = (message, set())
         service.marks.add(point.marks)
+        service.marks.timed = point.timed
         for record in store.journal.replay(point.segment, needed=not point.is_first):
             if isinstance(record, Fact):
                 self._redo(record)
             else:
-                service.marks.add(record.marks)
-                if record.watcher in self.watchers:  # else of a stream the configuration lacks now
-                    self._rows(self.watchers[record.watcher], record)
+                self._rows(record)
         store.journal.open(max([point.segment, *store.journal.segments()]))
         for watcher in self.watchers.values():
             watcher.begin_counts()
         if self.watchers:
             logs.info("resumed", watchers=len(self.watchers), replayed=self.replayed)
 
-    def _rows(self, watcher: Watcher, record: Rows) -> None:
+    def _rows(self, record: Rows) -> None:
         """Watch the rows that the checkpoint does not cover."""
+        watcher = self.watchers.get(record.watcher)
+        if watcher is None:  # of a stream that the configuration lacks now
+            self.service.marks.add(record.marks)
+            return
+        self.service.marks.add(record.marks, watcher.stream.name if watcher.stream.time else None)
         known = watcher.journaled - record.first
         if known < 0:
             way = f"salvage the rest: onlad repair {self.service.store.folder}"

@@ -49,6 +49,7 @@ from onlad.serve.resume import resume
 from onlad.serve.watcher import Alarm, Watcher
 from onlad.verdict import Verdicts
 
+Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
 Listener: TypeAlias = Callable[[Watcher, int, Array, Verdicts], None]
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
@@ -215,7 +216,7 @@ class Service:
 
     def _read(self, items: list[Item]) -> Batch:
         batch, now = Batch(), time.time()
-        taken: dict[Mark, Mark] = {}
+        taken: Taken = {}
         for item in items:
             answer = self._take(batch, item, now, taken)
             batch.answers.append((item, answer))
@@ -226,7 +227,7 @@ class Service:
                 logs.warning("skipped a sample", **facts, why=why)
         return batch
 
-    def _take(self, batch: Batch, item: Item, now: float, taken: dict[Mark, Mark]) -> Answer:
+    def _take(self, batch: Batch, item: Item, now: float, taken: Taken) -> Answer:
         """Read an item into a batch, unless it is known, or has ended a process."""
         if item.mark is not None and self._known(item.mark, item.again, taken):
             self.duplicates += 1
@@ -237,6 +238,9 @@ class Service:
         names = self.fresh_names(item.stream) if watcher is None else watcher.names
         found = payload.read(item.stream, item.payload, names, now)
         self.quarantine.drop()
+        if found.timed and item.mark is not None and self._known_by_time(item, item.mark, taken):
+            self.duplicates += 1
+            return Answer()
         if watcher is None and found.rows:  # a device begins with a sample that could be read
             watcher = self._birth(item)
             if watcher is None:
@@ -248,11 +252,16 @@ class Service:
         watcher.bad += len(found.bad)
         return batch.add(item, watcher, found)
 
-    def _known(self, mark: Mark, again: bool, taken: dict[Mark, Mark]) -> bool:
+    def _known(self, mark: Mark, again: bool, taken: Taken) -> bool:
         """Whether a message is in the journal, or in this batch by an earlier connection."""
         first = taken.setdefault(mark, mark)
         # Items of one message, for several streams, share the very same mark.
         return again and (first is not mark or mark in self.marks)
+
+    def _known_by_time(self, item: Item, mark: Mark, taken: Taken) -> bool:
+        """Whether a message whose samples have times was taken, under whatever identifier."""
+        first = taken.setdefault((item.stream.name, mark.digest), mark)
+        return first is not mark or self.marks.has_timed(mark, item.stream.name)
 
     def _birth(self, item: Item) -> Watcher | None:
         if len(self.watchers) >= self.config.service.devices or len(item.device) > LONGEST_DEVICE:
@@ -275,7 +284,8 @@ class Service:
             self.store.journal.append(records)
         for part in batch.parts.values():
             self.born.add(part.watcher.number)
-            self.marks.add(part.marks)
+            stream = part.watcher.stream
+            self.marks.add(part.marks, stream.name if stream.time else None)
 
     def _refuse(self, batch: Batch, error: OSError) -> None:
         """Say that nothing of a batch was taken: the disk is full, or gone."""
