@@ -33,9 +33,9 @@ def config(folder, text=CONFIG):
     return load(path)
 
 
-def feed(service, rows, device="", mark=None):
+def feed(service, rows, device="", mark=None, stream="pump"):
     data = json.dumps([sample(row) for row in rows]).encode()
-    item = Item(service.streams["pump"], device, data, time.perf_counter(), mark)
+    item = Item(service.streams[stream], device, data, time.perf_counter(), mark)
     assert service.submit(item)
     asyncio.run(drained(service))
 
@@ -191,13 +191,20 @@ def test_a_stream_that_is_taken_out_and_put_back_goes_on(tmp_path):
     feed(service, machine(90))
     asyncio.run(service.disk.checkpoint())
     feed(service, machine(9))
+    feed(service, machine(7), device="new")  # in the journal only
+    asyncio.run(service.pause(service.watchers["pump", "new"], True))
     service.close()
-    without = started(tmp_path, CONFIG.replace('"pump"', '"fan"'))
-    assert not without.watchers
-    asyncio.run(without.disk.checkpoint())
-    without.close()
+    for _ in range(2):
+        without = started(tmp_path, CONFIG.replace('"pump"', '"fan"'))
+        assert not any(stream == "pump" for stream, _ in without.watchers)
+        for _ in range(2):
+            feed(without, machine(5), stream="fan")
+            asyncio.run(without.disk.checkpoint())
+        without.close()
     back = started(tmp_path, both)
-    assert back.watchers["pump", ""].monitor.n_seen == 90  # the last 9 were in the journal only
+    seen = {key: w.monitor.n_seen for key, w in back.watchers.items()}
+    assert seen == {("pump", ""): 99, ("pump", "new"): 7, ("fan", ""): 20}
+    assert [key for key, w in back.watchers.items() if w.paused] == [("pump", "new")]
     back.close()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
+from onlad.serve.journal import Record
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class Disk:
     def __init__(self, service: Service, store: Store) -> None:
         self.service, self.store = service, store
         self.checkpoint_time = time.time()
-        self.absent: list[Saved] = []  # watchers of streams that the configuration lacks now
+        # Of streams that the configuration lacks now: watchers, and what the journal has of them.
+        self.absent: list[Saved] = []
+        self.absent_records: list[Record] = []
         self.saved: dict[int, tuple[int, str]] = {}  # by number: changes, file
         self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
         self.lock = asyncio.Lock()
@@ -83,6 +86,8 @@ class Disk:
                 raise StateError("a step has failed, and only the journal has all of its samples")
             number = journal.number + 1
             old = journal.open(number)
+            if self.absent_records:  # the segments that have them are forgotten
+                journal.append(self.absent_records)
             marks, timed = tuple(service.marks), service.marks.timed
             born = [w for w in service.watchers.values() if w.number in service.born]
             state = [(checkpoint.entry(w, ""), w, w.changes) for w in born]

@@ -38,6 +38,7 @@ class _Resumption:
     def __init__(self, service: Service, failed: set[tuple[int, int]]) -> None:
         self.service, self.failed = service, failed
         self.watchers: dict[int, Watcher] = {}
+        self.absent: dict[int, int] = {}  # by number: the next row of the journal
         self.replayed = 0
 
     def run(self) -> None:
@@ -66,6 +67,8 @@ class _Resumption:
         store.journal.open(max([point.segment, *store.journal.segments()]))
         for watcher in self.watchers.values():
             watcher.begin_counts()
+        if kept := service.disk.absent_records:
+            logs.warning("kept records of streams that the configuration lacks", records=len(kept))
         if self.watchers:
             logs.info("resumed", watchers=len(self.watchers), replayed=self.replayed)
 
@@ -74,6 +77,9 @@ class _Resumption:
         watcher = self.watchers.get(record.watcher)
         if watcher is None:  # of a stream that the configuration lacks now
             self.service.marks.add(record.marks)
+            if record.first >= self.absent.get(record.watcher, 0):  # else it is there twice
+                self.absent[record.watcher] = record.first + len(record.X)
+                self.service.disk.absent_records.append(record)
             return
         self.service.marks.add(record.marks, watcher.stream.name if watcher.stream.time else None)
         known = watcher.journaled - record.first
@@ -129,13 +135,19 @@ class _Resumption:
         if fact.kind == "birth":
             number, name, device = values["number"], values["stream"], values["device"]
             service.take_number(number)
-            if name in service.streams and number not in watchers:
+            if name not in service.streams:
+                if number not in self.absent:
+                    self.absent[number] = 0
+                    service.disk.absent_records.append(fact)
+            elif number not in watchers:
                 fresh = service.fresh(service.streams[name])
                 watchers[number] = service.add(number, name, device, fresh)
                 watchers[number].names = tuple(values["names"])
-        elif fact.kind == "paused" and values["number"] in watchers:
+        elif "number" in values and values["number"] not in watchers:
+            service.disk.absent_records.append(fact)
+        elif fact.kind == "paused":
             watchers[values["number"]].paused = values["paused"]
-        elif fact.kind == "lost" and values["number"] in watchers:  # by damage; `repair` wrote it
+        elif fact.kind == "lost":  # by damage; `repair` wrote it
             watcher = watchers[values["number"]]
             if watcher.journaled == values["first"]:  # else the checkpoint covers it
                 watcher.lost += values["rows"]
