@@ -126,8 +126,6 @@ def test_what_a_person_does(tmp_path):
         marked = client.post("/streams/pump/normal", json=alarm["id"]).json()
         assert marked["learned"] >= 1
         assert client.get("/streams").json()[0]["alarms"][0]["marked"]
-        saved = models(tmp_path / "state")["pump", ""]  # it is on the disk at once
-        assert saved.detector.n_seen == running.service.watchers["pump", ""].monitor.detector.n_seen
         again = client.post("/streams/pump/samples", json=[sample(x) for x in X[600:]]).json()
         unmarked = running.service.streams["pump"].monitor()
         before = unmarked.observe_many([sample(x) for x in X])
@@ -148,6 +146,28 @@ def test_what_a_person_does(tmp_path):
     from onlad import load
 
     assert load(tmp_path / "copy.onlad").n_seen == 750
+
+
+def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkeypatch):
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    with served(tmp_path) as (running, client):
+        rows = [sample(x) for x in machine(700, faults=[600])]
+        client.post("/streams/pump/samples", json=rows)
+        watcher = running.service.watchers["pump", ""]
+        (alarm,) = client.get("/streams").json()[0]["alarms"]
+        before = watcher.monitor.detector.n_seen
+        with monkeypatch.context() as patch:
+            patch.setattr("onlad.serve.journal.os.write", no_space)
+            for path, body in [("learning", False), ("normal", alarm["id"])]:
+                answer = client.post(f"/streams/pump/{path}", json=body)
+                assert answer.status_code == 503
+                assert "No space left on device. Nothing was changed" in answer.json()["error"]
+        assert (watcher.monitor.detector.n_seen, watcher.paused) == (before, False)
+        assert not watcher.alarms[-1].marked
+        assert client.post("/streams/pump/learning", json=False).status_code == 200
+        assert client.post("/streams/pump/normal", json=alarm["id"]).status_code == 200
 
 
 def test_live_verdicts_and_a_client_that_does_not_read(tmp_path):

@@ -354,3 +354,23 @@ def test_messages_that_cannot_be_read_take_no_place_of_a_device(tmp_path, monkey
     feed(service, machine(3), device="b")
     assert set(service.watchers) == {("pump", "a"), ("pump", "b")}
     service.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+def test_an_alarm_that_was_marked_as_normal_stays_learned_after_a_crash(tmp_path, when):
+    X = machine(700, faults=[500])
+    service = started(tmp_path)
+    feed(service, X[:600])
+    watcher = service.watchers["pump", ""]
+    if when == "before":
+        asyncio.run(service.disk.checkpoint())
+    assert asyncio.run(service.mark_normal(watcher, watcher.alarms[-1].id)) >= 1
+    if when == "after":
+        asyncio.run(service.disk.checkpoint())
+    feed(service, X[600:])
+    crash(service)
+    again = started(tmp_path).watchers["pump", ""]
+    assert [alarm.marked for alarm in again.alarms] == [True]
+    assert again.monitor.detector.n_seen == watcher.monitor.detector.n_seen
+    P = watcher.monitor.detector.state.P
+    np.testing.assert_array_equal(again.monitor.detector.state.P, P)

@@ -27,7 +27,7 @@ from onlad.serve.guard import Guard
 from onlad.serve.intake import Answer, Item, told
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
-from onlad.serve.service import SLICE, Service
+from onlad.serve.service import SLICE, DiskError, Service
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
         wanted = _loads(await request.body())
         if not isinstance(wanted, bool):
             return _refusal(422, "the body must be true (learn) or false (pause)")
-        await service.pause(watcher, not wanted)
+        try:
+            await service.pause(watcher, not wanted)
+        except DiskError as error:
+            return _refusal(503, str(error), {"Retry-After": "10"})
         return _json(_described(watcher))
 
     @app.post("/streams/{name}/normal")
@@ -94,6 +97,8 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
             return _json({"learned": await service.mark_normal(watcher, alarm)})
         except KeyError:
             return _refusal(404, "there is no such alarm; the body is its id as a JSON text")
+        except DiskError as error:
+            return _refusal(503, str(error), {"Retry-After": "10"})
 
     @app.get("/streams/{name}/model")
     async def model(name: str, device: str = "") -> Response:

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from nicegui import ui
 
-from onlad.serve.service import Service
+from onlad.serve.service import DiskError, Service
 from onlad.serve.watcher import Alarm, Point, Watcher
 
 EVERY = 1.0  # seconds between two looks
@@ -187,7 +187,10 @@ class Device:
                     ui.label(f"{share:.0%}").classes("w-12 text-right text-sm")
 
     async def _toggle(self) -> None:
-        await self._service.pause(self._watcher, not self._watcher.paused)
+        try:
+            await self._service.pause(self._watcher, not self._watcher.paused)
+        except DiskError as error:
+            ui.notify(str(error), type="negative")
         self._look()
 
     async def _mark(self, alarm: Alarm) -> None:
@@ -196,6 +199,8 @@ class Device:
             said, kind = f"Learned {count} sample" + "s" * (count != 1), "positive"
         except KeyError:
             said, kind = "This alarm is no longer kept.", "warning"
+        except DiskError as error:
+            said, kind = str(error), "negative"
         with self._alarms:  # the button that was clicked may be gone by now
             ui.notify(said, type=kind)  # type: ignore[arg-type]
         self._look()

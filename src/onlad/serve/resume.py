@@ -131,27 +131,39 @@ class _Resumption:
         watcher.lost += len(X)
 
     def _redo(self, fact: Fact) -> None:
-        service, watchers, values = self.service, self.watchers, fact.values
+        service, values = self.service, fact.values
         if fact.kind == "birth":
-            number, name, device = values["number"], values["stream"], values["device"]
-            service.take_number(number)
-            if name not in service.streams:
-                if number not in self.absent:
-                    self.absent[number] = 0
-                    service.disk.absent_records.append(fact)
-            elif number not in watchers:
-                fresh = service.fresh(service.streams[name])
-                watchers[number] = service.add(number, name, device, fresh)
-                watchers[number].names = tuple(values["names"])
-        elif "number" in values and values["number"] not in watchers:
-            service.disk.absent_records.append(fact)
-        elif fact.kind == "paused":
-            watchers[values["number"]].paused = values["paused"]
-        elif fact.kind == "lost":  # by damage; `repair` wrote it
-            watcher = watchers[values["number"]]
-            if watcher.journaled == values["first"]:  # else the checkpoint covers it
-                watcher.lost += values["rows"]
+            self._birth(fact)
         elif fact.kind == "delivered":
             service.outbox.waiting.pop(values["id"], None)
         elif fact.kind == "session":
             service.marks.clear()
+        elif values["number"] not in self.watchers:
+            service.disk.absent_records.append(fact)
+        else:
+            self._change(self.watchers[values["number"]], fact)
+
+    def _birth(self, fact: Fact) -> None:
+        service, values = self.service, fact.values
+        number, name, device = values["number"], values["stream"], values["device"]
+        service.take_number(number)
+        if name not in service.streams:
+            if number not in self.absent:
+                self.absent[number] = 0
+                service.disk.absent_records.append(fact)
+        elif number not in self.watchers:
+            watcher = service.add(number, name, device, service.fresh(service.streams[name]))
+            watcher.names = tuple(values["names"])
+            self.watchers[number] = watcher
+
+    def _change(self, watcher: Watcher, fact: Fact) -> None:
+        """Do again what was done to a device, unless the checkpoint covers it."""
+        values = fact.values
+        if fact.kind == "paused":
+            watcher.paused = values["paused"]
+        elif fact.kind == "normal":
+            for alarm in watcher.alarms:
+                if alarm.id == values["alarm"] and not alarm.marked:
+                    watcher.mark_normal(alarm)
+        elif fact.kind == "lost" and watcher.journaled == values["first"]:  # `repair` wrote it
+            watcher.lost += values["rows"]

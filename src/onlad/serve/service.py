@@ -8,8 +8,8 @@ this event loop):
   score, threshold, is_anomaly, drift), ``alarms`` (the last `Alarm`s with causes, newest last),
   ``alarm`` (the open one), ``last`` (a `Verdict`), ``paused``, ``samples``, ``bad``, ``names``.
 - ``await service.pause(watcher, True | False)``: stop learning, or go on with it.
-- ``await service.mark_normal(watcher, alarm_id)``: the model learns the alarm's samples. When this
-  returns, the model with them is on the disk.
+- ``await service.mark_normal(watcher, alarm_id)``: the model learns the alarm's samples.
+- Both raise `DiskError`, and change nothing, when the journal cannot be written.
 - ``await service.model_bytes(watcher)``: the model as a file's bytes, for a download.
 - ``service.listeners``: functions (watcher, first row, times, verdicts) called after each batch.
 - ``service.problems()``: why the service is not ready; empty if it is.
@@ -33,6 +33,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onlad import persist
+from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
@@ -57,6 +58,10 @@ BATCH = 500  # messages of one step: others must not wait for a backlog
 LONGEST_DEVICE = 200  # letters of its name
 SLICE = 256  # rows after which others get their turn
 BUCKETS = np.array([0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0])  # seconds
+
+
+class DiskError(OnladError):
+    """What a person wanted was not done, because it could not be kept."""
 
 
 class Service:
@@ -331,8 +336,7 @@ class Service:
     async def pause(self, watcher: Watcher, paused: bool) -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self.turn:
-            facts = {"number": watcher.number, "paused": paused}
-            self.store.journal.append([Fact("paused", facts)])
+            self._note("paused", number=watcher.number, paused=paused)
             watcher.paused = paused
 
     async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
@@ -341,10 +345,16 @@ class Service:
             found: Alarm | None = next((a for a in watcher.alarms if a.id == alarm), None)
             if found is None:
                 raise KeyError(alarm)
-            count = watcher.mark_normal(found)
-        # What was learned here is in no sample that could be replayed, so it is saved at once.
-        await self.disk.checkpoint()
-        return count
+            self._note("normal", number=watcher.number, alarm=alarm)
+            return watcher.mark_normal(found)
+
+    def _note(self, kind: str, **values: Any) -> None:
+        """Journal what a person does before it is done."""
+        try:
+            self.store.journal.append([Fact(kind, values)])
+        except OSError as error:
+            what = f"the journal cannot be written: {error.strerror}"
+            raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None
 
     async def model_bytes(self, watcher: Watcher) -> bytes:
         """Return the model of a device as the bytes of a file that `onlad.load` reads."""

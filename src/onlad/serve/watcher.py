@@ -131,9 +131,8 @@ class Watcher:
             monitor.names = self.names
         verdicts = monitor.observe_many(X)
         began = self._notice(X, times, first, verdicts) if self._matters(verdicts) else []
-        keep = (monitor.window or default_window(len(self.names))) - 1
-        tail = X if len(X) >= keep or not len(self._before) else np.concatenate([self._before, X])
-        self._before = tail[max(0, len(tail) - keep) :]
+        tail = X if len(X) >= self._kept else self._with_before(X)
+        self._before = tail[max(0, len(tail) - self._kept) :]
         rows = range(first, first + len(X))
         columns = (verdicts.score, verdicts.threshold, verdicts.is_anomaly, verdicts.drift)
         lists = (column.tolist() for column in columns)
@@ -144,14 +143,21 @@ class Watcher:
         self.last, self.last_time = verdicts[len(X) - 1], float(times[-1])
         return verdicts, began
 
+    @property
+    def _kept(self) -> int:
+        """Return how many rows of a window come before its last."""
+        return (self.monitor.window or default_window(len(self.names))) - 1
+
+    def _with_before(self, X: Array) -> Array:
+        return np.concatenate([self._before, X]) if len(self._before) else X
+
     def _matters(self, verdicts: Verdicts) -> bool:
         return self.alarm is not None or bool(verdicts.is_anomaly.any())
 
     def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
         """Begin alarms, and follow the open one."""
         began = []
-        before = len(self._before)
-        rows = np.concatenate([self._before, X]) if before else X
+        rows = self._with_before(X)
         for i in range(len(X)):
             newest = self.alarms[-1] if self.alarms else None
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
@@ -159,8 +165,10 @@ class Watcher:
                 self.anomalies += 1
                 if not is_open:
                     newest = self._begin(verdicts[i], first + i, float(times[i]))
-                    newest.rows = rows[i : before + i].tolist()  # its window
-                    newest.before, newest.learned = before, [True] * before
+                    here = len(rows) - len(X) + i
+                    newest.rows = rows[max(0, here - self._kept) : here].tolist()  # its window
+                    newest.before = len(newest.rows)
+                    newest.learned = [True] * newest.before
                     began.append(newest)
                     is_open = True
                 assert newest is not None
