@@ -226,7 +226,11 @@ def test_a_device_may_start_from_a_model(tmp_path):
     feed(service, machine(10), device="a")
     feed(service, machine(10), device="b")
     assert service.watchers["pump", "b"].monitor.n_seen == 310
+    (tmp_path / "pump.onlad").write_text("a file that changes ends nothing")
+    feed(service, machine(10), device="c")
+    assert service.watchers["pump", "c"].monitor.n_seen == 310
     crash(service)
+    persist.save(monitor, tmp_path / "pump.onlad")
     again = started(tmp_path, CONFIG + 'model = "pump.onlad"\n')
     assert again.watchers["pump", "b"].monitor.n_seen == 310
     again.close()

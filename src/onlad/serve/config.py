@@ -150,36 +150,39 @@ class _Check:
             self.mistake(("http", "host"), f"{rule}. Set token, or host to one of {LOOPBACK}")
 
     def stream(self, config: Config, stream: StreamTable, place: Place) -> None:
-        if stream.topic is not None:
-            if config.mqtt is None and config.http is not None:  # without both it is said already
-                self.mistake((*place, "topic"), "needs a table [mqtt]")
-            try:
-                pattern = Pattern(stream.topic)
-            except ValueError as error:
-                self.mistake((*place, "topic"), str(error))
-            else:
-                mqtt = config.mqtt
-                if (
-                    mqtt is not None
-                    and mqtt.prefix
-                    and pattern.device(f"{mqtt.prefix}/status") is not None
-                ):
-                    self.mistake((*place, "topic"), "takes in what the service itself publishes")
-        elif config.http is None and config.mqtt is not None:
-            self.mistake(place, "needs a topic, or a table [http] to take its samples in")
+        self.topic(config, stream.topic, place)
         if both := set(stream.columns or ()) & set(stream.ignore or ()):
             self.mistake((*place, "ignore"), f"{sorted(both)} are in columns too")
         if stream.payload == "plain" and (stream.ignore or stream.time):
             self.mistake((*place, "payload"), '"plain" has no names, so no ignore and no time')
         if stream.columns and len(set(stream.columns)) != len(stream.columns):
             self.mistake((*place, "columns"), "a name stands there twice")
-        if stream.model is not None and not stream.model.is_file():
-            self.mistake((*place, "model"), f"there is no file {stream.model}")
         if isinstance(stream.threshold, ThresholdTable):
             try:
                 stream.threshold.made()
             except ValueError as error:
                 self.mistake((*place, "threshold"), str(error))
+        if stream.model is not None and isinstance(stream, StreamTable):
+            try:
+                stream.template()
+            except ValueError as error:
+                self.mistake((*place, "model"), str(error))
+
+    def topic(self, config: Config, topic: str | None, place: Place) -> None:
+        mqtt = config.mqtt
+        if topic is None:
+            if config.http is None and mqtt is not None:
+                self.mistake(place, "needs a topic, or a table [http] to take its samples in")
+            return
+        if mqtt is None and config.http is not None:  # without both it is said already
+            self.mistake((*place, "topic"), "needs a table [mqtt]")
+        try:
+            pattern = Pattern(topic)
+        except ValueError as error:
+            self.mistake((*place, "topic"), str(error))
+            return
+        if mqtt is not None and mqtt.prefix and pattern.device(f"{mqtt.prefix}/status") is not None:
+            self.mistake((*place, "topic"), "takes in what the service itself publishes")
 
 
 def _broken(rules: Any, value: Any) -> str:

@@ -36,7 +36,6 @@ from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
-from onlad.rows import Names
 from onlad.serve import logs, payload
 from onlad.serve.checkpoint import StateError, Store
 from onlad.serve.config import Config, StreamTable
@@ -60,6 +59,13 @@ SLICE = 256  # rows after which others get their turn
 BUCKETS = np.array([0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0])  # seconds
 
 
+def _template(stream: StreamTable) -> Monitor:
+    try:
+        return stream.template()
+    except ValueError as error:
+        raise StateError(f"stream {stream.name}: {error}") from None
+
+
 class DiskError(OnladError):
     """What a person wanted was not done, because it could not be kept."""
 
@@ -80,6 +86,8 @@ class Service:
         self.duplicates = 0
         self.latency = np.zeros(len(BUCKETS) + 1, int)
         self.latency_sum = 0.0
+        # Read once: a file that changes or goes later must not end what is being watched.
+        self.templates = {s.name: _template(s) for s in config.streams}
         self.store = Store(config.service.state)
         self.quarantine = Quarantine(config.service.state)
         self.disk = Disk(self, self.store)
@@ -100,16 +108,8 @@ class Service:
 
     def fresh(self, stream: StreamTable) -> Monitor:
         """Return the monitor that a new device of a stream starts with."""
-        if stream.model is None:
-            return stream.monitor()
-        model = persist.load(stream.model)
-        if not isinstance(model, Monitor):
-            raise StateError(f"{stream.model} holds no monitor, which stream {stream.name} needs")
-        return model
-
-    def fresh_names(self, stream: StreamTable) -> Names:
-        """Return the names that a new device of a stream has before its first sample."""
-        return stream.columns if stream.model is None else self.fresh(stream).names
+        template = self.templates[stream.name]
+        return Monitor(**template.settings()).resume(template.learned())
 
     def add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
         """Watch a device that the journal or a checkpoint knows."""
@@ -240,7 +240,10 @@ class Service:
         if why := self.quarantine.read(item):
             return Answer(bad=[(0, why)])
         watcher = self.watchers.get((item.stream.name, item.device))
-        names = self.fresh_names(item.stream) if watcher is None else watcher.names
+        if watcher is None:
+            names = self.templates[item.stream.name].names or item.stream.columns
+        else:
+            names = watcher.names
         found = payload.read(item.stream, item.payload, names, now)
         self.quarantine.drop()
         if found.timed and item.mark is not None and self._known_by_time(item, item.mark, taken):

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onlad import persist
 from onlad.detector import Detector
+from onlad.errors import OnladError
 from onlad.monitor import FIRST, Gate, Monitor
 from onlad.serve.topics import Pattern
 from onlad.threshold import Deviation, Fixed, Quantile, Tail, Threshold
@@ -138,6 +140,28 @@ class StreamTable:
     def pattern(self) -> Pattern | None:
         """Return what messages belong to the stream."""
         return None if self.topic is None else Pattern(self.topic)
+
+    def template(self) -> Monitor:
+        """Return what each device starts from, or raise `ValueError` that says why it cannot."""
+        if self.model is None:
+            return self.monitor()
+        try:
+            model = persist.load(self.model)
+        except OSError as error:
+            raise ValueError(f"{self.model} cannot be read: {error.strerror}") from None
+        except OnladError as error:
+            raise ValueError(str(error)) from None
+        if not isinstance(model, Monitor):
+            what = f"{self.model} holds a {type(model).__name__}, and a stream needs a Monitor"
+            raise ValueError(f"{what}. Make one with: onlad fit, without --detector")
+        names = set(model.names)
+        wanted: set[Hashable] = set(self.columns) or names - {*self.ignore, self.time}
+        if self.payload == "plain" and names:
+            wanted = set(range(len(names)))
+        if names and wanted != names:
+            what = f"{self.model} has learned {sorted(map(str, names))}"
+            raise ValueError(f"{what}, and the stream gives it {sorted(map(str, wanted))}")
+        return model
 
     def monitor(self) -> Monitor:
         """Return a monitor that has seen nothing."""
