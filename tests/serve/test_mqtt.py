@@ -311,6 +311,28 @@ def test_alarms_reach_a_webhook_that_was_down(tmp_path, broker, receiver):
         until(lambda: not served.service.outbox.waiting, "the delivery to be known")
 
 
+def test_a_webhook_that_redirects_is_told_and_tried_again(tmp_path, broker, receiver, monkeypatch):
+    monkeypatch.setattr("onlad.serve.webhook.FIRST_PAUSE", 0.1)
+    receiver.redirect = True
+    http = free_port()
+    more = f'[webhook]\nurl = "http://127.0.0.1:{receiver.port}/alarm"\ntoken = "tok"\n'
+    more += f"[http]\nport = {http}\npage = false\n"
+    path = config(tmp_path, broker.port, "3.1.1", more)
+    with Client(broker.port) as client, Served(path) as served:
+        connected(served)
+        client.send("plant/a/sensors", [sample(x) for x in machine(600, faults=[400])])
+        until(lambda: receiver.tries >= 2, "two attempts", 5)
+        assert (receiver.astray, receiver.got) == ([], [])
+        ready = httpx.get(f"http://127.0.0.1:{http}/readyz")
+        assert ready.status_code == 503
+        assert f"it redirects to http://127.0.0.1:{receiver.port}/elsewhere, which is" in ready.text
+        metrics = httpx.get(f"http://127.0.0.1:{http}/metrics").text
+        assert "onlad_webhook_failures_total 0.0" not in metrics
+        receiver.redirect = False
+        until(lambda: receiver.got, "the alarm")
+        until(lambda: not served.service.problems(), "no more trouble")
+
+
 def test_undelivered_alarms_survive(tmp_path, broker, receiver):
     X = machine(600, faults=[400])
     more = f'[webhook]\nurl = "http://127.0.0.1:{receiver.port}/alarm"\nformat = "text"\n'

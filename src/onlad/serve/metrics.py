@@ -70,6 +70,11 @@ class _Collector(Collector):
             "onlad_duplicates", "Messages that came again.", value=service.duplicates
         )
         yield CounterMetricFamily(
+            "onlad_webhook_failures",
+            "Attempts at the webhook that failed.",
+            value=service.webhook_failures,
+        )
+        yield CounterMetricFamily(
             "onlad_quarantined",
             "Messages and rows set aside because they ended a process.",
             value=service.quarantine.count,

@@ -49,7 +49,7 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     if config.webhook is not None:
         from onlad.serve.webhook import Webhook  # noqa: PLC0415
 
-        jobs.append(Webhook(config.webhook, service.outbox).run)
+        jobs.append(Webhook(config.webhook, service).run)
     if config.http is not None:
         from onlad.serve.http import Http  # noqa: PLC0415
 

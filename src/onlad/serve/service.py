@@ -84,6 +84,7 @@ class Service:
         self.dropped: dict[str, int] = {}
         self.bad: dict[str, int] = dict.fromkeys(self.streams, 0)
         self.duplicates = 0
+        self.webhook_failures = 0
         self.latency = np.zeros(len(BUCKETS) + 1, int)
         self.latency_sum = 0.0
         # Read once: a file that changes or goes later must not end what is being watched.

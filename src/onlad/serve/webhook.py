@@ -6,12 +6,14 @@ import asyncio
 import http.client
 import urllib.error
 import urllib.request
+from typing import Any
 
 import orjson
 
 from onlad.serve import logs
 from onlad.serve.config import WebhookTable
-from onlad.serve.outbox import Message, Outbox
+from onlad.serve.outbox import Message
+from onlad.serve.service import Service
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 
@@ -31,14 +33,21 @@ def line(message: Message) -> str:
     return f"{name}: score {message['score']:.1f} above {message['threshold']:.1f}. {causes}"
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows nothing: an alarm would become an empty GET, and its token go to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Make no new request of a redirect."""
+
+
 class Webhook:
     """A courier of alarms. A slow or dead receiver keeps alarms waiting, and nothing else."""
 
-    def __init__(self, table: WebhookTable, outbox: Outbox) -> None:
-        self.table, self.outbox = table, outbox
-        self.failures = 0
+    def __init__(self, table: WebhookTable, service: Service) -> None:
+        self.table, self.service, self.outbox = table, service, service.outbox
+        self._opener = urllib.request.build_opener(_NoRedirect)
         self._wake = asyncio.Event()
-        outbox.couriers["webhook"] = self._alarm
+        self.outbox.couriers["webhook"] = self._alarm
 
     def _alarm(self, _: Message) -> None:
         self._wake.set()
@@ -52,13 +61,15 @@ class Webhook:
             for message in self.outbox.pending("webhook"):
                 why = await asyncio.to_thread(self._post, message)
                 if why:
-                    self.failures += 1
+                    self.service.webhook_failures += 1
+                    self.service.trouble["webhook"] = f"the webhook does not take alarms: {why}"
                     logs.warning("the webhook did not take an alarm", why=why, again_in=pause)
                     self._wake.set()
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
                     break
                 self.outbox.delivered("webhook", message["id"])
+                self.service.trouble.pop("webhook", None)
                 pause = FIRST_PAUSE
 
     def _post(self, message: Message) -> str:
@@ -71,10 +82,13 @@ class Webhook:
             headers["Authorization"] = f"Bearer {self.table.token}"
         request = urllib.request.Request(self.table.url, body, headers)
         try:
-            with urllib.request.urlopen(request, timeout=self.table.timeout):
+            with self._opener.open(request, timeout=self.table.timeout):
                 return ""
         except urllib.error.HTTPError as error:
             error.close()  # it is an open answer, too
+            if 300 <= error.code < 400:
+                to = error.headers.get("Location", "nowhere")
+                return f"it redirects to {to}, which is not followed. Set url to what takes alarms"
             return str(error)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return str(error) or type(error).__name__
