@@ -60,7 +60,7 @@ def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
             watchers = served.service.watchers
             assert set(watchers) == {("pump", "a"), ("pump", "b"), ("cabinet", "")}
             assert watchers["pump", "a"].monitor.n_seen == 350
-            assert watchers["pump", "b"].last_time == 1767225600.0
+            assert watchers["pump", "b"].last.time == 1767225600.0
             assert watchers["cabinet", ""].bad == 1
             (alarm,) = client.on("onlad/pump/a/alarm")
             row = 150 + 150  # the fault is the 151st after the devices went apart
@@ -82,6 +82,25 @@ def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
         kept = {topic for topic, _, retained in late.heard if retained}
         assert {"onlad/status", "onlad/pump/a/state", "onlad/cabinet/-/state"} <= kept
         assert not any(topic.endswith(("verdict", "alarm")) for topic in kept)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_device_in_alarm_is_in_alarm_after_a_restart(tmp_path, broker, version, end):
+    path = config(tmp_path, broker.port, version)
+    X = machine(500, faults=range(490, 500))
+    with Client(broker.port) as client:
+        with Process(path) as process:
+            process.wait_for("connected")
+            rows = [sample(x) | {"at": 1000.0 + i} for i, x in enumerate(X)]
+            client.send("plant/a/sensors", rows).wait_for_publish(10)
+            until(lambda: client.on("onlad/pump/a/alarm"), "the alarm")
+            before = until(lambda: client.on("onlad/pump/a/state"), "the state")[-1]
+            getattr(process, end)()
+        client.heard.clear()
+        with Process(path):
+            after = until(lambda: client.on("onlad/pump/a/state"), "the state after it")[0]
+    assert (before["state"], before["time"]) == ("alarm", 1499.0)
+    assert after == before
 
 
 def test_a_will_says_that_the_service_is_gone(tmp_path, broker, version):

@@ -24,7 +24,7 @@ from onlad import modelfile, persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.serve.journal import Journal, Mark
-from onlad.serve.watcher import Alarm, Watcher
+from onlad.serve.watcher import Alarm, Said, Watcher
 
 FORMAT = 2
 _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (\{.*\})\}\n', re.DOTALL)
@@ -43,6 +43,7 @@ class Saved(NamedTuple):
     file: str
     paused: bool
     lost: int
+    last: Said | None
     alarms: list[Alarm]
 
 
@@ -101,7 +102,13 @@ class Store:
             raise StateError(what)
         self.generation = values["generation"]
         watchers = [
-            Saved(**entry | {"alarms": [Alarm(**alarm) for alarm in entry["alarms"]]})
+            Saved(
+                **entry
+                | {
+                    "last": entry["last"] and Said(*entry["last"]),
+                    "alarms": [Alarm(**alarm) for alarm in entry["alarms"]],
+                }
+            )
             for entry in values["watchers"]
         ]
         marks = [Mark(*mark) for mark in values["marks"]]
@@ -159,5 +166,13 @@ class Store:
 def entry(watcher: Watcher, file: str) -> Saved:
     """Return what a checkpoint says of a watcher, as it is now."""
     alarms = [Alarm(**asdict(alarm)) for alarm in watcher.alarms]
-    stream, device = watcher.stream.name, watcher.device
-    return Saved(watcher.number, stream, device, file, watcher.paused, watcher.lost, alarms)
+    return Saved(
+        number=watcher.number,
+        stream=watcher.stream.name,
+        device=watcher.device,
+        file=file,
+        paused=watcher.paused,
+        lost=watcher.lost,
+        last=watcher.last,
+        alarms=alarms,
+    )

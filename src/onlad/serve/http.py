@@ -200,18 +200,9 @@ async def _verdicts(answer: Answer) -> dict[str, Any]:
 
 
 def _described(watcher: Watcher) -> dict[str, Any]:
-    last = watcher.last
-    ready = last is not None and last.ready
-    return {
-        "stream": watcher.stream.name,
-        "device": watcher.device,
-        "state": watcher.state,
-        "samples": watcher.monitor.n_seen,
-        "skipped": watcher.bad,
-        "score": last.score if last is not None and ready else None,
-        "threshold": last.threshold if last is not None and ready else None,
-        "alarms": [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms],
-    }
+    alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
+    device = {"stream": watcher.stream.name, "device": watcher.device}
+    return device | watcher.told() | {"skipped": watcher.bad, "alarms": alarms}
 
 
 def _loads(body: bytes) -> Any:

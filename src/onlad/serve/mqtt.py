@@ -301,20 +301,12 @@ class Mqtt:
         for watcher in self.service.watchers.values():
             state, when = self._states.get(watcher.number, ("", 0.0))
             changed = state != watcher.state
-            if changed or (now - when >= self.table.state_every and watcher.last_time):
+            if changed or (now - when >= self.table.state_every and watcher.last is not None):
                 self._tell_state(watcher)
 
     def _tell_state(self, watcher: Watcher, state: str = "") -> None:
-        last, state = watcher.last, state or watcher.state
-        known = last is not None and last.ready
-        said = {
-            "state": state,
-            "time": watcher.last_time,
-            "score": last.score if last is not None and known else None,
-            "threshold": last.threshold if last is not None and known else None,
-            "samples": watcher.monitor.n_seen,
-            "alarm": watcher.alarm.message() if watcher.alarm is not None else None,
-        }
+        alarm, state = watcher.alarm, state or watcher.state
+        said = watcher.told() | {"state": state, "alarm": alarm.message() if alarm else None}
         self._states[watcher.number] = (state, time.monotonic())
         self._publish(f"{_topic(watcher)}/state", orjson.dumps(said), retain=True)
 

@@ -52,7 +52,7 @@ class _Resumption:
                 continue
             watcher = service.add(saved.number, saved.stream, saved.device, store.model(saved))
             watcher.alarms.extend(saved.alarms)
-            watcher.paused, watcher.lost = saved.paused, saved.lost
+            watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
             self.watchers[saved.number] = watcher
             service.disk.saved[saved.number] = (watcher.changes, saved.file)
         for message in point.outbox:

@@ -6,7 +6,7 @@ this event loop):
 - ``service.watchers``: every device of every stream, by (stream, device). Of a `Watcher`: ``key``,
   ``state`` ("learning", "normal", "alarm", "paused"), ``history`` (the last `Point`s: row, time,
   score, threshold, is_anomaly, drift), ``alarms`` (the last `Alarm`s with causes, newest last),
-  ``alarm`` (the open one), ``last`` (a `Verdict`), ``paused``, ``samples``, ``bad``, ``names``.
+  ``alarm`` (the open one), ``last`` (what was `Said`), ``paused``, ``samples``, ``bad``, ``names``.
 - ``await service.pause(watcher, True | False)``: stop learning, or go on with it.
 - ``await service.mark_normal(watcher, alarm_id)``: the model learns the alarm's samples.
 - Both raise `DiskError`, and change nothing, when the journal cannot be written.

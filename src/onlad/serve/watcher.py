@@ -58,6 +58,15 @@ class Point(NamedTuple):
     drift: bool
 
 
+class Said(NamedTuple):
+    """What is told of the last sample. It outlives a restart, as the alarms do."""
+
+    time: float
+    ready: bool
+    score: float
+    threshold: float
+
+
 class Watcher:
     """One monitor at work."""
 
@@ -70,8 +79,7 @@ class Watcher:
         self.lost = 0  # rows of the journal that the model has never seen
         self.history: deque[Point] = deque(maxlen=history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
-        self.last: Verdict | None = None
-        self.last_time = 0.0
+        self.last: Said | None = None
         self.begin_counts()
         self._marked = 0
         self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
@@ -108,6 +116,17 @@ class Watcher:
             return "learning"
         return "alarm" if self.alarm is not None else "normal"
 
+    def told(self) -> dict[str, Any]:
+        """Return what is told of the device as it is now."""
+        last = self.last
+        return {
+            "state": self.state,
+            "time": last.time if last is not None else None,
+            "score": last.score if last is not None and last.ready else None,
+            "threshold": last.threshold if last is not None and last.ready else None,
+            "samples": self.monitor.n_seen,
+        }
+
     @property
     def alarm(self) -> Alarm | None:
         """Return the alarm that has not ended."""
@@ -140,7 +159,8 @@ class Watcher:
         self.samples += len(X)
         self.held_out += len(X) - int(np.count_nonzero(verdicts.learned))
         self.drifts += int(np.count_nonzero(verdicts.drift))
-        self.last, self.last_time = verdicts[len(X) - 1], float(times[-1])
+        numbers = (float(verdicts.score[-1]), float(verdicts.threshold[-1]))
+        self.last = Said(float(times[-1]), bool(verdicts.ready[-1]), *numbers)
         return verdicts, began
 
     @property
