@@ -103,6 +103,53 @@ def test_a_device_in_alarm_is_in_alarm_after_a_restart(tmp_path, broker, version
     assert after == before
 
 
+def test_a_device_that_falls_silent_is_an_alarm(tmp_path, broker, receiver):
+    http = free_port()
+    text = f"""
+[service]
+state = "state"
+[mqtt]
+port = PORT
+[http]
+port = {http}
+page = false
+[webhook]
+url = "http://127.0.0.1:{receiver.port}/alarm"
+format = "text"
+[[streams]]
+name = "pump"
+topic = "plant/{{device}}"
+silent_after = 1.0
+"""
+    path = write_config(tmp_path, broker.port, text)
+    with Client(broker.port) as client:
+        with Served(path) as served:
+            connected(served)
+            client.send("plant/a", [sample(x) for x in machine(300)])
+            (alarm,) = until(lambda: client.on("onlad/pump/a/alarm"), "the alarm")
+            assert (alarm["kind"], alarm["id"]) == ("silent", "pump/a/silent/300")
+            assert alarm["text"].startswith("pump/a: no sample since 20")
+            until(lambda: receiver.got, "the alarm at the webhook")
+            assert receiver.got[0][0].decode() == alarm["text"]
+            until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "silent", "the state")
+            (device,) = httpx.get(f"http://127.0.0.1:{http}/streams").json()
+            assert device["state"] == "silent"
+            assert 0.5 < time.time() - device["seen"] < 60
+            metrics = httpx.get(f"http://127.0.0.1:{http}/metrics").text
+            assert 'onlad_silent{stream="pump"} 1.0' in metrics
+            stamp = 'onlad_last_seen_timestamp_seconds{device="a",stream="pump"} 1.'
+            assert stamp in metrics
+            client.send("plant/a", sample(machine(1)[0]))
+            until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "normal", "the end of it")
+            until(lambda: len(client.on("onlad/pump/a/alarm")) == 2, "the next silence")
+        client.heard.clear()
+        with Served(path) as served:  # it is known to be silent, and not told again
+            connected(served)
+            time.sleep(1.5)
+            assert client.on("onlad/pump/a/state")[-1]["state"] == "silent"
+            assert client.on("onlad/pump/a/alarm") == []
+
+
 def test_a_will_says_that_the_service_is_gone(tmp_path, broker, version):
     path = config(tmp_path, broker.port, version)
     with Client(broker.port) as client, Process(path) as process:

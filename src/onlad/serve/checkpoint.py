@@ -44,6 +44,8 @@ class Saved(NamedTuple):
     paused: bool
     lost: int
     last: Said | None
+    seen: float
+    silent: bool
     alarms: list[Alarm]
 
 
@@ -174,5 +176,7 @@ def entry(watcher: Watcher, file: str) -> Saved:
         paused=watcher.paused,
         lost=watcher.lost,
         last=watcher.last,
+        seen=watcher.seen,
+        silent=watcher.silent,
         alarms=alarms,
     )

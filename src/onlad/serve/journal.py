@@ -29,7 +29,7 @@ from onlad.serve import logs
 MAGIC = b"\xf5onl"
 _HEAD = struct.Struct("<4sII")  # of a frame: MAGIC, its bytes, their CRC-32
 _SIZE = struct.Struct("<I")  # of a record in a frame
-_ROWS = struct.Struct("<cIQ?IHH")  # kind, watcher, first row, paused, rows, features, messages
+_ROWS = struct.Struct("<cIQ?dIHH")  # kind, watcher, first row, paused, seen, rows, features, marks
 _MARK = np.dtype([("mid", "<u2"), ("digest", "<u8")])
 
 
@@ -50,6 +50,7 @@ class Rows(NamedTuple):
     watcher: int
     first: int  # the row of the first sample, counted from the watcher's start
     paused: bool
+    seen: float  # when they came, by the clock
     X: Array
     times: Array
     marks: list[Mark]
@@ -78,9 +79,7 @@ def encode(record: Record) -> bytes:
     """Return the bytes of a record."""
     if isinstance(record, Rows):
         rows, n = record.X.shape
-        head = _ROWS.pack(
-            b"R", record.watcher, record.first, record.paused, rows, n, len(record.marks)
-        )
+        head = _ROWS.pack(b"R", *record[:4], rows, n, len(record.marks))
         marks = np.array(record.marks, _MARK).tobytes() if record.marks else b""
         body = (
             head + marks + record.times.astype("<f8").tobytes() + record.X.astype("<f8").tobytes()
@@ -95,14 +94,15 @@ def decode(body: bytes) -> Record:
     if body[:1] == b"F":
         kind, values = json.loads(body[1:])
         return Fact(kind, values)
-    _, watcher, first, paused, rows, n, count = _ROWS.unpack_from(body)
+    _, watcher, first, paused, seen, rows, n, count = _ROWS.unpack_from(body)
     at = _ROWS.size
     marks = np.frombuffer(body, _MARK, count, at)
     at += marks.nbytes
     times = np.frombuffer(body, "<f8", rows, at)
     X = np.frombuffer(body, "<f8", rows * n, at + times.nbytes).reshape(rows, n)
     found = [Mark(*mark) for mark in marks.tolist()]
-    return Rows(watcher, first, paused, X.astype("float64"), times.astype("float64"), found)
+    head = (watcher, first, paused, seen)
+    return Rows(*head, X.astype("float64"), times.astype("float64"), found)
 
 
 class Journal:

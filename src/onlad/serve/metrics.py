@@ -32,6 +32,7 @@ COUNTERS = {
 }
 GAUGES = {
     "devices": ("onlad_devices", "Devices watched."),
+    "silent": ("onlad_silent", "Devices without a sample for longer than silent_after."),
     "paused": ("onlad_paused", "Devices that do not learn because they were told so."),
 }
 
@@ -53,6 +54,14 @@ class _Collector(Collector):
             for stream, counts in totals.items():
                 gauge.add_metric([stream], counts[key])
             yield gauge
+        seen = GaugeMetricFamily(
+            "onlad_last_seen_timestamp_seconds",
+            "When the last sample came, in seconds since 1970.",
+            labels=["stream", "device"],
+        )
+        for watcher in service.watchers.values():
+            seen.add_metric([watcher.stream.name, watcher.device], watcher.seen)
+        yield seen
         sums = service.latency.cumsum().tolist()
         edges = [*(str(edge) for edge in BUCKETS.tolist()), "+Inf"]
         yield HistogramMetricFamily(

@@ -293,7 +293,7 @@ class Mqtt:
             self._alarms[info.mid] = message["id"]
             watcher = self.service.watchers.get((message["stream"], message["device"]))
             if watcher is not None:  # an alarm may be over by the end of the step it began in
-                self._tell_state(watcher, "alarm")
+                self._tell_state(watcher, "alarm" if message["kind"] == "anomaly" else "")
 
     def _refresh(self) -> None:
         """Tell the states that are old news."""

@@ -24,8 +24,14 @@ SHOWN = 100  # devices in the list; the filter finds the others
 POINTS = 500  # of a curve: more than a phone has columns
 ALARMS = 8  # in the list, newest first
 CAUSES = 6  # features that are named
-WORST_FIRST = ("alarm", "learning", "paused", "normal")
-COLOURS = {"alarm": "negative", "learning": "info", "paused": "grey", "normal": "positive"}
+WORST_FIRST = ("alarm", "silent", "learning", "paused", "normal")
+COLOURS = {
+    "alarm": "negative",
+    "silent": "warning",
+    "learning": "info",
+    "paused": "grey",
+    "normal": "positive",
+}
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
 
 
@@ -116,7 +122,7 @@ class Row:
         """Show what is so now."""
         self._state.text = watcher.state
         self._state.props(f"color={COLOURS[watcher.state]}")
-        said = f"{watcher.monitor.n_seen:,} samples"
+        said = f"{watcher.monitor.n_seen:,} samples, the last {_ago(watcher.seen)}"
         if watcher.last is not None and watcher.last.ready:
             said += f", score {watcher.last.score:.1f} of {watcher.last.threshold:.1f}"
         if watcher.alarm is not None:
@@ -148,7 +154,8 @@ class Device:
         self._state.props(f"color={COLOURS[watcher.state]}")
         self._counts.text = (
             f"{watcher.monitor.n_seen:,} samples, {watcher.n_alarms:,} alarms and "
-            f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped"
+            f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped. "
+            f"The last sample came {_ago(watcher.seen)}"
         )
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         drawn = _chart(list(watcher.history))
@@ -216,6 +223,21 @@ def _address(watcher: Watcher) -> str:
 
 def _when(seconds: float) -> str:
     return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+
+
+def _ago(seconds: float) -> str:
+    """Return how long ago something was, as people say it.
+
+    Examples
+    --------
+    >>> _ago(time.time() - 7), _ago(time.time() - 7300), _ago(time.time() + 9)
+    ('7 s ago', '2 h ago', '0 s ago')
+    """
+    age = max(0.0, time.time() - seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if age >= 2 * size:
+            return f"{age / size:.0f} {unit} ago"
+    return f"{age:.0f} s ago"
 
 
 def _causes(alarm: Alarm) -> str:

@@ -53,6 +53,7 @@ class _Resumption:
             watcher = service.add(saved.number, saved.stream, saved.device, store.model(saved))
             watcher.alarms.extend(saved.alarms)
             watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
+            watcher.seen, watcher.silent = saved.seen, saved.silent
             self.watchers[saved.number] = watcher
             service.disk.saved[saved.number] = (watcher.changes, saved.file)
         for message in point.outbox:
@@ -98,6 +99,7 @@ class _Resumption:
                 self._row(watcher, X[i : i + 1], times[i : i + 1])
         else:
             self._watch(watcher, X, times, record.first)
+        watcher.hear(record.seen)
         watcher.paused = was
 
     def _watch(self, watcher: Watcher, X: Array, times: Array, first: int) -> None:
@@ -165,5 +167,8 @@ class _Resumption:
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"] and not alarm.marked:
                     watcher.mark_normal(alarm)
+        elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
+            watcher.silent, message = True, watcher.silence()
+            self.service.outbox.waiting[message["id"]] = (message, set())
         elif fact.kind == "lost" and watcher.journaled == values["first"]:  # `repair` wrote it
             watcher.lost += values["rows"]

@@ -40,6 +40,8 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     config = service.config
     mqtt = http = None
     jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
+    if any(stream.silent_after is not None for stream in config.streams):
+        jobs.append(service.keep_listening)
     # What is not asked for is not imported: on a small machine a second of start is a second.
     if config.mqtt is not None:
         from onlad.serve.mqtt import Mqtt  # noqa: PLC0415

@@ -4,9 +4,10 @@ What others build on (the HTTP interface in `http`, the page in `page`, both in 
 this event loop):
 
 - ``service.watchers``: every device of every stream, by (stream, device). Of a `Watcher`: ``key``,
-  ``state`` ("learning", "normal", "alarm", "paused"), ``history`` (the last `Point`s: row, time,
-  score, threshold, is_anomaly, drift), ``alarms`` (the last `Alarm`s with causes, newest last),
-  ``alarm`` (the open one), ``last`` (what was `Said`), ``paused``, ``samples``, ``bad``, ``names``.
+  ``state`` ("learning", "normal", "alarm", "paused", "silent"), ``history`` (the last `Point`s:
+  row, time, score, threshold, is_anomaly, drift), ``alarms`` (the last `Alarm`s with causes, newest
+  last), ``alarm`` (the open one), ``last`` (what was `Said`), ``paused``, ``samples``, ``bad``,
+  ``names``.
 - ``await service.pause(watcher, True | False)``: stop learning, or go on with it.
 - ``await service.mark_normal(watcher, alarm_id)``: the model learns the alarm's samples.
 - Both raise `DiskError`, and change nothing, when the journal cannot be written.
@@ -221,10 +222,10 @@ class Service:
         self.latency_sum += float(waited.sum())
 
     def _read(self, items: list[Item]) -> Batch:
-        batch, now = Batch(), time.time()
+        batch = Batch()
         taken: Taken = {}
         for item in items:
-            answer = self._take(batch, item, now, taken)
+            answer = self._take(batch, item, taken)
             batch.answers.append((item, answer))
             if answer.bad:
                 self.bad[item.stream.name] += len(answer.bad)
@@ -233,7 +234,7 @@ class Service:
                 logs.warning("skipped a sample", **facts, why=why)
         return batch
 
-    def _take(self, batch: Batch, item: Item, now: float, taken: Taken) -> Answer:
+    def _take(self, batch: Batch, item: Item, taken: Taken) -> Answer:
         """Read an item into a batch, unless it is known, or has ended a process."""
         if item.mark is not None and self._known(item.mark, item.again, taken):
             self.duplicates += 1
@@ -245,7 +246,7 @@ class Service:
             names = self.templates[item.stream.name].names or item.stream.columns
         else:
             names = watcher.names
-        found = payload.read(item.stream, item.payload, names, now)
+        found = payload.read(item.stream, item.payload, names, batch.now)
         self.quarantine.drop()
         if found.timed and item.mark is not None and self._known_by_time(item, item.mark, taken):
             self.duplicates += 1
@@ -323,6 +324,7 @@ class Service:
             self.quarantine.hold(WATCHING, watcher.number, row)
             verdicts, alarms = watcher.observe(few, when)
             self.quarantine.drop()
+            watcher.hear(part.seen)
             said.append(verdicts)
             for alarm in alarms:
                 logs.warning("alarm", **alarm.message())
@@ -330,6 +332,25 @@ class Service:
             for listener in self.listeners:
                 listener(watcher, first, when, verdicts)
         return said
+
+    async def keep_listening(self) -> None:
+        """Tell of devices that have fallen silent, for ever."""
+        waits = [s.silent_after for s in self.config.streams if s.silent_after is not None]
+        while True:
+            await asyncio.sleep(min([1.0, *(wait / 4 for wait in waits)]))
+            async with self.turn:
+                for watcher in self.watchers.values():
+                    if watcher.falls_silent():
+                        self._silence(watcher)
+
+    def _silence(self, watcher: Watcher) -> None:
+        watcher.silent = True
+        message = watcher.silence()
+        with contextlib.suppress(OSError):  # then it is told once more after a crash
+            facts = {"number": watcher.number, "row": watcher.journaled}
+            self.store.journal.append([Fact("silent", facts)])
+        logs.warning("silent", stream=watcher.stream.name, device=watcher.device)
+        self.outbox.add(message)
 
     def _delivered(self, alarm: str) -> None:
         with contextlib.suppress(OSError):  # then it is delivered once more after a crash
@@ -387,7 +408,7 @@ class Service:
     def totals(self) -> dict[str, dict[str, Any]]:
         """Return counts since the start, by stream."""
         names = ("samples", "anomalies", "n_alarms", "drifts", "held_out")
-        zero: dict[str, Any] = dict.fromkeys((*names, "devices", "paused"), 0)
+        zero: dict[str, Any] = dict.fromkeys((*names, "devices", "paused", "silent"), 0)
         sums = {name: zero | {"bad": self.bad[name]} for name in self.streams}
         for watcher in self.watchers.values():
             one = sums[watcher.stream.name]
@@ -395,6 +416,7 @@ class Service:
                 one[name] += getattr(watcher, name)
             one["devices"] += 1
             one["paused"] += watcher.paused
+            one["silent"] += watcher.silent
         return sums
 
     def close(self) -> None:

@@ -134,6 +134,7 @@ class StreamTable:
     seed: int = rule(0, low=0)
     gate: bool = True
     quiet: int = rule(32, low=1, high=1_000_000)  # normal samples that end an alarm
+    silent_after: float | None = rule(None, low=0.1, high=1e9)  # seconds without a sample
     threshold: ThresholdTable = field(default_factory=ThresholdTable)
 
     @property

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,10 +43,19 @@ class Alarm:
 
     def message(self) -> dict[str, Any]:
         """Return what is told to others, without the samples."""
-        told = asdict(self)
+        told = {"kind": "anomaly"} | asdict(self)
         for name in ("rows", "learned", "marked", "last", "highest", "before"):
             del told[name]
+        largest = list(self.causes.items())[:3]
+        causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
+        name = key(self.stream, self.device)
+        told["text"] = f"{name}: score {self.score:.1f} above {self.threshold:.1f}. {causes}"
         return told
+
+
+def key(stream: str, device: str) -> str:
+    """Return stream and device as people write them."""
+    return f"{stream}/{device}" if device else stream
 
 
 class Point(NamedTuple):
@@ -80,6 +91,9 @@ class Watcher:
         self.history: deque[Point] = deque(maxlen=history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
         self.last: Said | None = None
+        self.seen = 0.0  # when the last sample came, by the clock
+        self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
+        self._heard = time.monotonic()  # a clock may jump
         self.begin_counts()
         self._marked = 0
         self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
@@ -91,7 +105,7 @@ class Watcher:
     @property
     def key(self) -> str:
         """Return stream and device as people write them."""
-        return f"{self.stream.name}/{self.device}" if self.device else self.stream.name
+        return key(self.stream.name, self.device)
 
     @property
     def journaled(self) -> int:
@@ -110,6 +124,8 @@ class Watcher:
     @property
     def state(self) -> str:
         """Return in one word what the device is in."""
+        if self.silent:
+            return "silent"
         if self.paused:
             return "paused"
         if self.last is None or not self.last.ready:
@@ -125,6 +141,33 @@ class Watcher:
             "score": last.score if last is not None and last.ready else None,
             "threshold": last.threshold if last is not None and last.ready else None,
             "samples": self.monitor.n_seen,
+            "seen": self.seen,
+        }
+
+    def hear(self, seen: float) -> None:
+        """Note that a sample came, and when by the clock."""
+        self.seen, self._heard, self.silent = seen, time.monotonic(), False
+
+    def falls_silent(self) -> bool:
+        """Return whether silence is to be told now: too long there was no sample."""
+        after = self.stream.silent_after
+        return after is not None and not self.silent and time.monotonic() - self._heard > after
+
+    def silence(self) -> dict[str, Any]:
+        """Return the alarm that no sample comes."""
+        row, since = self.monitor.n_seen, datetime.fromtimestamp(self.seen, timezone.utc)
+        return {
+            "kind": "silent",
+            "id": f"{self.key}/silent/{row}",
+            "stream": self.stream.name,
+            "device": self.device,
+            "row": row,
+            "time": self.seen,
+            "score": None,
+            "threshold": None,
+            "p_value": None,
+            "causes": {},
+            "text": f"{self.key}: no sample since {since.isoformat(' ', 'seconds')}",
         }
 
     @property
@@ -199,13 +242,13 @@ class Watcher:
                 newest.learned.append(bool(verdicts.learned[i]))
         return began
 
-    def _begin(self, verdict: Verdict, row: int, time: float) -> Alarm:
+    def _begin(self, verdict: Verdict, row: int, when: float) -> Alarm:
         alarm = Alarm(
             id=f"{self.key}/{row}",
             stream=self.stream.name,
             device=self.device,
             row=row,
-            time=time,
+            time=when,
             score=verdict.score,
             threshold=verdict.threshold,
             p_value=verdict.p_value,

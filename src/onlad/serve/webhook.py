@@ -18,21 +18,6 @@ from onlad.serve.service import Service
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 
 
-def line(message: Message) -> str:
-    """Return an alarm as a person reads it.
-
-    Examples
-    --------
-    >>> alarm = {"stream": "plant", "device": "pump", "score": 12.34, "threshold": 6.1}
-    >>> line(alarm | {"causes": {"flow": 0.71, "power": 0.2, "heat": 0.06, "valve": 0.03}})
-    'plant/pump: score 12.3 above 6.1. flow 71 %, power 20 %, heat 6 %'
-    """
-    name = "/".join(part for part in (message["stream"], message["device"]) if part)
-    largest = list(message["causes"].items())[:3]
-    causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
-    return f"{name}: score {message['score']:.1f} above {message['threshold']:.1f}. {causes}"
-
-
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows nothing: an alarm would become an empty GET, and its token go to another host."""
 
@@ -75,7 +60,7 @@ class Webhook:
     def _post(self, message: Message) -> str:
         """Return why the receiver did not take an alarm, or nothing."""
         text = self.table.format == "text"
-        body = line(message).encode() if text else orjson.dumps(message)
+        body = message["text"].encode() if text else orjson.dumps(message)
         kind = "text/plain; charset=utf-8" if text else "application/json"
         headers = {"Content-Type": kind, "User-Agent": "onlad"}
         if self.table.token is not None:
