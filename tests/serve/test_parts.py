@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
-from onlad.serve import logs, payload, wire
+from onlad.serve import logs, page, payload, wire
 from onlad.serve.config import StreamTable
 from onlad.serve.outbox import MOST, Outbox
 from onlad.serve.topics import Pattern
@@ -80,6 +80,21 @@ def test_columns_ignore_and_time():
     for bad in ('"yesterday"', "[1]", '"0001-01-01T00:00:00+23:00"', "1e999"):
         found = read(b'{"a": 1, "t": %s}' % bad.encode(), time="t")
         assert found.bad or np.isfinite(found.times[0])
+
+
+@pytest.mark.parametrize("factor", [1, 10**3, 10**6, 10**9])
+def test_a_time_is_one_in_whatever_unit_machines_count(factor):
+    when = 1_767_225_600
+    found = read(b'{"a": 1, "t": %d}' % (when * factor), time="t")
+    assert found.times == [when]
+
+
+@given(st.floats() | st.integers() | st.text(max_size=30))
+def test_any_time_is_one_that_a_page_can_show_or_refused(value):
+    found = read(json.dumps({"a": 1, "t": value}).encode(), time="t")
+    assert found.rows or found.bad
+    for when in found.times:
+        assert page._when(when)
 
 
 class Fake:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -20,6 +19,7 @@ MOST_BYTES = 1_000_000
 MOST_FEATURES = 1000
 LONGEST_NAME = 200
 LONGEST_WHY = 300
+LATEST = 1e11  # seconds since 1970
 
 _SEPARATORS = re.compile(r"[,;\s]+")
 
@@ -125,6 +125,10 @@ def _time(value: Any, now: float) -> float:
         when = datetime.fromisoformat(value.replace("Z", "+00:00"))
         return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
     time = float(value)
-    if not math.isfinite(time):
-        raise ValueError(f"the time is {time}")
+    # Beyond the year 5138 it is no time in seconds, but one in milli-, micro- or nanoseconds.
+    for _ in range(3):
+        if abs(time) > LATEST:
+            time /= 1000
+    if not abs(time) <= LATEST:
+        raise ValueError(f"the time {value!r:.60} is none: give seconds since 1970, or ISO 8601")
     return time
