@@ -1,6 +1,7 @@
 """HTTP: samples in, verdicts out, and a door that lets in only who should come."""
 
 import base64
+import contextlib
 import json
 import socket
 import time
@@ -257,7 +258,7 @@ def fresh_metrics(client):
 
 
 def test_the_door_knows_its_name_and_counts(tmp_path):
-    with served(tmp_path, "body = 2000\nrate = 5.0\nclients = 20") as (running, client):
+    with served(tmp_path, "body = 2000\nrate = 5.0\nclients = 20") as (_, client):
         assert client.get("/streams", headers={"Host": "evil.example"}).status_code == 403
         origin = {"Origin": "http://evil.example"}
         assert client.post("/streams/pump/samples", headers=origin, json=[1]).status_code == 403
@@ -268,15 +269,56 @@ def test_the_door_knows_its_name_and_counts(tmp_path):
                 yield b"[" * 100
 
         assert client.post("/streams/pump/samples", content=parts()).status_code == 413
-        statuses = [client.get("/healthz").status_code for _ in range(30)]
+        statuses = [client.get("/streams").status_code for _ in range(30)]
         assert 429 in statuses
+        assert client.get("/healthz").status_code == 200  # who asks for this is always answered
         time.sleep(0.5)
-        assert client.get("/healthz").status_code == 200
-        # Clients that say nothing take no place from others.
-        idle = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(15)]
-        assert client.get("/healthz").status_code == 200
-        for s in idle:
+        assert client.get("/streams").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET /streams HTTP/1.1\r\nHost: local",
+        b"POST /streams/pump/samples HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n[",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nG",
+    ],
+)
+def test_connections_that_say_nothing_keep_nobody_out(tmp_path, said, monkeypatch):
+    monkeypatch.setattr("onlad.serve.connection.HEADERS", 0.5)
+    with served(tmp_path, "clients = 20\nrate = 1e6") as (running, _):
+        url = f"http://127.0.0.1:{running.port}"
+        silent = []
+        for _ in range(60):
+            silent.append(socket.create_connection(("127.0.0.1", running.port), 10))
+            silent[-1].sendall(said)
+            if len(silent) % 10 == 0:
+                assert httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+        answer = httpx.post(f"{url}/streams/pump/samples", json=[1], timeout=5)
+        assert answer.status_code == 200
+        if b"POST" not in said:  # that one has as long as a body may take
+            for s in silent:
+                s.settimeout(5)
+                while s.recv(1000):  # until it is closed
+                    pass
+        for s in silent:
             s.close()
+
+
+def test_one_address_cannot_take_all_websockets(tmp_path):
+    with served(tmp_path, "clients = 4") as (running, client), contextlib.ExitStack() as stack:
+        url = f"ws://127.0.0.1:{running.port}/live"
+        for _ in range(2):
+            stack.enter_context(connect(url))
+        with pytest.raises(WebSocketException), connect(url):
+            pass
+        assert client.get("/healthz").status_code == 200
+        time.sleep(0.1)
+        stack.close()
+        until(lambda: not _live(running), "the clients to be forgotten")
+        with connect(url):
+            pass
 
 
 def test_a_taken_port_is_refused_in_one_line(tmp_path):

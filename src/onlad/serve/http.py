@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from onlad.errors import OnladError
 from onlad.serve import logs
 from onlad.serve.config import HttpTable
+from onlad.serve.connection import Connection
 from onlad.serve.guard import Guard
 from onlad.serve.intake import Answer, Item, told
 from onlad.serve.live import Live
@@ -151,6 +152,7 @@ class Http:
         self._server = _Server(
             uvicorn.Config(
                 guard,
+                http=Connection,
                 log_config=None,
                 access_log=False,
                 server_header=False,
