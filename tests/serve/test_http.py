@@ -1,5 +1,6 @@
 """HTTP: samples in, verdicts out, and a door that lets in only who should come."""
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -13,6 +14,7 @@ from serving import Served, free_port, machine, models, sample, until
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+from onlad.cli import main
 from onlad.errors import OnladError
 
 CONFIG = """
@@ -132,7 +134,7 @@ def test_what_a_person_does(tmp_path):
         before = unmarked.observe_many([sample(x) for x in X])
         assert again["verdicts"][40]["score"] < before.score[640]
         assert client.post("/streams/pump/normal", json="pump/1").status_code == 404
-        assert client.post("/streams/pump/normal", content=b"{").status_code == 404
+        assert client.post("/streams/pump/normal", content=b"{").status_code == 422
 
         assert client.post("/streams/pump/learning", json="no").status_code == 422
         assert client.post("/streams/none/learning", json=False).status_code == 404
@@ -149,10 +151,54 @@ def test_what_a_person_does(tmp_path):
     assert load(tmp_path / "copy.onlad").n_seen == 750
 
 
-def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkeypatch):
-    def no_space(*_):
-        raise OSError(28, "No space left on device")
+def test_a_device_is_forgotten_and_put_back(tmp_path, monkeypatch, capsys):
+    X = machine(400)
 
+    def post(client, rows, device):
+        return client.post(f"/streams/pump/samples?device={device}", json=rows)
+
+    def seen(client):
+        return {d["device"]: d["samples"] for d in client.get("/streams").json()}
+
+    with served(tmp_path) as (running, client):
+        post(client, [1, 2, 3], "a/b")  # a stray first sample fixes the features
+        assert post(client, sample(X[0]), "a/b").status_code == 422
+        post(client, [sample(x) for x in X], "c")
+        file = client.delete("/streams/pump/devices/a/b").json()["undo"]
+        assert client.delete("/streams/pump/devices/a/b").status_code == 404
+        assert post(client, [sample(x) for x in X[:9]], "a/b").status_code == 200
+        assert seen(client) == {"c": 400, "a/b": 9}
+        answer = client.post(f"/forgotten/{file}")
+        assert answer.status_code == 409
+        assert "is watched again. Forget that one first" in answer.json()["error"]
+        other = client.delete("/streams/pump/devices/a/b").json()["undo"]
+        assert client.post(f"/forgotten/{file}").json()["samples"] == 1
+        assert post(client, [4, 5, 6], "a/b").status_code == 200
+        for name in ("000099.json", "..%2Fstate.json", "x"):
+            assert client.post(f"/forgotten/{name}").status_code in (404, 409)
+        running.service.disk.checkpoint = lambda: asyncio.sleep(0)  # as a crash would end it
+    with served(tmp_path) as (running, client):
+        assert seen(client) == {"c": 400, "a/b": 2}
+    path = str(tmp_path / "onlad.toml")
+    assert main(["forget", "--config", path, "pump", "nobody"]) == 1
+    assert "there is no device pump/nobody; there are: pump/a/b, pump/c" in capsys.readouterr().err
+    assert main(["forget", "--config", path, "pump", "a/b"]) == 0
+    assert "To undo it: onlad forget --config" in capsys.readouterr().out
+    assert main(["forget", "--config", path, "--undo", other]) == 0
+    assert capsys.readouterr().out == "pump/a/b is watched again\n"
+    with served(tmp_path) as (_, client):
+        assert seen(client) == {"c": 400, "a/b": 9}
+        with monkeypatch.context() as patch:
+            patch.setattr("onlad.serve.journal.os.write", _no_space)
+            assert client.delete("/streams/pump/devices/c").status_code == 503
+        assert seen(client) == {"c": 400, "a/b": 9}
+
+
+def _no_space(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkeypatch):
     with served(tmp_path) as (running, client):
         rows = [sample(x) for x in machine(700, faults=[600])]
         client.post("/streams/pump/samples", json=rows)
@@ -160,7 +206,7 @@ def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkey
         (alarm,) = client.get("/streams").json()[0]["alarms"]
         before = watcher.monitor.detector.n_seen
         with monkeypatch.context() as patch:
-            patch.setattr("onlad.serve.journal.os.write", no_space)
+            patch.setattr("onlad.serve.journal.os.write", _no_space)
             for path, body in [("learning", False), ("normal", alarm["id"])]:
                 answer = client.post(f"/streams/pump/{path}", json=body)
                 assert answer.status_code == 503

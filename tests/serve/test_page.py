@@ -136,6 +136,14 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         download.value.save_as(path)
         assert path.name == "pump.onlad"
         assert load(path).n_seen == 940
+
+        page.get_by_role("button", name="Forget the device").click()
+        page.get_by_role("button", name="Forget", exact=True).click()
+        expect(page.get_by_text("pump/south is forgotten")).to_be_visible()
+        assert [d["device"] for d in client.get("/streams").json()] == ["north"]
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_text("940 samples")).to_be_visible()
+        assert _described(client, "south")["samples"] == 940
     assert errors == []
 
 

@@ -14,6 +14,7 @@ from onlad.cli import (
     demo,
     evaluate,
     fit,
+    forget,
     info,
     merge,
     plot,
@@ -26,7 +27,21 @@ from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
 #: Each command is a module with one function, `add`, that describes its arguments and what to run.
-COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, repair, core, completion)
+COMMANDS = (
+    watch,
+    fit,
+    score,
+    info,
+    merge,
+    plot,
+    evaluate,
+    demo,
+    serve,
+    forget,
+    repair,
+    core,
+    completion,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -103,16 +103,7 @@ class Store:
             what = f"{self.folder} has format {values['format']}; this onlad reads {FORMAT}"
             raise StateError(what)
         self.generation = values["generation"]
-        watchers = [
-            Saved(
-                **entry
-                | {
-                    "last": entry["last"] and Said(*entry["last"]),
-                    "alarms": [Alarm(**alarm) for alarm in entry["alarms"]],
-                }
-            )
-            for entry in values["watchers"]
-        ]
+        watchers = [_unpacked(entry) for entry in values["watchers"]]
         marks = [Mark(*mark) for mark in values["marks"]]
         point = (values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
         return Checkpoint(*point, base64.b64decode(values["timed"]), is_first=False)
@@ -144,10 +135,7 @@ class Store:
             "timed": base64.b64encode(checkpoint.timed).decode(),
             "format": FORMAT,
             "generation": self.generation,
-            "watchers": [
-                saved._asdict() | {"alarms": [asdict(alarm) for alarm in saved.alarms]}
-                for saved in checkpoint.watchers
-            ],
+            "watchers": [_packed(saved) for saved in checkpoint.watchers],
         }
         body = json.dumps(values).encode()
         digest = hashlib.sha256(body).hexdigest().encode()
@@ -159,10 +147,41 @@ class Store:
             if path.name not in named:
                 path.unlink(missing_ok=True)
 
+    def keep_forgotten(self, saved: Saved, model: Monitor) -> str:
+        """Write what a device was to a file of its own, to be put back from; return its name."""
+        folder, name = self.folder / "forgotten", f"{saved.number:06d}.json"
+        folder.mkdir(exist_ok=True)
+        data = base64.b64encode(persist.to_bytes(model)).decode()
+        modelfile.replace(folder / name, json.dumps(_packed(saved) | {"model": data}).encode())
+        return name
+
+    def forgotten(self, name: str) -> tuple[Saved, Monitor]:
+        """Return what a device was that has been forgotten."""
+        path = self.folder / "forgotten" / Path(name).name
+        try:
+            values = json.loads(path.read_bytes())
+            model = persist.from_bytes(base64.b64decode(values.pop("model")))
+            saved = _unpacked(values)
+        except (OSError, ValueError, KeyError, TypeError, OnladError) as error:
+            raise StateError(f"{path} is no file of a forgotten device: {error}") from None
+        if not isinstance(model, Monitor):
+            raise StateError(f"{path} holds no monitor")
+        return saved, model
+
     def close(self) -> None:
         """Let another service have the folder."""
         self.journal.close()
         os.close(self._lock)
+
+
+def _packed(saved: Saved) -> dict[str, Any]:
+    return saved._asdict() | {"alarms": [asdict(alarm) for alarm in saved.alarms]}
+
+
+def _unpacked(values: dict[str, Any]) -> Saved:
+    last = values["last"] and Said(*values["last"])
+    alarms = [Alarm(**alarm) for alarm in values["alarms"]]
+    return Saved(**values | {"last": last, "alarms": alarms})
 
 
 def entry(watcher: Watcher, file: str) -> Saved:

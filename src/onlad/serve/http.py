@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ from starlette.requests import ClientDisconnect
 
 from onlad.errors import OnladError
 from onlad.serve import logs
+from onlad.serve.checkpoint import StateError
 from onlad.serve.config import HttpTable
 from onlad.serve.connection import Connection
 from onlad.serve.guard import Guard
 from onlad.serve.intake import Answer, Item, told
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
-from onlad.serve.service import SLICE, DiskError, Service
+from onlad.serve.service import SLICE, DiskError, Service, UnknownError
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -74,41 +75,7 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
     async def streams() -> Response:
         return _json([_described(watcher) for watcher in service.watchers.values()])
 
-    @app.post("/streams/{name}/learning")
-    async def learning(name: str, request: Request, device: str = "") -> Response:
-        watcher = service.watchers.get((name, device))
-        if watcher is None:
-            return _refusal(404, "there is no such device")
-        wanted = _loads(await request.body())
-        if not isinstance(wanted, bool):
-            return _refusal(422, "the body must be true (learn) or false (pause)")
-        try:
-            await service.pause(watcher, not wanted)
-        except DiskError as error:
-            return _refusal(503, str(error), {"Retry-After": "10"})
-        return _json(_described(watcher))
-
-    @app.post("/streams/{name}/normal")
-    async def normal(name: str, request: Request, device: str = "") -> Response:
-        watcher = service.watchers.get((name, device))
-        alarm = _loads(await request.body())
-        try:
-            if watcher is None or not isinstance(alarm, str):
-                raise KeyError(alarm)
-            return _json({"learned": await service.mark_normal(watcher, alarm)})
-        except KeyError:
-            return _refusal(404, "there is no such alarm; the body is its id as a JSON text")
-        except DiskError as error:
-            return _refusal(503, str(error), {"Retry-After": "10"})
-
-    @app.get("/streams/{name}/model")
-    async def model(name: str, device: str = "") -> Response:
-        watcher = service.watchers.get((name, device))
-        if watcher is None:
-            return _refusal(404, "there is no such device")
-        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
-        content = await service.model_bytes(watcher)
-        return Response(content, media_type="application/octet-stream", headers=headers)
+    _add_person(app, service)
 
     @app.websocket("/live")
     async def listen(websocket: WebSocket) -> None:
@@ -129,6 +96,55 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
         return Response("".join(f"{p}\n" for p in problems) or "ready\n", 503 if problems else 200)
 
     return app
+
+
+def _add_person(app: FastAPI, service: Service) -> None:
+    """Add what a person may do to a device."""
+
+    def found(name: str, device: str) -> Watcher:
+        watcher = service.watchers.get((name, device))
+        if watcher is None:
+            raise UnknownError("there is no such device")
+        return watcher
+
+    # Each of these says what was wrong. Nothing was changed then.
+    def refused(status: int) -> Callable[[Request, Exception], Response]:
+        retry = {"Retry-After": "10"} if status == 503 else None
+        return lambda _, error: _refusal(status, str(error), retry)
+
+    for kind, status in ((UnknownError, 404), (StateError, 409), (DiskError, 503)):
+        app.add_exception_handler(kind, refused(status))
+
+    @app.post("/streams/{name}/learning")
+    async def learning(name: str, request: Request, device: str = "") -> Response:
+        watcher = found(name, device)
+        wanted = _loads(await request.body())
+        if not isinstance(wanted, bool):
+            return _refusal(422, "the body must be true (learn) or false (pause)")
+        await service.pause(watcher, not wanted)
+        return _json(_described(watcher))
+
+    @app.post("/streams/{name}/normal")
+    async def normal(name: str, request: Request, device: str = "") -> Response:
+        watcher, alarm = found(name, device), _loads(await request.body())
+        if not isinstance(alarm, str):
+            return _refusal(422, "the body must be the id of an alarm, as a JSON text")
+        return _json({"learned": await service.mark_normal(watcher, alarm)})
+
+    @app.get("/streams/{name}/model")
+    async def model(name: str, device: str = "") -> Response:
+        watcher = found(name, device)
+        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
+        content = await service.model_bytes(watcher)
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    @app.delete("/streams/{name}/devices/{device:path}")
+    async def forget(name: str, device: str) -> Response:
+        return _json({"undo": await service.forget(found(name, device))})
+
+    @app.post("/forgotten/{file}")
+    async def undo(file: str) -> Response:
+        return _json(_described(await service.restore(file)))
 
 
 class _Server(uvicorn.Server):

@@ -66,6 +66,7 @@ class Mqtt:
         self._password = _password(table)
         service.listeners.append(self._verdicts)
         service.after_step.append(self._flush)
+        service.forgetting.append(self._forget)
         service.outbox.couriers["mqtt"] = self._alarm
 
     async def run(self) -> None:
@@ -316,6 +317,14 @@ class Mqtt:
             return
         for topic, payload in discovery.configs(self.table, watcher.key, _topic(watcher)):
             self._client._client.publish(topic, orjson.dumps(payload), 1, True)
+
+    def _forget(self, watcher: Watcher) -> None:
+        """Take back what the broker retains of a device."""
+        self._states.pop(watcher.number, None)
+        self._publish(f"{_topic(watcher)}/state", b"", retain=True)
+        if self.table.discovery is not None and self._client is not None:
+            for topic, _ in discovery.configs(self.table, watcher.key, _topic(watcher)):
+                self._client._client.publish(topic, b"", 1, True)
 
 
 def _identifier(pattern: Pattern) -> int:

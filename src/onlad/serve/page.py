@@ -16,7 +16,8 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from nicegui import ui
 
-from onlad.serve.service import DiskError, Service
+from onlad.errors import OnladError
+from onlad.serve.service import Service
 from onlad.serve.watcher import Alarm, Point, Watcher
 
 EVERY = 1.0  # seconds between two looks
@@ -143,10 +144,11 @@ class Device:
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
             ui.button("Save the model", on_click=self._save).props("outline")
+            ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
         ui.label("Alarms").classes("text-lg font-medium")
         self._alarms = ui.column().classes("w-full gap-2")
         self._listed: list[tuple[str, bool, int]] | None = None
-        ui.timer(EVERY, self._look)
+        self._timer = ui.timer(EVERY, self._look)
 
     def _look(self) -> None:
         watcher = self._watcher
@@ -196,7 +198,7 @@ class Device:
     async def _toggle(self) -> None:
         try:
             await self._service.pause(self._watcher, not self._watcher.paused)
-        except DiskError as error:
+        except OnladError as error:
             ui.notify(str(error), type="negative")
         self._look()
 
@@ -204,13 +206,41 @@ class Device:
         try:
             count = await self._service.mark_normal(self._watcher, alarm.id)
             said, kind = f"Learned {count} sample" + "s" * (count != 1), "positive"
-        except KeyError:
-            said, kind = "This alarm is no longer kept.", "warning"
-        except DiskError as error:
+        except OnladError as error:
             said, kind = str(error), "negative"
         with self._alarms:  # the button that was clicked may be gone by now
             ui.notify(said, type=kind)  # type: ignore[arg-type]
         self._look()
+
+    def _ask(self) -> None:
+        """Let a person think again."""
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label(f"Forget all that was learned of {self._watcher.key}?")
+            with ui.row():
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Forget", on_click=self._forget).props("color=negative")
+
+    async def _forget(self) -> None:
+        try:
+            file = await self._service.forget(self._watcher)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+            return
+
+        async def undo() -> None:
+            try:
+                await self._service.restore(file)
+                ui.navigate.to(_address(self._watcher))
+            except OnladError as error:
+                ui.notify(str(error), type="negative")
+
+        self._timer.cancel()
+        content = ui.context.client.content
+        content.clear()
+        with content:
+            ui.label(f"{self._watcher.key} is forgotten. The file forgotten/{file} can undo it.")
+            ui.button("Undo", on_click=undo).props("outline")
+            ui.link("All devices", "/")
 
     async def _save(self) -> None:
         content = await self._service.model_bytes(self._watcher)

@@ -48,12 +48,10 @@ class _Resumption:
         for saved in point.watchers:
             service.take_number(saved.number)
             if saved.stream not in service.streams:
+                self.absent[saved.number] = 0
                 service.disk.absent.append(saved)
                 continue
-            watcher = service.add(saved.number, saved.stream, saved.device, store.model(saved))
-            watcher.alarms.extend(saved.alarms)
-            watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
-            watcher.seen, watcher.silent = saved.seen, saved.silent
+            watcher = service.resurrect(saved, store.model(saved))
             self.watchers[saved.number] = watcher
             service.disk.saved[saved.number] = (watcher.changes, saved.file)
         for message in point.outbox:
@@ -134,35 +132,41 @@ class _Resumption:
 
     def _redo(self, fact: Fact) -> None:
         service, values = self.service, fact.values
-        if fact.kind == "birth":
+        if fact.kind in ("birth", "restored"):
             self._birth(fact)
         elif fact.kind == "delivered":
             service.outbox.waiting.pop(values["id"], None)
         elif fact.kind == "session":
             service.marks.clear()
-        elif values["number"] not in self.watchers:
+        elif values["number"] in self.absent:
             service.disk.absent_records.append(fact)
-        else:
+        elif values["number"] in self.watchers:  # else forgotten, and the checkpoint knows it
             self._change(self.watchers[values["number"]], fact)
 
     def _birth(self, fact: Fact) -> None:
         service, values = self.service, fact.values
-        number, name, device = values["number"], values["stream"], values["device"]
+        number, name = values["number"], values["stream"]
         service.take_number(number)
         if name not in service.streams:
             if number not in self.absent:
                 self.absent[number] = 0
                 service.disk.absent_records.append(fact)
-        elif number not in self.watchers:
-            watcher = service.add(number, name, device, service.fresh(service.streams[name]))
-            watcher.names = tuple(values["names"])
-            self.watchers[number] = watcher
+        elif number in self.watchers:
+            pass  # the checkpoint has it
+        elif fact.kind == "restored":
+            self.watchers[number] = service.put_back(number, values["file"])
+        else:
+            fresh = service.fresh(service.streams[name])
+            self.watchers[number] = service.add(number, name, values["device"], fresh)
+            self.watchers[number].names = tuple(values["names"])
 
     def _change(self, watcher: Watcher, fact: Fact) -> None:
         """Do again what was done to a device, unless the checkpoint covers it."""
         values = fact.values
         if fact.kind == "paused":
             watcher.paused = values["paused"]
+        elif fact.kind == "forgotten":
+            self.service.remove(self.watchers.pop(values["number"]))
         elif fact.kind == "normal":
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"] and not alarm.marked:

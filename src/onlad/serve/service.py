@@ -10,7 +10,9 @@ this event loop):
   ``names``.
 - ``await service.pause(watcher, True | False)``: stop learning, or go on with it.
 - ``await service.mark_normal(watcher, alarm_id)``: the model learns the alarm's samples.
-- Both raise `DiskError`, and change nothing, when the journal cannot be written.
+- ``await service.forget(watcher)``: as if the device had never been; returns the file from which
+  ``await service.restore(file)`` puts it back.
+- All of these raise `DiskError`, and change nothing, when the journal cannot be written.
 - ``await service.model_bytes(watcher)``: the model as a file's bytes, for a download.
 - ``service.listeners``: functions (watcher, first row, times, verdicts) called after each batch.
 - ``service.problems()``: why the service is not ready; empty if it is.
@@ -37,8 +39,8 @@ from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
-from onlad.serve import logs, payload
-from onlad.serve.checkpoint import StateError, Store
+from onlad.serve import checkpoint, logs, payload
+from onlad.serve.checkpoint import Saved, StateError, Store
 from onlad.serve.config import Config, StreamTable
 from onlad.serve.disk import Disk
 from onlad.serve.intake import Answer, Batch, Item, Part
@@ -47,7 +49,7 @@ from onlad.serve.marks import Marks
 from onlad.serve.outbox import Outbox
 from onlad.serve.quarantine import WATCHING, Quarantine
 from onlad.serve.resume import resume
-from onlad.serve.watcher import Alarm, Watcher
+from onlad.serve.watcher import Alarm, Watcher, key
 from onlad.verdict import Verdicts
 
 Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
@@ -71,6 +73,10 @@ class DiskError(OnladError):
     """What a person wanted was not done, because it could not be kept."""
 
 
+class UnknownError(OnladError):
+    """There is no such device or alarm."""
+
+
 class Service:
     """Streams, watched."""
 
@@ -79,6 +85,7 @@ class Service:
         self.streams: dict[str, StreamTable] = {s.name: s for s in config.streams}
         self.watchers: dict[tuple[str, str], Watcher] = {}
         self.listeners: list[Listener] = []
+        self.forgetting: list[Callable[[Watcher], None]] = []  # called with each forgotten device
         self.after_step: list[Callable[[], None]] = []
         self.outbox = Outbox(self._delivered)
         self.trouble: dict[str, str] = {}  # what is wrong now, by part
@@ -299,9 +306,8 @@ class Service:
 
     def _refuse(self, batch: Batch, error: OSError) -> None:
         """Say that nothing of a batch was taken: the disk is full, or gone."""
-        unborn = [key for key, w in self.watchers.items() if w.number not in self.born]
-        for key in unborn:
-            del self.watchers[key]
+        for watcher in [w for w in self.watchers.values() if w.number not in self.born]:
+            self.remove(watcher)
         self.trouble["journal"] = f"the journal cannot be written: {error.strerror}"
         logs.warning("the journal cannot be written", error=error.strerror)
         for item, answer in batch.answers:
@@ -369,9 +375,59 @@ class Service:
         async with self.turn:
             found: Alarm | None = next((a for a in watcher.alarms if a.id == alarm), None)
             if found is None:
-                raise KeyError(alarm)
+                raise UnknownError("there is no such alarm, or it is no longer kept")
             self._note("normal", number=watcher.number, alarm=alarm)
             return watcher.mark_normal(found)
+
+    async def forget(self, watcher: Watcher) -> str:
+        """Forget a device: its next sample begins a new one. Return the file to undo it with."""
+        async with self.turn:
+            if self.watchers.get((watcher.stream.name, watcher.device)) is not watcher:
+                raise UnknownError("there is no such device")
+            try:
+                file = self.store.keep_forgotten(checkpoint.entry(watcher, ""), watcher.monitor)
+            except OSError as error:
+                what = f"the undo file cannot be written: {error.strerror}"
+                raise DiskError(f"{what}. Nothing was changed") from None
+            self._note("forgotten", number=watcher.number)
+            self.remove(watcher)
+        logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
+        for tell in self.forgetting:
+            tell(watcher)
+        return file
+
+    def remove(self, watcher: Watcher) -> None:
+        """Watch a device no more."""
+        del self.watchers[watcher.stream.name, watcher.device]
+        self.born.discard(watcher.number)
+        self.disk.saved.pop(watcher.number, None)
+
+    async def restore(self, file: str) -> Watcher:
+        """Put a device back that was forgotten."""
+        async with self.turn:
+            saved, _ = self.store.forgotten(file)
+            name = key(saved.stream, saved.device)
+            if saved.stream not in self.streams:
+                raise StateError(f"{name}: there is no stream {saved.stream}")
+            if (saved.stream, saved.device) in self.watchers:
+                raise StateError(f"{name} is watched again. Forget that one first")
+            number = self._next
+            self._note("restored", number=number, stream=saved.stream, file=file)
+            return self.put_back(number, file)
+
+    def put_back(self, number: int, file: str) -> Watcher:
+        """Watch a device again, under a new number."""
+        saved, model = self.store.forgotten(file)
+        self.take_number(number)
+        return self.resurrect(saved._replace(number=number), model)
+
+    def resurrect(self, saved: Saved, model: Monitor) -> Watcher:
+        """Watch a device as it was saved."""
+        watcher = self.add(saved.number, saved.stream, saved.device, model)
+        watcher.alarms.extend(saved.alarms)
+        watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
+        watcher.seen, watcher.silent = saved.seen, saved.silent
+        return watcher
 
     def _note(self, kind: str, **values: Any) -> None:
         """Journal what a person does before it is done."""
