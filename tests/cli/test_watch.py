@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,6 +279,60 @@ def test_follow_reads_what_is_added_cut_and_replaced(tmp_path, X, expected):
     assert err.count("was replaced or cut") == 2
     assert "302 samples" in err
     assert onlad.load(model).n_seen == 302
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, header):
+    path, model = tmp_path / "pump.csv", tmp_path / "pump.onlad"
+    lines = table(X).splitlines(keepends=True)
+    if not header:  # nor names, nor a time, which is no number
+        lines = [line.partition(",")[2] for line in lines[1:]]
+    options = ("watch", path, "--follow", "--all", "--output", "jsonl", "--model", model)
+
+    def follow(count, more=""):
+        with running(*options) as command:
+            with path.open("a") as file:
+                file.write(more)
+            rows = [json.loads(command.line())["row"] for _ in range(count)]
+            status, out, err = command.stop(signal.SIGTERM)
+        assert (status, out) == (143, "")
+        return rows, err
+
+    path.write_text("".join(lines[: 100 + header]))
+    assert follow(100)[0] == list(range(100))
+    rows, err = follow(50, "".join(lines[100 + header : 150 + header]) + lines[150 + header][:3])
+    assert rows == list(range(100, 150))
+    assert "going on at byte" in err
+    rest = lines[150 + header :]
+    twin = Path(f"{model}.place").read_bytes()
+    follow(len(rest), rest[0][3:] + "".join(rest[1:]))
+    assert onlad.load(model).n_seen == len(X)
+    # The model is saved, and then the place: a crash between leaves an older place.
+    Path(f"{model}.place").write_bytes(twin)
+    follow(1, lines[-1])
+    assert onlad.load(model).n_seen == len(X) + 1
+    # Another file under the name is read from its start.
+    path.write_text("".join([*lines[:header], *lines[200:300]]))
+    _, err = follow(100)
+    assert "is another file than before" in err
+    # And without the model from its start, too.
+    model.unlink()
+    assert len(follow(100)[0]) == 100
+
+
+def test_many_series_that_are_followed_go_on_where_they_were_left(tmp_path):
+    path, models = tmp_path / "pump.lp", tmp_path / "models"
+    models.mkdir()
+    lines = [f"m,host={'ab'[i % 2]} x={i % 7},y={i % 5} {i}000000000\n" for i in range(200)]
+    path.write_text("".join(lines[:120]))
+    for count, more in [(120, ""), (80, "".join(lines[120:]))]:
+        with running("watch", path, "--follow", "--all", "--model", models) as command:
+            with path.open("a") as file:
+                file.write(more)
+            for _ in range(count):
+                command.line()
+            assert command.stop(signal.SIGTERM)[0] == 143
+    assert sorted(onlad.load(file).n_seen for file in models.iterdir()) == [100, 100]
 
 
 # -- rows that are bad ------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias, overload
 
@@ -78,6 +78,17 @@ class Block:
     lines: Sequence[str] | None = None  # the samples as they came, to be passed on with a verdict
     bad: list[Bad] = field(default_factory=list)
     position: int = 0  # bytes or rows of the source that are done
+
+    def part(self, which: slice) -> Block:
+        """Return some of the samples, with what else is in the block."""
+        return replace(
+            self,
+            values=self.values[which],
+            row=self.row[which],
+            times=None if self.times is None else self.times[which],
+            labels=None if self.labels is None else self.labels[which],
+            lines=None if self.lines is None else self.lines[which],
+        )
 
 
 class Roles(NamedTuple):
