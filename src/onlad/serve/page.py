@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
-from nicegui import ui
+from nicegui import Client, ui
 
 from onlad.errors import OnladError
 from onlad.serve.service import Service
@@ -24,6 +24,7 @@ EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
 POINTS = 500  # of a curve: more than a phone has columns
 ALARMS = 8  # in the list, newest first
+WAITING = 100  # views without a browser
 CAUSES = 6  # features that are named
 WORST_FIRST = ("alarm", "silent", "learning", "paused", "normal")
 COLOURS = {
@@ -41,11 +42,13 @@ def attach(app: FastAPI, service: Service) -> None:
 
     @ui.page("/", title="onlad")
     def devices() -> None:
+        _make_room()
         _frame(service)
         Devices(service)
 
     @ui.page("/watch", title="onlad")
     def watch(stream: str = "", device: str = "") -> None:
+        _make_room()
         _frame(service)
         watcher = service.watchers.get((stream, device))
         if watcher is None:
@@ -56,6 +59,13 @@ def attach(app: FastAPI, service: Service) -> None:
 
     # dark=None: as the reader's system has it.
     ui.run_with(app, title="onlad", dark=None, show_welcome_message=False)
+
+
+def _make_room() -> None:
+    """Let go of views whose browser never came, or is gone: NiceGUI keeps each for a minute."""
+    waiting = [client for client in Client.instances.values() if not client.has_socket_connection]
+    for client in waiting[:-WAITING]:
+        client.delete()
 
 
 def _frame(service: Service) -> None:
