@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -253,7 +254,8 @@ def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(logs, "_lately", {})
-    before = logs.log.handlers[:], logs.log.propagate
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
     try:
         logs.setup(kind, "info")
         logs.info("started", port=7)
@@ -263,19 +265,24 @@ def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
             raise ValueError("seven")
         except ValueError:
             logs.log.exception("failed")
+        logging.getLogger("uvicorn.error").warning("evil \x1b[2J\n%s", "request")
         for _ in range(100):
             logs.warning("flood")
     finally:
-        logs.log.handlers[:], logs.log.propagate = before
+        root.handlers[:] = before
+        root.setLevel(level)
+        logging.captureWarnings(False)
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 3 + logs.MOST
+    assert len(lines) == 4 + logs.MOST
     if kind == "json":
         first = json.loads(lines[0])
         assert (first["level"], first["event"], first["port"]) == ("info", "started", 7)
         assert json.loads(lines[1])["why"].startswith("evil\nerror")
+        assert json.loads(lines[3])["event"] == r"evil \x1b[2J\nrequest"
     else:
-        assert lines[0] == "info: started port=7"
-        assert lines[1].startswith('warning: skipped a sample why="evil\\nerror')
+        assert re.fullmatch(r"20\d\d-[0-9-]+T[0-9:.]+\+00:00 info: started port=7", lines[0])
+        assert ' warning: skipped a sample why="evil\\nerror' in lines[1]
+    assert "\x1b" not in lines[3]
     assert len(lines[1]) < 500
     assert "ValueError('seven')" in lines[2]
     assert "not shown" in lines[-1]
