@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-from serving import Served, free_port, machine, models, sample, until
+from serving import Process, Served, free_port, machine, models, sample, until
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
@@ -246,6 +246,26 @@ def test_live_verdicts_and_a_client_that_does_not_read(tmp_path):
         assert b'onlad_dropped_total{what="websocket"}' in client.get("/metrics").content
 
 
+def test_the_end_is_quiet_with_a_websocket_that_does_not_read(tmp_path):
+    port = free_port()
+    path = tmp_path / "onlad.toml"
+    path.write_text(CONFIG.replace("PORT", str(port)).replace("MORE", ""))
+    body = json.dumps([sample(x) for x in machine(900)])
+    url = f"http://127.0.0.1:{port}"
+    with Process(path) as process, socket.socket() as narrow:
+        process.wait_for("listening")
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        narrow.connect(("127.0.0.1", port))
+        narrow.sendall(HANDSHAKE)
+        until(lambda: narrow.recv(12) == b"HTTP/1.1 101", "the WebSocket")
+        while 'what="websocket"' not in httpx.get(f"{url}/metrics").text:
+            httpx.post(f"{url}/streams/pump/samples", content=body, timeout=30)
+        assert process.stop() == 0
+    log = process.log.read_text()
+    assert log.splitlines()[-1].endswith("info: stopped")
+    assert "error" not in log
+
+
 def _live(running):
     listener = next(f for f in running.service.listeners if hasattr(f.__self__, "clients"))
     return listener.__self__.clients
@@ -314,7 +334,12 @@ def test_the_door_knows_its_name_and_counts(tmp_path):
             for _ in range(100):
                 yield b"[" * 100
 
-        assert client.post("/streams/pump/samples", content=parts()).status_code == 413
+        client.post("/streams/pump/samples", json=[1])
+        for path in ("samples", "learning", "normal"):
+            assert client.post(f"/streams/pump/{path}", content=parts()).status_code == 413
+        answer = client.get("/streams")
+        assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
+        time.sleep(1)
         statuses = [client.get("/streams").status_code for _ in range(30)]
         assert 429 in statuses
         assert client.get("/healthz").status_code == 200  # who asks for this is always answered

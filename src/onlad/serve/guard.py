@@ -55,7 +55,8 @@ class Guard:
         elif scope["type"] == "websocket":
             await self._socket(scope, receive, send)
         else:
-            await self.app(scope, self._counted(receive), self._with_cookie(scope, headers, send))
+            send = self._with_headers(scope, headers, send)
+            await self.app(scope, self._counted(receive), send)
 
     def _judge(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str]:
         """Return a status and why, or 0."""
@@ -145,14 +146,16 @@ class Guard:
 
         return counted
 
-    def _with_cookie(self, scope: Scope, headers: dict[str, str], send: Send) -> Send:
-        if self.table.token is None or "authorization" not in headers or scope["path"] in OPEN:
-            return send
-        cookie = f"{COOKIE}={self._cookie}; HttpOnly; SameSite=Strict; Path=/".encode()
+    def _with_headers(self, scope: Scope, headers: dict[str, str], send: Send) -> Send:
+        """Return `send` with what a browser must know: the cookie, and that nobody may frame us."""
+        more = [(b"content-security-policy", b"frame-ancestors 'none'")]
+        if self.table.token and "authorization" in headers and scope["path"] not in OPEN:
+            cookie = f"{COOKIE}={self._cookie}; HttpOnly; SameSite=Strict; Path=/"
+            more.append((b"set-cookie", cookie.encode()))
 
         async def sending(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), (b"set-cookie", cookie)]
+                message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
         return sending

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -36,13 +37,15 @@ if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
 
 BUFFER = 2**17  # bytes that the system keeps for a client that does not read
+_UVICORN = logging.getLogger("uvicorn.error")
+BACKLOG = 2048  # connections that the system keeps until they are taken
 ANSWER = 30.0  # seconds that a request waits for its verdicts
 
 
 def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
     """Return the application without its guard."""
     app = FastAPI(title="onlad", docs_url=None, redoc_url=None, openapi_url=None)
-    live = Live(service)
+    live = app.state.live = Live(service)
     app.state.metrics = Metrics(service, mqtt)
 
     @app.post("/streams/{name}/samples")
@@ -50,10 +53,7 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
         stream = service.streams.get(name)
         if stream is None:
             return _refusal(404, f"there is no stream {name!r:.80}")
-        try:
-            body = await request.body()
-        except ClientDisconnect:  # the guard cut it off, or the client is gone
-            return _refusal(413, "the body is too large, or did not come in time")
+        body = await request.body()
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def reply(answer: Answer) -> None:
@@ -112,6 +112,9 @@ def _add_person(app: FastAPI, service: Service) -> None:
         retry = {"Retry-After": "10"} if status == 503 else None
         return lambda _, error: _refusal(status, str(error), retry)
 
+    # The guard cut it off, or the client is gone.
+    too_large = _refusal(413, "the body is too large, or did not come in time")
+    app.add_exception_handler(ClientDisconnect, lambda *_: too_large)
     for kind, status in ((UnknownError, 404), (StateError, 409), (DiskError, 503)):
         app.add_exception_handler(kind, refused(status))
 
@@ -161,6 +164,8 @@ class Http:
         self._socket = _bound(table.host, table.port)
         self.port: int = self._socket.getsockname()[1]
         app = create_app(service, mqtt)
+        self._live: Live = app.state.live
+        _UVICORN.setLevel(logging.WARNING)
         guard = Guard(app, table)
         app.state.metrics = Metrics(service, mqtt, guard)
         if table.page and find_spec("onlad.serve.page") is not None:
@@ -188,6 +193,8 @@ class Http:
 
     def stop(self) -> None:
         """Let the running requests end, and no more come."""
+        self._live.stop()
+        _UVICORN.setLevel(logging.CRITICAL)  # it calls each client that does not go an error
         self._server.should_exit = True
 
 
@@ -198,6 +205,7 @@ def _bound(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # connections inherit it
     try:
         bound.bind((host, port))
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         raise OnladError(f"[http] cannot listen on {host}:{port}: {error.strerror}") from None
