@@ -118,6 +118,10 @@ def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
             "cannot be read: No such file or directory",
         ),
         ('columns = ["flow", "power"]', 'payload = "plain"\ntime = "t"', '"plain" has no names'),
+        ('host = "broker.example"', 'host = ""', "mqtt.host: must match"),
+        ('state = "state"', 'state = "a\\u0000b"', "service.state: must be a path, got 'a"),
+        ('name = "fan"', f'name = "fan"\nseed = {10**48}', "streams.seed: must be in [0, 9,223"),
+        ('"flow", "power"]', '"flow", "t"]\ntime = "t"', "columns: 't' is the time, and never"),
         (RIGHT, '[service]\nstate = "s"\nstreams = 1\n', "a table [[streams]] is needed"),
         (RIGHT, '[service]\nstate = "s"\n[[streams]]\nname = "a"', "[mqtt] or [http] is needed"),
     ],
@@ -126,6 +130,21 @@ def test_a_mistake_is_named(tmp_path, old, new, message):
     assert old in RIGHT
     with pytest.raises(ConfigError, match=re.escape(message)):
         config.load(write(tmp_path, RIGHT.replace(old, new)))
+
+
+def test_files_of_the_broker_are_read_by_check(tmp_path, capsys):
+    (tmp_path / "bad").write_bytes(b"\xff\xfe")
+    for more, message in [
+        ('username = "me"\npassword_file = "bad"', "mqtt.password_file: "),
+        ('tls = true\nca = "bad"', "mqtt.ca: "),
+        ('tls = true\ncertificate = "bad"\nkey = "bad"', "bad is no certificate that can be used"),
+    ]:
+        path = write(tmp_path, RIGHT.replace('version = "3.1.1"', more))
+        assert main(["serve", "--config", str(path), "--check"]) == 1
+        said = capsys.readouterr().err
+        assert "has 1 mistake" in said
+        assert message in said
+        assert "cannot write the output" not in said
 
 
 def test_a_model_that_no_device_can_start_from_is_a_mistake(tmp_path, capsys):

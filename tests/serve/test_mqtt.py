@@ -1,6 +1,7 @@
 """MQTT against a real broker: both versions, wildcards, payloads, wills, passwords, TLS."""
 
 import json
+import re
 import shutil
 import signal
 import ssl
@@ -265,6 +266,29 @@ def test_what_a_broker_sends_again_after_its_own_crash_is_known_by_its_time(
         assert watcher.monitor.n_seen == 51
         # Without a time nothing tells a message from another with the same values.
         assert served.service.watchers["cabinet", ""].monitor.n_seen == 2
+
+
+def test_each_device_has_a_topic_of_its_own_until_it_is_forgotten(tmp_path, broker, version):
+    http = free_port()
+    path = config(tmp_path, broker.port, version, f"[http]\nport = {http}\npage = false\n")
+    url = f"http://127.0.0.1:{http}/streams/pump"
+    names = {"a/b": "a%2Fb", "a+b": "a%2Bb", "a_b": "a_b", "": "-", "-": "%2D"}
+    with Client(broker.port, ["onlad/#", "homeassistant/#"]) as client, Served(path) as served:
+        connected(served)
+        for count, device in enumerate(names, 1):
+            rows = [sample(x) for x in machine(count)]
+            httpx.post(f"{url}/samples", params={"device": device}, json=rows).raise_for_status()
+        for count, level in enumerate(names.values(), 1):
+            topic = f"onlad/pump/{level}/state"
+            until(lambda t=topic, n=count: [s for s in client.on(t) if s["samples"] == n], topic)
+        client.heard.clear()
+        httpx.delete(f"{url}/devices/a%2Fb").raise_for_status()
+        emptied = [("onlad/pump/a%2Fb/state", b""), ("homeassistant/.*/alarm/config", b"")]
+        for topic, payload in emptied:
+            until(
+                lambda t=topic, e=payload: [p for n, p, _ in client.heard if re.match(t, n)] == [e],
+                f"an empty {topic}",
+            )
 
 
 def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):

@@ -378,3 +378,11 @@ def test_an_alarm_that_was_marked_as_normal_stays_learned_after_a_crash(tmp_path
     assert again.monitor.detector.n_seen == watcher.monitor.detector.n_seen
     P = watcher.monitor.detector.state.P
     np.testing.assert_array_equal(again.monitor.detector.state.P, P)
+
+
+def test_a_clock_that_jumps_makes_nothing_late(tmp_path, monkeypatch):
+    service = started(tmp_path)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 1e9)
+    assert service.problems() == []
+    service.close()

@@ -42,7 +42,7 @@ class Help(argparse.HelpFormatter):
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return a type of argparse: a whole number that is not too small."""
+    """Return a type of argparse: a whole number that is not too small, and fits in 63 bits."""
 
     def parse(text: str) -> int:
         try:
@@ -51,6 +51,8 @@ def at_least(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
         if number < least:
             raise argparse.ArgumentTypeError(f"must be at least {least}, got {number}")
+        if number >= 2**63:
+            raise argparse.ArgumentTypeError(f"must be below 2**63, got {text:.30}...")
         return number
 
     return parse

@@ -46,7 +46,10 @@ def add(commands: Commands) -> None:
     def run(args: argparse.Namespace) -> int:
         settings = extra("config").load(args.config)
         if not args.check:
-            extra("run").serve(settings)
+            try:
+                extra("run").serve(settings)
+            except OSError as error:
+                raise OnladError(f"the service ended: {error}") from error
         return 0
 
     parser.set_defaults(run=run)

@@ -26,13 +26,18 @@ class Disk:
 
     def __init__(self, service: Service, store: Store) -> None:
         self.service, self.store = service, store
-        self.checkpoint_time = time.time()
+        self._checkpointed = time.monotonic()  # a clock may jump
         # Of streams that the configuration lacks now: watchers, and what the journal has of them.
         self.absent: list[Saved] = []
         self.absent_records: list[Record] = []
         self.saved: dict[int, tuple[int, str]] = {}  # by number: changes, file
         self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
         self.lock = asyncio.Lock()
+
+    @property
+    def checkpoint_age(self) -> float:
+        """Return the seconds since the last checkpoint."""
+        return time.monotonic() - self._checkpointed
 
     async def keep_synced(self) -> None:
         """Bring the journal to the disk every `sync` seconds, for ever."""
@@ -73,7 +78,7 @@ class Disk:
                 self.service.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
                 logs.warning("no checkpoint can be written", error=why)
                 return
-        self.checkpoint_time = time.time()
+        self._checkpointed = time.monotonic()
         self.service.trouble.pop("checkpoint", None)
 
     async def _checkpoint(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -88,7 +87,7 @@ class _Collector(Collector):
             "Messages and rows set aside because they ended a process.",
             value=service.quarantine.count,
         )
-        age = time.time() - service.disk.checkpoint_time
+        age = service.disk.checkpoint_age
         journal = service.store.journal
         for name, text, value in [
             ("onlad_queue", "Messages that wait.", service.queue),

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import ssl
 import time
 import zlib
 from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import aiomqtt
 import orjson
@@ -63,7 +63,6 @@ class Mqtt:
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
         self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
         self._states: dict[int, tuple[str, float]] = {}  # what was published: state, when
-        self._password = _password(table)
         service.listeners.append(self._verdicts)
         service.after_step.append(self._flush)
         service.forgetting.append(self._forget)
@@ -77,7 +76,10 @@ class Mqtt:
             try:
                 await self._session()
                 pause = FIRST_PAUSE
-            except aiomqtt.MqttError as error:
+            except (
+                aiomqtt.MqttError,
+                ValueError,
+            ) as error:  # also of a certificate that was changed
                 if self.connected:
                     pause = FIRST_PAUSE
                 logs.warning("no broker", host=self.table.host, why=str(error), again_in=pause)
@@ -143,16 +145,13 @@ class Mqtt:
         else:
             settings |= {"clean_session": False, "clean_start": MQTT_CLEAN_START_FIRST_ONLY}
         if table.tls:
-            context = ssl.create_default_context(cafile=table.ca)
-            if table.certificate is not None and table.key is not None:
-                context.load_cert_chain(table.certificate, table.key)
-            settings["tls_context"] = context
+            settings["tls_context"] = table.context()
         client = aiomqtt.Client(
             table.host,
             table.port or (8883 if table.tls else 1883),
             identifier=table.client_id,
             username=table.username,
-            password=self._password,
+            password=table.secret(),
             protocol=aiomqtt.ProtocolVersion.V5 if five else aiomqtt.ProtocolVersion.V311,
             keepalive=table.keepalive,
             will=aiomqtt.Will(f"{table.prefix}/status", b"offline", 1, True),
@@ -337,15 +336,19 @@ def _topic(watcher: Watcher) -> str:
 
 
 def _level(device: str) -> str:
-    """Return a device as a level of a topic. A device of HTTP may be named as it likes."""
-    safe = "".join(c if c.isprintable() and c not in "+#/" else "_" for c in device)
-    return safe or "-"
+    """Return a device as a level of a topic, another one for each device.
 
+    A device of HTTP may be named as it likes.
 
-def _password(table: MqttTable) -> str | None:
-    if table.password_file is not None:
-        return table.password_file.read_text("utf-8").strip()
-    return table.password
+    Examples
+    --------
+    >>> _level("pump 3"), _level("a/b"), _level("a+b"), _level(""), _level("-")
+    ('pump 3', 'a%2Fb', 'a%2Bb', '-', '%2D')
+    """
+    if device == "-":
+        return "%2D"
+    plain = "".join(c if c.isprintable() and c not in "+#/%" else quote(c, "") for c in device)
+    return plain or "-"
 
 
 __all__ = ["Mqtt"]

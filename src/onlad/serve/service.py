@@ -454,10 +454,7 @@ class Service:
 
     def problems(self) -> list[str]:
         """Return why the service is not ready, or nothing."""
-        age, limit = (
-            time.time() - self.disk.checkpoint_time,
-            5 * self.config.service.checkpoint + 60,
-        )
+        age, limit = self.disk.checkpoint_age, 5 * self.config.service.checkpoint + 60
         late = [f"the last checkpoint is {age:.0f} s old"] if age > limit else []
         return [*self.trouble.values(), *late]
 
