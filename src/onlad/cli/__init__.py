@@ -46,6 +46,10 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 refused; argparse exits with 2."""
+    if sys.stderr is None:  # closed by the shell: then words would go where data goes
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:  # whoever writes to it hears why that is not possible
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     args = build_parser().parse_args(argv)
     try:
         status: int = args.run(args)

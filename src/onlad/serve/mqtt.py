@@ -41,6 +41,7 @@ from onlad.verdict import Verdicts
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
 MOST_OUT = 1_000_000  # bytes that wait for the broker; beyond that verdicts are dropped
 INFLIGHT = 5000  # alarms and states on their way at once
+NO_BROKER = "there is no connection to the broker"
 FOREVER = 0xFFFFFFFF  # a session's end, in MQTT 5
 
 
@@ -63,6 +64,7 @@ class Mqtt:
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
         self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
         self._states: dict[int, tuple[str, float]] = {}  # what was published: state, when
+        service.trouble["mqtt"] = NO_BROKER  # until it is there
         service.listeners.append(self._verdicts)
         service.after_step.append(self._flush)
         service.forgetting.append(self._forget)
@@ -72,7 +74,7 @@ class Mqtt:
         """Stay connected, for ever."""
         pause = FIRST_PAUSE
         while True:
-            self.service.trouble["mqtt"] = "there is no connection to the broker"
+            self.service.trouble["mqtt"] = NO_BROKER
             try:
                 await self._session()
                 pause = FIRST_PAUSE
