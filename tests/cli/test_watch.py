@@ -1,5 +1,6 @@
 """`onlad watch`, as a process: the library's verdicts, promptly, whatever comes in."""
 
+import gzip
 import json
 import os
 import pty
@@ -333,6 +334,61 @@ def test_many_series_that_are_followed_go_on_where_they_were_left(tmp_path):
                 command.line()
             assert command.stop(signal.SIGTERM)[0] == 143
     assert sorted(onlad.load(file).n_seen for file in models.iterdir()) == [100, 100]
+
+
+# -- files as people have them ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".csv.zst", ".gz"])
+def test_a_compressed_file_is_read_as_what_is_in_it(tmp_path, X, suffix):
+    text = table(X).encode()
+    path = tmp_path / f"pump{suffix}"
+    if suffix.endswith(".zst"):
+        pyarrow = pytest.importorskip("pyarrow")
+        with pyarrow.output_stream(path, compression="zstd") as file:
+            file.write(text)
+    else:
+        path.write_bytes(gzip.compress(text))
+    (tmp_path / "plain.csv").write_bytes(text)
+    expected = run("watch", tmp_path / "plain.csv", "--all")
+    found = run("watch", path, "--all")
+    assert (found.returncode, found.stdout) == (0, expected.stdout)
+    path.write_bytes(path.read_bytes()[:-20])
+    cut = run("watch", path)
+    assert cut.returncode == 1
+    assert "is damaged, or cut off" in cut.stderr
+    refused = run("watch", path, "--follow")
+    assert "only a file that grows can be followed" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (b"PK\x03\x04", "is a workbook of Excel, or a ZIP archive. Save the table as CSV"),
+        (b"\xd0\xcf\x11\xe0", "is a workbook of an old Excel"),
+        (b"BZh9", "Unpack it: bzip2 -dc "),
+        (b"\xfd7zXZ\0", "Unpack it: xz -dc "),
+        (b"PAR1", "is Parquet. Read it with --input parquet"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named(tmp_path, head, message):
+    path = tmp_path / "pump.csv"
+    path.write_bytes(head + bytes(100))
+    done = run("watch", path)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_tables_as_spreadsheets_write_them(tmp_path):
+    path = tmp_path / "pump.csv"
+    path.write_text("sep=;\nflow;power\n1,5;2,5\n3;4\n")
+    done = run("watch", path, "--decimal", ",", "--all", "--output", "jsonl")
+    assert "2 samples" in done.stderr
+    path.write_text('flow,power\n"1,5","2,5"\n3,"4,5"\n')
+    done = run("watch", path, "--decimal", ",", "--all", "--output", "jsonl")
+    assert "2 samples" in done.stderr
+    done = run("watch", path)
+    assert "column 'flow' holds '1,5', which is no number. --decimal , reads it" in done.stderr
 
 
 # -- rows that are bad ------------------------------------------------------------------------

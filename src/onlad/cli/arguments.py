@@ -92,7 +92,8 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     live = ", or mqtt://HOST/TOPIC" if broker else ""
     parser.add_argument(
         "source", metavar="SOURCE",
-        help=f"a file (CSV, JSON lines, Influx line protocol, Parquet), - for standard input{live}",
+        help="a file (CSV, JSON lines, Influx line protocol, also as .gz or .zst; Parquet), - for "
+        f"standard input{live}",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     group = parser.add_argument_group("source")
     group.add_argument(
@@ -175,8 +176,8 @@ def reading(args: argparse.Namespace) -> Reading:
     """Return how the source is read."""
     if args.normal is not None and args.label is None:
         args.usage("argument --normal: needs argument --label")
-    if args.delimiter == args.decimal:
-        args.usage(f"argument --delimiter: cannot be the decimal sign {args.decimal!r}")
+    if args.delimiter == args.decimal == ".":
+        args.usage("argument --delimiter: cannot be the decimal sign '.'")
     follow = getattr(args, "follow", False)
     if follow and (args.source == "-" or "://" in args.source):
         args.usage("argument --follow: only a file can be followed; others never end by themselves")

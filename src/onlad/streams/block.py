@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -21,6 +22,8 @@ TIMES = ("time", "timestamp", "datetime", "date", "ts", "_time", "date_time")
 #: What people write where a value is missing, besides nothing. Compared in lower case.
 MISSING = ("", "nan", "na", "n/a", "null", "none")
 
+
+_COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
 
 #: Series of one source that get a monitor each: about 0.3 MB a series.
 MOST = 1000
@@ -180,7 +183,10 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
         if text.strip().lower() in MISSING:
             return float("nan")
         shown = text if len(text) <= 40 else text[:37] + "..."
-        raise ValueError(f"column {str(name)!r} holds {shown!r}, which is no number") from None
+        hint = ". --decimal , reads it" if decimal == "." and _COMMA.fullmatch(text.strip()) else ""
+        raise ValueError(
+            f"column {str(name)!r} holds {shown!r}, which is no number{hint}"
+        ) from None
     return sane(value, name)
 
 

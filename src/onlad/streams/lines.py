@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onlad.streams.block import Say, StreamError
+from onlad.streams.compressed import Unpacked, unpacked
 from onlad.streams.stop import Stop
 
 READ = 1 << 18  # bytes a read: a pipe gives what it has, a file this many
@@ -36,6 +37,7 @@ class Bytes:
     fd: int  # of a file that is followed, that of the one which is read now
     path: Path | None
     size: int | None  # bytes, where that is known and will not change
+    packed: Unpacked | None = None  # what fills it, if the file is compressed
 
     def head(self, upto: int) -> str:
         """Return a digest of the file's beginning, to know it again."""
@@ -54,6 +56,10 @@ def open_bytes(path: Path | None, follow: bool) -> Bytes:
     except OSError as error:
         raise StreamError(f"cannot read {path}: {error.strerror}") from None
     whole = path.is_file() and not follow
+    packed = unpacked(path, os.pread(fd, 8, 0), follow) if path.is_file() else None
+    if packed is not None:
+        os.close(fd)
+        return Bytes(packed.fd, path, None, packed)
     return Bytes(fd, path, os.fstat(fd).st_size if whole else None)
 
 
@@ -116,6 +122,8 @@ def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> I
         if data:
             yield from lines.feed(data)
             continue
+        if source.packed is not None and source.packed.failure:
+            raise StreamError(source.packed.failure)
         if not (follow and source.path):
             yield from lines.finish()
             return

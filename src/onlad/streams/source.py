@@ -56,6 +56,8 @@ class Reading:
             return Source(mqtt.blocks(address, self.choice, known, stop, say), many=True)
         path = None if where == "-" else Path(where)
         kind = self.format or (SUFFIXES.get(path.suffix.lower()) if path else None)
+        if kind is None and path and path.suffix.lower() in (".gz", ".zst"):
+            kind = SUFFIXES.get(Path(path.stem).suffix.lower())
         if kind == "parquet":
             if path is None or self.follow:
                 raise StreamError("Parquet is read from a file that is whole")
