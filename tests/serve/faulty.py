@@ -17,5 +17,6 @@ class Faulty:
         return real(data)
 
 
-payload.orjson = Faulty
-run.serve(config.load(Path(sys.argv[1])))
+if __name__ == "__main__":
+    payload.orjson = Faulty
+    run.serve(config.load(Path(sys.argv[1])))
