@@ -165,7 +165,6 @@ class Http:
         self.port: int = self._socket.getsockname()[1]
         app = create_app(service, mqtt)
         self._live: Live = app.state.live
-        _UVICORN.setLevel(logging.WARNING)
         guard = Guard(app, table)
         app.state.metrics = Metrics(service, mqtt, guard)
         if table.page and find_spec("onlad.serve.page") is not None:
@@ -189,7 +188,10 @@ class Http:
     async def run(self) -> None:
         """Serve until `stop`."""
         logs.info("listening", port=self.port)
-        await self._server.serve([self._socket])
+        try:
+            await self._server.serve([self._socket])
+        finally:
+            _UVICORN.setLevel(logging.WARNING)
 
     def stop(self) -> None:
         """Let the running requests end, and no more come."""
