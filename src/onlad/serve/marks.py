@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import numpy as np
 
@@ -67,4 +68,9 @@ class Marks:
 
 def _of(mark: Mark, stream: str) -> int:
     # A broker may send a copy to each stream; those are not the same.
-    return mark.digest ^ digest(b"", stream.encode())
+    return mark.digest ^ _salt(stream)
+
+
+@cache
+def _salt(stream: str) -> int:
+    return digest(b"", stream.encode())

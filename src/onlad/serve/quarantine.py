@@ -19,7 +19,6 @@ import mmap
 import os
 import struct
 import time
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from onlad import modelfile
 from onlad.reference import Array
 from onlad.serve import logs
 from onlad.serve.intake import Item
+from onlad.serve.journal import digest
 
 MOST = 1000  # files; more are counted and logged only
 NOTHING, READING, WATCHING = 0, 1, 2
@@ -68,8 +68,8 @@ class Quarantine:
         with contextlib.suppress(FileNotFoundError):
             why = self._fault.read_text("utf-8", "replace")
             if why and what == READING:
-                self._put(f"message-{value:08x}", {"why": why})
-                logs.warning("a message ended the last process", digest=f"{value:08x}")
+                self._put(f"message-{value:016x}", {"why": why})
+                logs.warning("a message ended the last process", digest=f"{value:016x}")
             elif why and what == WATCHING:
                 self._put(_rows(number, value), {"why": why})
                 logs.warning("rows ended the last process", device=number, row=value)
@@ -87,11 +87,14 @@ class Quarantine:
 
     def read(self, item: Item) -> str:
         """Hold a message that is read next, or return why it is not to be read."""
-        value = zlib.crc32(item.payload, zlib.crc32(f"{item.stream.name}/{item.device}".encode()))
+        if item.mark is not None:
+            value = item.mark.digest
+        else:
+            value = digest(f"{item.stream.name}/{item.device}".encode(), item.payload)
         if value not in self._messages:
-            self.hold(READING, 0, value)
+            _HAND.pack_into(self._hand, 0, READING, 0, value)
             return ""
-        name = f"message-{value:08x}"
+        name = f"message-{value:016x}"
         facts = {"stream": item.stream.name, "device": item.device}
         self._put(name, facts | {"payload": base64.b64encode(item.payload).decode()})
         logs.warning("a message is set aside", **facts, file=f"quarantine/{name}.json")
