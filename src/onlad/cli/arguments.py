@@ -42,7 +42,7 @@ class Help(argparse.HelpFormatter):
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return a type of argparse: a whole number that is not too small."""
+    """Return a type of argparse: a whole number that is not too small, and fits in 63 bits."""
 
     def parse(text: str) -> int:
         try:
@@ -51,6 +51,8 @@ def at_least(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
         if number < least:
             raise argparse.ArgumentTypeError(f"must be at least {least}, got {number}")
+        if number >= 2**63:
+            raise argparse.ArgumentTypeError(f"must be below 2**63, got {text:.30}...")
         return number
 
     return parse
@@ -90,7 +92,8 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     live = ", or mqtt://HOST/TOPIC" if broker else ""
     parser.add_argument(
         "source", metavar="SOURCE",
-        help=f"a file (CSV, JSON lines, Influx line protocol, Parquet), - for standard input{live}",
+        help="a file (CSV, JSON lines, Influx line protocol, also as .gz or .zst; Parquet), - for "
+        f"standard input{live}",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     group = parser.add_argument_group("source")
     group.add_argument(
@@ -173,8 +176,8 @@ def reading(args: argparse.Namespace) -> Reading:
     """Return how the source is read."""
     if args.normal is not None and args.label is None:
         args.usage("argument --normal: needs argument --label")
-    if args.delimiter == args.decimal:
-        args.usage(f"argument --delimiter: cannot be the decimal sign {args.decimal!r}")
+    if args.delimiter == args.decimal == ".":
+        args.usage("argument --delimiter: cannot be the decimal sign '.'")
     follow = getattr(args, "follow", False)
     if follow and (args.source == "-" or "://" in args.source):
         args.usage("argument --follow: only a file can be followed; others never end by themselves")

@@ -77,6 +77,20 @@ class Models:
         monitor = self._monitors.get(series) or self._loaded(series)
         return monitor.names if monitor else ()
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether they go on with models that were saved."""
+        return self._load is not None
+
+    def seen(self, series: str) -> int:
+        """Return how many samples the model of a series has seen."""
+        monitor = self._monitors.get(series) or self._loaded(series)
+        return monitor.n_seen if monitor else 0
+
+    def all_seen(self) -> dict[str, int]:
+        """Return how many samples each model has seen."""
+        return {series: monitor.n_seen for series, monitor in self._monitors.items()}
+
     def observe(self, block: Block) -> Verdicts:
         """Return the verdicts on the samples of a block."""
         monitor = self._get(block.series)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onlad.errors import OnladError
 
 if TYPE_CHECKING:
     from onlad.cli.arguments import Commands
+
+
+def extra(name: str) -> Any:
+    """Return a module of the service: it is an extra, and slow to import."""
+    try:
+        return import_module(f"onlad.serve.{name}")
+    except ImportError as error:
+        what = f"{error.name} is not installed"
+        raise OnladError(f"{what}. Install it with: pip install 'onlad[serve]'") from None
 
 
 def add(commands: Commands) -> None:
@@ -34,15 +44,12 @@ def add(commands: Commands) -> None:
     )
 
     def run(args: argparse.Namespace) -> int:
-        try:
-            from onlad.serve import config, run  # noqa: PLC0415  (an extra, and slow to import)
-        except ImportError as error:
-            raise OnladError(
-                f"{error.name} is not installed. Install it with: pip install 'onlad[serve]'"
-            ) from None
-        settings = config.load(args.config)
+        settings = extra("config").load(args.config)
         if not args.check:
-            run.serve(settings)
+            try:
+                extra("run").serve(settings)
+            except OSError as error:
+                raise OnladError(f"the service ended: {error}") from error
         return 0
 
     parser.set_defaults(run=run)

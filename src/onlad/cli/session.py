@@ -15,6 +15,7 @@ import numpy as np
 
 from onlad.cli.arguments import reading
 from onlad.cli.models import Models
+from onlad.cli.place import Place
 from onlad.errors import OnladError
 from onlad.streams.block import Block, StreamError
 from onlad.streams.stop import Stop
@@ -34,6 +35,8 @@ class Session:
         self.seconds = 0.0
         self._first_bad = self._last_bad = ""
         self._bar: _Bar | None = None
+        self._place: Place | None = None
+        self._position = 0
         if not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is the same in every locale
 
@@ -50,13 +53,22 @@ class Session:
         began = time.monotonic()
         saved = began
         with Stop() as stop:
-            source = reading(self._args).open(self._args.source, self._models.names, stop, self.say)
+            settings, place = reading(self._args), None
+            if self._save and settings.follow and self._args.model:
+                where = Path(self._args.source)
+                place = self._place = Place(where, self._save, self._models, self.say)
+            cut = place.start if place else 0
+            source = settings.open(self._args.source, self._models.names, stop, self.say, cut)
+            self._source = source
             self._many = source.many
             self._models.check(source.many, self._save)
             try:
                 with _bar(source.size) as self._bar:
                     for block in source.blocks:
-                        self._judge(block, take, passed)
+                        new = block if place is None else place.new(block)
+                        if new is not None:
+                            self._judge(new, take, passed)
+                        self._position = block.position
                         self._bar.show(block.position, self.alarms)
                         if self._save and time.monotonic() - saved > CHECKPOINT:
                             self._checkpoint()
@@ -119,6 +131,8 @@ class Session:
     def _keep(self) -> None:
         if self._save:
             self._models.save(self._save, self._many)
+            if self._place is not None and self.samples:
+                self._place.save(self._source, self._position)
 
     def _summary(self) -> None:
         said = [_counted(self.samples, "sample"), _counted(self.alarms, "alarm")]
@@ -140,18 +154,7 @@ def _counted(n: int, what: str) -> str:
 
 def _before(block: Block, row: int) -> Block:
     """Return the part of a block before a row."""
-    n = int(np.searchsorted(block.row, row)) if block.names else 0
-    return Block(
-        block.names,
-        block.values[:n],
-        block.row[:n],
-        None if block.times is None else block.times[:n],
-        None if block.labels is None else block.labels[:n],
-        block.series,
-        None if block.lines is None else block.lines[:n],
-        block.bad,
-        block.position,
-    )
+    return block.part(slice(int(np.searchsorted(block.row, row)) if block.names else 0))
 
 
 class _Bar:

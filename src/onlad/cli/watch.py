@@ -40,7 +40,8 @@ def add(commands: Commands) -> None:
     add_source(parser, broker=True)
     parser.add_argument(
         "--follow", action="store_true",
-        help="go on when the file ends: read what is added to it, like tail -F",
+        help="go on when the file ends: read what is added to it, like tail -F; with --model it is "
+        "read from where it was left when started again",
     )  # fmt: skip
     parser.add_argument(
         "--output", choices=("people", "jsonl", "influx"), default="people",

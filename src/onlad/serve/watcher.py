@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,10 +43,19 @@ class Alarm:
 
     def message(self) -> dict[str, Any]:
         """Return what is told to others, without the samples."""
-        told = asdict(self)
+        told = {"kind": "anomaly"} | asdict(self)
         for name in ("rows", "learned", "marked", "last", "highest", "before"):
             del told[name]
+        largest = list(self.causes.items())[:3]
+        causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
+        name = key(self.stream, self.device)
+        told["text"] = f"{name}: score {self.score:.1f} above {self.threshold:.1f}. {causes}"
         return told
+
+
+def key(stream: str, device: str) -> str:
+    """Return stream and device as people write them."""
+    return f"{stream}/{device}" if device else stream
 
 
 class Point(NamedTuple):
@@ -58,6 +69,15 @@ class Point(NamedTuple):
     drift: bool
 
 
+class Said(NamedTuple):
+    """What is told of the last sample. It outlives a restart, as the alarms do."""
+
+    time: float
+    ready: bool
+    score: float
+    threshold: float
+
+
 class Watcher:
     """One monitor at work."""
 
@@ -67,10 +87,13 @@ class Watcher:
         self.number, self.stream, self.device = number, stream, device
         self.monitor = monitor
         self.names: Names = monitor.names or stream.columns
+        self.lost = 0  # rows of the journal that the model has never seen
         self.history: deque[Point] = deque(maxlen=history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
-        self.last: Verdict | None = None
-        self.last_time = 0.0
+        self.last: Said | None = None
+        self.seen = 0.0  # when the last sample came, by the clock
+        self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
+        self._heard = time.monotonic()  # a clock may jump
         self.begin_counts()
         self._marked = 0
         self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
@@ -82,7 +105,12 @@ class Watcher:
     @property
     def key(self) -> str:
         """Return stream and device as people write them."""
-        return f"{self.stream.name}/{self.device}" if self.device else self.stream.name
+        return key(self.stream.name, self.device)
+
+    @property
+    def journaled(self) -> int:
+        """Return the number of the device's next row in the journal."""
+        return self.monitor.n_seen + self.lost
 
     @property
     def changes(self) -> int:
@@ -96,11 +124,51 @@ class Watcher:
     @property
     def state(self) -> str:
         """Return in one word what the device is in."""
+        if self.silent:
+            return "silent"
         if self.paused:
             return "paused"
         if self.last is None or not self.last.ready:
             return "learning"
         return "alarm" if self.alarm is not None else "normal"
+
+    def told(self) -> dict[str, Any]:
+        """Return what is told of the device as it is now."""
+        last = self.last
+        return {
+            "state": self.state,
+            "time": last.time if last is not None else None,
+            "score": last.score if last is not None and last.ready else None,
+            "threshold": last.threshold if last is not None and last.ready else None,
+            "samples": self.monitor.n_seen,
+            "seen": self.seen,
+        }
+
+    def hear(self, seen: float) -> None:
+        """Note that a sample came, and when by the clock."""
+        self.seen, self._heard, self.silent = seen, time.monotonic(), False
+
+    def falls_silent(self) -> bool:
+        """Return whether silence is to be told now: too long there was no sample."""
+        after = self.stream.silent_after
+        return after is not None and not self.silent and time.monotonic() - self._heard > after
+
+    def silence(self) -> dict[str, Any]:
+        """Return the alarm that no sample comes."""
+        row, since = self.monitor.n_seen, datetime.fromtimestamp(self.seen, timezone.utc)
+        return {
+            "kind": "silent",
+            "id": f"{self.key}/silent/{row}",
+            "stream": self.stream.name,
+            "device": self.device,
+            "row": row,
+            "time": self.seen,
+            "score": None,
+            "threshold": None,
+            "p_value": None,
+            "causes": {},
+            "text": f"{self.key}: no sample since {since.isoformat(' ', 'seconds')}",
+        }
 
     @property
     def alarm(self) -> Alarm | None:
@@ -125,9 +193,8 @@ class Watcher:
             monitor.names = self.names
         verdicts = monitor.observe_many(X)
         began = self._notice(X, times, first, verdicts) if self._matters(verdicts) else []
-        keep = (monitor.window or default_window(len(self.names))) - 1
-        tail = X if len(X) >= keep or not len(self._before) else np.concatenate([self._before, X])
-        self._before = tail[max(0, len(tail) - keep) :]
+        tail = X if len(X) >= self._kept else self._with_before(X)
+        self._before = tail[max(0, len(tail) - self._kept) :]
         rows = range(first, first + len(X))
         columns = (verdicts.score, verdicts.threshold, verdicts.is_anomaly, verdicts.drift)
         lists = (column.tolist() for column in columns)
@@ -135,8 +202,17 @@ class Watcher:
         self.samples += len(X)
         self.held_out += len(X) - int(np.count_nonzero(verdicts.learned))
         self.drifts += int(np.count_nonzero(verdicts.drift))
-        self.last, self.last_time = verdicts[len(X) - 1], float(times[-1])
+        numbers = (float(verdicts.score[-1]), float(verdicts.threshold[-1]))
+        self.last = Said(float(times[-1]), bool(verdicts.ready[-1]), *numbers)
         return verdicts, began
+
+    @property
+    def _kept(self) -> int:
+        """Return how many rows of a window come before its last."""
+        return (self.monitor.window or default_window(len(self.names))) - 1
+
+    def _with_before(self, X: Array) -> Array:
+        return np.concatenate([self._before, X]) if len(self._before) else X
 
     def _matters(self, verdicts: Verdicts) -> bool:
         return self.alarm is not None or bool(verdicts.is_anomaly.any())
@@ -144,8 +220,7 @@ class Watcher:
     def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
         """Begin alarms, and follow the open one."""
         began = []
-        before = len(self._before)
-        rows = np.concatenate([self._before, X]) if before else X
+        rows = self._with_before(X)
         for i in range(len(X)):
             newest = self.alarms[-1] if self.alarms else None
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
@@ -153,8 +228,10 @@ class Watcher:
                 self.anomalies += 1
                 if not is_open:
                     newest = self._begin(verdicts[i], first + i, float(times[i]))
-                    newest.rows = rows[i : before + i].tolist()  # its window
-                    newest.before, newest.learned = before, [True] * before
+                    here = len(rows) - len(X) + i
+                    newest.rows = rows[max(0, here - self._kept) : here].tolist()  # its window
+                    newest.before = len(newest.rows)
+                    newest.learned = [True] * newest.before
                     began.append(newest)
                     is_open = True
                 assert newest is not None
@@ -165,13 +242,13 @@ class Watcher:
                 newest.learned.append(bool(verdicts.learned[i]))
         return began
 
-    def _begin(self, verdict: Verdict, row: int, time: float) -> Alarm:
+    def _begin(self, verdict: Verdict, row: int, when: float) -> Alarm:
         alarm = Alarm(
             id=f"{self.key}/{row}",
             stream=self.stream.name,
             device=self.device,
             row=row,
-            time=time,
+            time=when,
             score=verdict.score,
             threshold=verdict.threshold,
             p_value=verdict.p_value,
