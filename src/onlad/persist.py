@@ -253,7 +253,7 @@ def check_watching(learned: Values, n: int, window: int | None) -> None:
     low = {"age": 0.0, "patience": 0.0, "score": 0.0}
     high = dict.fromkeys(missing, FILLED_LARGEST)
     for name, shape in shapes.items():
-        ends = {"low": low.get(name), "high": high.get(name, math.inf)}
+        ends: dict[str, Any] = {"low": low.get(name), "high": high.get(name, math.inf)}
         _need_array(name, learned[name], shape, missing=name in missing, **ends)
     need(len(learned["quarantine"]) < CANDIDATE, "quarantine holds too many rows")
     _need_array("present", learned["present"], (2 * TICK, n), "bool")
