@@ -132,7 +132,7 @@ class Mode:
 
     def accept(self, window: Array, share: int) -> None:
         """Learn one row like one of `share` of the rows learned; the usual squares stay."""
-        V = np.repeat(self.scaled(window), max(self.count // share, 1), axis=0)
+        V = np.repeat(self.scaled(window), max(min(self.count, MEMORY) // share, 1), axis=0)
         _learn(self.instances, V, self.features, 1.0)
 
     def _take(self, E: Array, present: Array) -> None:
