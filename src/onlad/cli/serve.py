@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onlad.cli.models import say
 from onlad.errors import OnladError
 
 if TYPE_CHECKING:
@@ -40,12 +41,17 @@ def add(commands: Commands) -> None:
         help="a TOML file; see docs/serving.md",
     )
     parser.add_argument(
-        "--check", action="store_true", help="only say whether the configuration is right"
+        "--check",
+        action="store_true",
+        help="only say whether the configuration is right, and what devices cannot follow",
     )
 
     def run(args: argparse.Namespace) -> int:
         settings = extra("config").load(args.config)
-        if not args.check:
+        if args.check:
+            for line in extra("settings").check(settings):
+                say(line)
+        else:
             try:
                 extra("run").serve(settings)
             except OSError as error:

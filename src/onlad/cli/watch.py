@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor_maker
+from onlad.cli.arguments import Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.streams.block import Block
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model and (args.load or args.save):
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
-    models = Models(monitor_maker(args), load)
+    models = Models(wanted(args), load)
     session = Session(args, models, args.model or args.save)
     writers: dict[str, Writer] = {
         "people": people,
