@@ -11,11 +11,13 @@ No name from the network is a part of a path: a model's file is named by numbers
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -172,6 +174,22 @@ class Store:
         """Let another service have the folder."""
         self.journal.close()
         os.close(self._lock)
+
+
+def peek(folder: Path) -> Iterator[tuple[str, str, Monitor]]:
+    """Yield stream, device and model of the last checkpoint; a service may be using the folder.
+
+    What cannot be read, for example because it is replaced just now, is left out.
+    """
+    try:
+        watchers = json.loads((folder / "state.json").read_bytes())["state"]["watchers"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for saved in map(_unpacked, watchers):
+        with contextlib.suppress(OSError, OnladError):
+            model = persist.load(folder / "models" / Path(saved.file).name)
+            if isinstance(model, Monitor):
+                yield saved.stream, saved.device, model
 
 
 def _packed(saved: Saved) -> dict[str, Any]:

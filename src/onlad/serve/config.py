@@ -17,11 +17,11 @@ from onlad.serve.tables import (
     MqttTable,
     ServiceTable,
     StreamTable,
-    ThresholdTable,
     WebhookTable,
 )
 from onlad.serve.toml import ConfigError, Lines, Place
 from onlad.serve.topics import Pattern
+from onlad.streams.settings import FIXED
 
 
 def load(path: Path) -> Config:
@@ -67,6 +67,9 @@ class _Check:
         hints = get_type_hints(kind)
         fields = {item.name: item for item in dataclasses.fields(kind)}
         for name in values.keys() - fields.keys():
+            if name in getattr(kind, "REMOVED", ()):
+                self.mistake((*place, name), kind.REMOVED[name])
+                continue
             close = difflib.get_close_matches(name, fields, 1)
             hint = f"did you mean {close[0]}? " if close else ""
             self.mistake((*place, name), f"unknown key. {hint}Allowed: {', '.join(fields)}")
@@ -166,11 +169,9 @@ class _Check:
             self.mistake((*place, "payload"), '"plain" has no names, so no ignore and no time')
         if stream.columns and len(set(stream.columns)) != len(stream.columns):
             self.mistake((*place, "columns"), "a name stands there twice")
-        if isinstance(stream.threshold, ThresholdTable):
-            try:
-                stream.threshold.made()
-            except ValueError as error:
-                self.mistake((*place, "threshold"), str(error))
+        for name in FIXED:
+            if stream.model is not None and getattr(stream, name) is not None:
+                self.mistake((*place, name), "is that of the model. Remove it here")
         if stream.model is not None and isinstance(stream, StreamTable):
             try:
                 stream.template()
@@ -216,7 +217,6 @@ __all__ = [
     "MqttTable",
     "ServiceTable",
     "StreamTable",
-    "ThresholdTable",
     "WebhookTable",
     "load",
 ]

@@ -13,7 +13,7 @@ from onlad.reference import Array
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
 from onlad.serve.journal import Mark, Rows
-from onlad.serve.watcher import Watcher
+from onlad.serve.watcher import Watcher, rounded
 from onlad.verdict import Verdicts
 
 
@@ -91,17 +91,19 @@ def told(watcher: Watcher, verdicts: Verdicts, index: int, row: int, when: float
     """Return a verdict as JSON has it: no infinity, names as text, causes of anomalies only."""
     ready, is_anomaly = bool(verdicts.ready[index]), bool(verdicts.is_anomaly[index])
     causes = verdicts[index].causes if is_anomaly else {}
+    drifting = int(verdicts.drifting[index])
     return {
         "stream": watcher.stream.name,
         "device": watcher.device,
         "row": row,
         "time": when,
-        "score": float(verdicts.score[index]),
-        "threshold": float(verdicts.threshold[index]) if ready else None,
+        "score": rounded(float(verdicts.score[index])),
+        "threshold": rounded(float(verdicts.threshold[index])) if ready else None,
         "p_value": float(verdicts.p_value[index]),
         "is_anomaly": is_anomaly,
         "ready": ready,
         "learned": bool(verdicts.learned[index]),
         "drift": bool(verdicts.drift[index]),
+        "drifting": None if drifting < 0 else str(verdicts.names[drifting]),
         "causes": {str(name): round(share, 4) for name, share in causes.items()},
     }

@@ -18,7 +18,8 @@ from nicegui import Client, ui
 
 from onlad.errors import OnladError
 from onlad.serve.service import Service
-from onlad.serve.watcher import Alarm, Point, Watcher
+from onlad.serve.watcher import Alarm, Point, Watcher, rounded
+from onlad.streams.output import digits
 
 EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
@@ -135,9 +136,10 @@ class Row:
         self._state.props(f"color={COLOURS[watcher.state]}")
         said = f"{watcher.monitor.n_seen:,} samples, the last {_ago(watcher.seen)}"
         if watcher.last is not None and watcher.last.ready:
-            said += f", score {watcher.last.score:.1f} of {watcher.last.threshold:.1f}"
+            said += f", score {digits(watcher.last.score)} of {digits(watcher.last.threshold)}"
         if watcher.alarm is not None:
             said += f": {_causes(watcher.alarm)}"
+        said += _drifting(watcher)
         self._said.text = said
 
 
@@ -167,7 +169,7 @@ class Device:
         self._counts.text = (
             f"{watcher.monitor.n_seen:,} samples, {watcher.n_alarms:,} alarms and "
             f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped. "
-            f"The last sample came {_ago(watcher.seen)}"
+            f"The last sample came {_ago(watcher.seen)}{_drifting(watcher)}"
         )
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         drawn = _chart(list(watcher.history))
@@ -192,7 +194,7 @@ class Device:
             with ui.row().classes("w-full items-center justify-between no-wrap"):
                 lasted = alarm.last - alarm.row + 1
                 told = f"{_when(alarm.time)}, {lasted} sample" + "s" * (lasted > 1)
-                ui.label(f"{told}, score up to {alarm.highest:.1f}")
+                ui.label(f"{told}, score up to {digits(alarm.highest)}")
                 if alarm.marked:
                     ui.badge("marked as normal", color="grey")
                 else:
@@ -280,6 +282,13 @@ def _ago(seconds: float) -> str:
     return f"{age:.0f} s ago"
 
 
+def _drifting(watcher: Watcher) -> str:
+    """Return the notice that a feature drifts slowly, or nothing."""
+    if watcher.last is None or watcher.last.drifting is None:
+        return ""
+    return f". {watcher.last.drifting} drifts slowly away from where it was"
+
+
 def _causes(alarm: Alarm) -> str:
     return ", ".join(f"{name} {share:.0%}" for name, share in list(alarm.causes.items())[:2])
 
@@ -307,7 +316,7 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
     points = thinned(points)
 
     def known(value: float) -> float | None:
-        return round(value, 3) if math.isfinite(value) else None
+        return rounded(value) if math.isfinite(value) else None
 
     line = {"type": "line", "showSymbol": False, "animation": False}
     score = line | {"name": "score", "color": BLUE, "data": [known(p.score) for p in points]}
@@ -320,7 +329,10 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
     threshold = line | {"name": "threshold", "color": AMBER}
     threshold["data"] = [known(p.threshold) for p in points]
     anomalies = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
-    anomalies |= {"data": [p.score if p.is_anomaly else None for p in points], "animation": False}
+    anomalies |= {
+        "data": [rounded(p.score) if p.is_anomaly else None for p in points],
+        "animation": False,
+    }
     words = {"color": GREY}
     return {
         "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},

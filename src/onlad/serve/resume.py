@@ -171,6 +171,8 @@ class _Resumption:
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"] and not alarm.marked:
                     watcher.mark_normal(alarm)
+        elif fact.kind == "false_alarms" and watcher.journaled == values["row"]:
+            watcher.settle({"false_alarms": values["rate"]})
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
             watcher.silent, message = True, watcher.silence()
             self.service.outbox.waiting[message["id"]] = (message, set())

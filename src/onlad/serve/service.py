@@ -39,7 +39,7 @@ from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
-from onlad.serve import checkpoint, logs, payload
+from onlad.serve import checkpoint, logs, payload, settings
 from onlad.serve.checkpoint import Saved, StateError, Store
 from onlad.serve.config import Config, StreamTable
 from onlad.serve.disk import Disk
@@ -109,9 +109,23 @@ class Service:
         self._wake = asyncio.Event()
         try:
             resume(self)
+            self._settle()
         except BaseException:
             self.close()
             raise
+
+    def _settle(self) -> None:
+        """Let changes of the configuration take effect on what was learned, or say they cannot."""
+        wanted = {name: template.settings() for name, template in self.templates.items()}
+        for watcher in self.watchers.values():
+            rate = wanted[watcher.stream.name]["false_alarms"]
+            if watcher.settle({"false_alarms": rate}):
+                with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
+                    facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
+                    self.store.journal.append([Fact("false_alarms", facts)])
+        devices = ((w.stream.name, w.device, w.monitor) for w in self.watchers.values())
+        for line in settings.kept_by(wanted, devices):
+            logs.warning(line)
 
     # -- devices -------------------------------------------------------------------------------
 

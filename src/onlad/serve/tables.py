@@ -7,25 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from onlad import persist
-from onlad.detector import Detector
 from onlad.errors import OnladError
-from onlad.monitor import FIRST, Gate, Monitor
+from onlad.monitor import FEWEST, Monitor
 from onlad.serve.topics import Pattern
-from onlad.threshold import Deviation, Fixed, Quantile, Tail, Threshold
 
-# By kind: the policy, and which of its settings `value` is.
-THRESHOLDS: dict[str, tuple[Callable[..., Threshold], str]] = {
-    "deviation": (Deviation, "k"),
-    "quantile": (Quantile, "q"),
-    "tail": (Tail, "q"),
-    "fixed": (Fixed, "value"),
-}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -129,21 +120,6 @@ class WebhookTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdTable:
-    """[streams.threshold]: from which score a sample is an anomaly."""
-
-    kind: str = rule("deviation", allowed=tuple(THRESHOLDS))
-    value: float | None = None  # deviations, quantile, tail probability, or the score itself
-
-    def made(self) -> Threshold:
-        """Return the policy."""
-        if self.kind == "fixed" and self.value is None:
-            raise ValueError('value is needed with kind = "fixed"')
-        policy, setting = THRESHOLDS[self.kind]
-        return policy() if self.value is None else policy(**{setting: self.value})
-
-
-@dataclass(frozen=True, kw_only=True)
 class StreamTable:
     """[[streams]]: a source and how it is watched."""
 
@@ -154,15 +130,23 @@ class StreamTable:
     ignore: tuple[str, ...] = ()
     time: str | None = None  # the value that is the time, in seconds since 1970 or ISO 8601
     model: Path | None = None  # each device starts from it
-    warmup: int = rule(256, low=2 * FIRST, high=10_000_000)
+    # Of a new device, if it starts from no model:
+    warmup: int | None = rule(None, low=FEWEST, high=10_000_000)
     window: int | None = rule(None, low=1, high=1000)
-    hidden: int = rule(64, low=1, high=4096)
-    forgetting: float = rule(0.9999, low=0.5, high=1)
-    seed: int = rule(0, low=0, high=2**63 - 1)
-    gate: bool = True
+    seed: int | None = rule(None, low=0, high=2**63 - 1)
+    # Of all devices, also of those that have learned:
+    false_alarms: float | None = rule(None, low=1e-9, high=0.5)
     quiet: int = rule(32, low=1, high=1_000_000)  # normal samples that end an alarm
     silent_after: float | None = rule(None, low=0.1, high=1e9)  # seconds without a sample
-    threshold: ThresholdTable = field(default_factory=ThresholdTable)
+
+    REMOVED: ClassVar[dict[str, str]] = {
+        "threshold": "is gone; the threshold follows false_alarms, the share of normal samples at "
+        "which a false alarm may begin (default: 1e-4)",
+        "gate": "is gone; unusual samples are not learned, and a lasting change is after some "
+        "time. Pausing a device stops all learning",
+        "hidden": "is gone; the size of a model follows from its columns",
+        "forgetting": "is gone; how fast a model forgets is fixed",
+    }
 
     @property
     def pattern(self) -> Pattern | None:
@@ -189,26 +173,15 @@ class StreamTable:
         if names and wanted != names:
             what = f"{self.model} has learned {sorted(map(str, names))}"
             raise ValueError(f"{what}, and the stream gives it {sorted(map(str, wanted))}")
+        if self.false_alarms is not None:
+            model.false_alarms = self.false_alarms
         return model
 
     def monitor(self) -> Monitor:
         """Return a monitor that has seen nothing."""
-        detector = Detector(
-            n_hidden=self.hidden,
-            activation="tanh",
-            weights="normal",
-            forgetting=self.forgetting,
-            ridge=0.1,
-            seed=self.seed,
-        )
-        return Monitor(
-            detector=detector,
-            window=self.window,
-            threshold=self.threshold.made(),
-            gate=Gate() if self.gate else None,
-            warmup=self.warmup,
-            seed=self.seed,
-        )
+        names = ("window", "warmup", "false_alarms", "seed")
+        said = {name: getattr(self, name) for name in names}
+        return Monitor(**{name: value for name, value in said.items() if value is not None})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlad.monitor import Monitor, default_window
+from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.serve import logs
 from onlad.serve.config import StreamTable
+from onlad.streams.output import digits
+from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
+from onlad.watching import default_window
 
 KEPT_ALARMS = 20
 LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
-PASSES = 4  # how often a marked sample is learned: once takes a quarter off its score
+MARKED = 16  # of these, at most, are learned then: each weighs like a part of the whole model
 
 
 @dataclass
@@ -49,13 +55,27 @@ class Alarm:
         largest = list(self.causes.items())[:3]
         causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
         name = key(self.stream, self.device)
-        told["text"] = f"{name}: score {self.score:.1f} above {self.threshold:.1f}. {causes}"
+        score, threshold = digits(self.score), digits(self.threshold)
+        told["text"] = f"{name}: score {score} above {threshold}. {causes}"
+        for name in ("score", "threshold"):
+            told[name] = rounded(told[name])
         return told
 
 
 def key(stream: str, device: str) -> str:
     """Return stream and device as people write them."""
     return f"{stream}/{device}" if device else stream
+
+
+def rounded(score: float) -> float:
+    """Return a score or a threshold with the digits that others are told.
+
+    Examples
+    --------
+    >>> rounded(0.123456), rounded(123.456)
+    (0.123, 123.0)
+    """
+    return float(f"{score:.3g}")
 
 
 class Point(NamedTuple):
@@ -76,6 +96,7 @@ class Said(NamedTuple):
     ready: bool
     score: float
     threshold: float
+    drifting: str | None = None
 
 
 class Watcher:
@@ -95,7 +116,7 @@ class Watcher:
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
         self.begin_counts()
-        self._marked = 0
+        self._changes = 0  # of the model, besides samples
         self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
 
     def begin_counts(self) -> None:
@@ -115,7 +136,7 @@ class Watcher:
     @property
     def changes(self) -> int:
         """Return a number that differs when the model does."""
-        return self.monitor.n_seen + self._marked
+        return self.monitor.n_seen + self._changes
 
     def twin(self) -> Monitor:
         """Return a copy of the monitor, which others may read while this one goes on."""
@@ -138,8 +159,9 @@ class Watcher:
         return {
             "state": self.state,
             "time": last.time if last is not None else None,
-            "score": last.score if last is not None and last.ready else None,
-            "threshold": last.threshold if last is not None and last.ready else None,
+            "score": rounded(last.score) if last is not None and last.ready else None,
+            "threshold": rounded(last.threshold) if last is not None and last.ready else None,
+            "drifting": last.drifting if last is not None else None,
             "samples": self.monitor.n_seen,
             "seen": self.seen,
         }
@@ -203,12 +225,16 @@ class Watcher:
         self.held_out += len(X) - int(np.count_nonzero(verdicts.learned))
         self.drifts += int(np.count_nonzero(verdicts.drift))
         numbers = (float(verdicts.score[-1]), float(verdicts.threshold[-1]))
-        self.last = Said(float(times[-1]), bool(verdicts.ready[-1]), *numbers)
+        drifting = verdicts[-1].drifting
+        name = None if drifting is None else str(drifting)
+        if name is not None and (self.last is None or self.last.drifting != name):
+            logs.info("drifting", stream=self.stream.name, device=self.device, feature=name)
+        self.last = Said(float(times[-1]), bool(verdicts.ready[-1]), *numbers, name)
         return verdicts, began
 
     @property
     def _kept(self) -> int:
-        """Return how many rows of a window come before its last."""
+        """Return how many rows of a window come before its last, at most."""
         return (self.monitor.window or default_window(len(self.names))) - 1
 
     def _with_before(self, X: Array) -> Array:
@@ -258,18 +284,20 @@ class Watcher:
         self.n_alarms += 1
         return alarm
 
+    def settle(self, wanted: Mapping[str, Any]) -> bool:
+        """Let settings that can be changed take effect; return whether anything changed."""
+        changed = settle(self.monitor, wanted)
+        self._changes += changed
+        return changed
+
     def mark_normal(self, alarm: Alarm) -> int:
         """Learn the samples of an alarm; return how many."""
         rows = np.array(alarm.rows, float)
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         held = [i for i in range(end) if not alarm.learned[i]]
-        detector = self.monitor.detector
-        for _ in range(PASSES):
-            for i in held:
-                # A model that learned more than it saw would be refused when it is loaded.
-                if detector.n_seen + detector.n_skipped < self.monitor.n_seen:
-                    self.monitor.accept(rows[: i + 1])
-        self._marked += 1
+        for i in held[:: math.ceil(len(held) / MARKED) or 1]:
+            self.monitor.accept(rows[: i + 1])
+        self._changes += 1
         alarm.marked = True
         alarm.learned = [True] * len(alarm.learned)
         return len(held)
