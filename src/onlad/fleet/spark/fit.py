@@ -20,7 +20,7 @@ from onlad.scaler import scale
 def measure(df: DataFrame, features: Sequence[str]) -> Array:
     """Return the memory of `onlad.scaler.Standard` after all rows of `df`.
 
-    It is what its ``start`` returns on one machine; ``Standard().unit(memory)`` is what `fit` wants.
+    It is what ``start`` returns on one machine. ``Standard().unit(memory)`` is what `fit` wants.
     """
     cells = []
     for name in features:
