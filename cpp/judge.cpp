@@ -19,7 +19,9 @@ using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::
 using Vector = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using MatrixOut = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using VectorOut = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using IntegersOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Integers = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Flags = nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FlagsMatrix = nb::ndarray<bool, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void require(bool fits) {
     if (!fits) throw std::invalid_argument("the arrays do not fit the judge");
@@ -56,7 +58,10 @@ public:
 
     // All modes, in place of those before. What a mode woke up stays with the caller's arrays only
     // if the caller takes it from `unit` first.
-    void clear() { modes_.clear(); }
+    void clear() {
+        modes_.clear();
+        views_.clear();
+    }
 
     void add(Vector centre, Vector scale, Matrix alpha, Vector b, Matrix beta, Matrix linear_alpha,
              Matrix linear_beta, Matrix inverse, Matrix levels) {
@@ -74,20 +79,35 @@ public:
                           copied(scale)});
     }
 
-    void rows(Matrix X, VectorOut score, IntegersOut mode, MatrixOut shares, MatrixOut held) {
+    // Where to write what is said of rows, one entry for each; `held` begins `width` - 1 rows earlier.
+    void attach(VectorOut score, Integers mode, Flags refused, FlagsMatrix present, MatrixOut held) {
+        const std::size_t n = s.n, room = score.shape(0);
+        require(mode.shape(0) == room && refused.shape(0) == room && present.shape(0) == room &&
+                present.shape(1) == n && held.shape(0) == room + s.width - 1 && held.shape(1) == n);
+        score_ = score;
+        mode_ = mode;
+        refused_ = refused;
+        present_ = present;
+        said_ = held;
+    }
+
+    // Judge rows, and write what is said of them from entry `at` on. Scores above `gate` are refused.
+    void rows(Matrix X, std::size_t at, double gate, MatrixOut shares) {
         const std::size_t n = s.n, count = X.shape(0);
-        require(X.shape(1) == n && score.shape(0) == count && mode.shape(0) == count &&
-                shares.shape(0) == count && shares.shape(1) == n && held.shape(0) == count &&
-                held.shape(1) == n && s.current < modes_.size());
+        require(X.shape(1) == n && at + count <= score_.shape(0) && shares.shape(0) == count &&
+                shares.shape(1) == n && s.current < modes_.size());
         prepare();
-        const JudgeRows call{X.data(),    count,         score.data(),
-                             mode.data(), shares.data(), held.data()};
+        const JudgeRows call{X.data(),          count,         score_.data() + at,
+                             mode_.data() + at, shares.data(), said_.data() + (at + s.width - 1) * n};
         if (count == 1) {  // letting go of the interpreter's lock costs more than a row
             operations<double>().judge(s, call);
         } else {
             nb::gil_scoped_release unlocked;
             operations<double>().judge(s, call);
         }
+        for (std::size_t t = 0; t < count; ++t) refused_.data()[at + t] = call.score[t] > gate;
+        for (std::size_t i = 0; i < count * n; ++i)
+            present_.data()[at * n + i] = X.data()[i] == X.data()[i];
     }
 
     nb::tuple unit(std::size_t i) const {
@@ -107,8 +127,8 @@ private:
     }
 
     void prepare() {
+        if (!views_.empty()) return;
         const std::size_t n = s.n;
-        views_.clear();
         std::size_t most = 0;
         for (Mode& m : modes_) {
             const std::size_t N = m.b.size(), M = m.linear_beta.size() / n - 1;
@@ -138,6 +158,11 @@ private:
     }
 
     JudgeState s{};
+    VectorOut score_;
+    Integers mode_;
+    Flags refused_;
+    FlagsMatrix present_;
+    MatrixOut said_;
     std::vector<Mode> modes_;
     std::vector<JudgeMode> views_;
     std::vector<double> held_, age_, patience_, past_, means_, room_, hidden_;
@@ -162,7 +187,8 @@ void bind_judge(nb::module_& module) {
                       std::size_t>())
         .def("clear", &Judge::clear)
         .def("add", &Judge::add)
-        .def("rows", &Judge::rows, strict(), strict(), strict(), strict(), strict())
+        .def("attach", &Judge::attach, strict(), strict(), strict(), strict(), strict())
+        .def("rows", &Judge::rows, strict(), nb::arg(), nb::arg(), strict())
         .def("unit", &Judge::unit)
         .def("moving", &Judge::moving);
     module.def("p_values", &p_values, nb::arg(), nb::arg(), strict());

@@ -35,18 +35,14 @@ class Anchor:
         self.halves: Array = np.zeros((2, mode.features))  # the largest lean in each half
         self.rows = 0
 
-    def follow(self, mode: Mode, windows: Array, present: Array, measured: int = MEASURED) -> None:
-        """Let the lean follow rows of the mode."""
-        if not len(windows):
-            return
-        scale = np.tile(np.where(self.scale > 0, self.scale, np.inf), mode.width)
-        V = (windows - np.tile(self.centre, mode.width)) / scale
+    def follow(self, mode: Mode, windows: Array, measured: int = MEASURED) -> None:
+        """Let the lean follow normal rows of the mode, by the error of their mean."""
+        scale = np.where(self.scale > 0, self.scale, np.inf)
+        mean = windows.mean(axis=0).reshape(mode.width, mode.features)
+        V = ((mean - self.centre) / scale).reshape(1, -1)
         V = np.clip(np.where(np.isnan(V), 0.0, V), -CLIP, CLIP)
-        E = V[:, : mode.features] - mode.instances[1].hidden(V) @ self.beta
-        E = np.clip(E, -5 * self.deviation, 5 * self.deviation) * present
-        count = present.sum(axis=0)
-        share = np.minimum(count / MEAN, 1.0)
-        self.lean = self.lean + share * (E.sum(axis=0) / np.maximum(count, 1) - self.lean)
+        error = (V[:, : mode.features] - mode.instances[1].hidden(V) @ self.beta)[0]
+        self.lean = self.lean + min(len(windows) / MEAN, 1.0) * (error - self.lean)
         if self.rows < measured:
             half = int(2 * self.rows >= measured)
             self.halves[half] = np.maximum(self.halves[half], np.abs(self.lean))

@@ -57,12 +57,17 @@ class Instance:
         errors: Array = X - self.hidden(V) @ self.beta
         return errors
 
-    def learn(self, V: Array, X: Array, forgotten: float = 1.0) -> None:
-        """Add rows to the sums, after the past was multiplied by `forgotten`, and solve."""
+    def learn(self, V: Array, X: Array, forgotten: float = 1.0) -> Array:
+        """Add rows to the sums, after the past was multiplied by `forgotten`, and solve.
+
+        Return their errors before they were learned.
+        """
         H = self.hidden(V)
+        errors: Array = X - H @ self.beta
         self.gram = self.gram * forgotten + H.T @ H  # symmetric to the bit: BLAS computes one half
         self.moment = self.moment * forgotten + H.T @ X
         self.solve()
+        return errors
 
     def solve(self) -> None:
         """Compute beta from the sums."""

@@ -21,6 +21,7 @@ from onlad.reference import Array
 
 LEAST = 0.5  # of a limit: 1 is twice as far out as the 0.999 quantile of the start
 RECENT = 2_048  # normal scores
+FRESH = 16  # the limit is fitted again when a share of 1 / FRESH of them is new
 TAIL = 0.02  # share of the scores that is fitted
 FARTHEST = 3.0  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots
 STEP = 0.3  # by which an episode raises the logarithm of the factor
@@ -36,6 +37,7 @@ class Limit:
     def __init__(self, rate: float, scores: Array) -> None:
         self.rate = rate
         self.recent: Array = np.sqrt(scores[-RECENT:]).astype("float32")  # roots, the newest last
+        self.fresh: Array = self.recent[:0]  # more of them, not yet looked at
         self.factor = 0.0  # logarithm
         self.episode = np.array([-1.0, 0.0, 0.0])  # rows since its last alarm, its rows, its peak
         self._refresh()
@@ -45,6 +47,11 @@ class Limit:
         self._list = self.sorted.tolist()
         self.base = max(LEAST, tail(self.sorted, self.rate) ** 2)
 
+    def allow(self, rate: float) -> None:
+        """Change the share of rows that may be false alarms."""
+        self.rate = rate
+        self._refresh()
+
     def value(self, learned: int) -> float:
         """Return the limit of a stream that has learned so many rows."""
         return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
@@ -52,8 +59,11 @@ class Limit:
     def take(self, scores: Array) -> None:
         """Put scores of normal rows among the recent ones."""
         roots = np.sqrt(np.minimum(scores, self.base)).astype("float32")
-        self.recent = np.concatenate((self.recent, roots))[-RECENT:]
-        self._refresh()
+        self.fresh = np.concatenate((self.fresh, roots))
+        if FRESH * len(self.fresh) >= len(self.recent):
+            self.recent = np.concatenate((self.recent, self.fresh))[-RECENT:]
+            self.fresh = self.fresh[:0]
+            self._refresh()
 
     def follow(self, ratio: Array) -> None:
         """Let the factor follow rows with these scores in units of the limit."""
@@ -88,13 +98,15 @@ class Limit:
         """Return all that follows the stream, as numbers and arrays."""
         return {
             "recent": self.recent.copy(),
+            "fresh": self.fresh.copy(),
             "factor": self.factor,
             "episode": self.episode.copy(),
         }
 
     def resume(self, learned: dict[str, Any]) -> Limit:
         """Take over what `learned` returned."""
-        self.recent, self.episode = learned["recent"].copy(), learned["episode"].copy()
+        self.recent, self.fresh = learned["recent"].copy(), learned["fresh"].copy()
+        self.episode = learned["episode"].copy()
         self.factor = float(learned["factor"])
         self._refresh()
         return self

@@ -24,6 +24,7 @@ from onlad.reference import Array
 STATISTICS = 4
 FORGETTING = 0.9999  # the paper's a: squared errors k learned rows ago weigh a^(2k)
 CLIP = 20.0  # the largest scaled value
+RANGE = 4.0  # a unit is at least the range over this
 CAP = 1e4  # no square counts for more than this many times its usual one
 PRIOR, PRIOR_SQUARE = 64.0, 0.02  # rows that a usual square starts with, and the least of these
 MEMORY = 5_000  # rows that a usual square weighs at most
@@ -67,9 +68,10 @@ class Mode:
 
     def scaled(self, windows: Array) -> Array:
         """Return raw windows in units of this mode; what is not known, or never moved, is 0."""
-        scale = np.tile(np.where(self.scale > 0, self.scale, np.inf), self.width)
-        Z = (windows - np.tile(self.centre, self.width)) / scale
-        return np.clip(np.where(np.isnan(Z), 0.0, Z), -CLIP, CLIP)
+        scale = np.where(self.scale > 0, self.scale, np.inf)
+        Z = (windows.reshape(-1, self.width, self.features) - self.centre) / scale
+        Z[np.isnan(Z)] = 0.0
+        return np.minimum(np.maximum(Z, -CLIP, out=Z), CLIP, out=Z).reshape(len(windows), -1)
 
     def errors(self, V: Array) -> Array:
         """Return the errors of both instances, (2, rows, features), for scaled windows."""
@@ -126,8 +128,8 @@ class Mode:
     def learn(self, windows: Array, present: Array) -> None:
         """Learn rows, and forget as much of the past."""
         V = self.scaled(windows)
-        self._take(self.errors(V), present)
-        _learn(self.instances, V, self.features, FORGETTING ** (2 * len(V)))
+        E = _learn(self.instances, V, self.features, FORGETTING ** (2 * len(V)))
+        self._take(E, present)
         self.count += len(V)
 
     def accept(self, window: Array, share: int) -> None:
@@ -195,7 +197,7 @@ def unit(rows: Array) -> tuple[Array, Array]:
     some = np.where(seen, rows, 0.0)
     centre = np.nanmedian(some, axis=0)
     span = np.nanmax(some, axis=0) - np.nanmin(some, axis=0)
-    scale = np.maximum(np.nanstd(some, axis=0), span / 4)
+    scale = np.maximum(np.nanstd(some, axis=0), span / RANGE)
     still = scale <= STILL * np.abs(centre) + 1e-30
     return np.where(seen, centre, np.nan), np.where(still | ~seen, 0.0, scale)
 
@@ -234,8 +236,8 @@ def _errors(instances: tuple[Instance, Instance], V: Array, n: int) -> Array:
     return np.array([tanh.errors(X, X), linear.errors(V, X)])
 
 
-def _learn(instances: tuple[Instance, Instance], V: Array, n: int, forgotten: float) -> None:
+def _learn(instances: tuple[Instance, Instance], V: Array, n: int, forgotten: float) -> Array:
+    """Learn scaled windows; return the errors before it."""
     tanh, linear = instances
     X = V[:, :n]
-    tanh.learn(X, X, forgotten)
-    linear.learn(V, X, forgotten)
+    return np.array([tanh.learn(X, X, forgotten), linear.learn(V, X, forgotten)])

@@ -123,19 +123,21 @@ class Monitor:
         if watching is None:
             return self._watch(row[None, :])[0]
         # What `_watch` does, without columns: half of a sample's time would go into them.
-        score, shares = np.empty(1), np.empty((1, len(row)))
+        shares = np.empty((1, len(row)))
         limit, drifting = watching.threshold, watching.drifting
-        usual, drift = watching.rows(row[None, :], score, shares, self.paused)
+        score, refused = watching.rows(row[None, :], shares, self.paused)
+        value, learned = score.item(), not (refused.item() or self.paused)
+        p_value = watching.limit.p_value(value)
+        drift = watching.at == TICK and watching.tick()
         self.n_seen += 1
-        value = float(score[0])
         return Verdict(
             ready=True,
             score=value,
             threshold=limit,
-            p_value=watching.limit.p_value(value),
+            p_value=p_value,
             is_anomaly=value > limit,
             causes=causes(self.names, shares[0]),
-            learned=bool(usual[0]),
+            learned=learned,
             drift=drift,
             drifting=self.names[drifting] if drifting >= 0 else None,
         )
@@ -222,16 +224,18 @@ class Monitor:
         watching = self._watching
         assert watching is not None
         limit, drifting = watching.threshold, watching.drifting
-        score, shares = verdicts.score[part], verdicts.shares[part]
-        verdicts.learned[part], drift = watching.rows(X, score, shares, self.paused)
+        shares = verdicts.shares[part]
+        score, refused = watching.rows(X, shares, self.paused)
         total = shares.sum(axis=1, keepdims=True)
         np.divide(shares, total, out=shares, where=total > 0)
         verdicts.ready[part] = True
+        verdicts.score[part] = score
+        verdicts.learned[part] = ~refused & (not self.paused)
         verdicts.threshold[part] = limit
         verdicts.p_value[part] = watching.limit.p_values(score)
         verdicts.is_anomaly[part] = score > limit
         verdicts.drifting[part] = drifting
-        verdicts.drift[part.stop - 1] = drift
+        verdicts.drift[part.stop - 1] = watching.at == TICK and watching.tick()
 
     def _keep(self, X: Array, first: int) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""

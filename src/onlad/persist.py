@@ -75,7 +75,7 @@ MODE: Types = {
     "count": (int,),
 }
 ANCHOR: Types = {**dict.fromkeys(["beta", "unit", "lean"], (np.ndarray,)), "rows": (int,)}
-LIMIT: Types = {**dict.fromkeys(["recent", "episode"], (np.ndarray,)), "factor": (float,)}
+LIMIT: Types = {**dict.fromkeys(["recent", "fresh", "episode"], (np.ndarray,)), "factor": (float,)}
 LARGEST_WINDOW = 4_096
 MODE_LARGEST = 1e60  # sums of scaled values: never near it
 FILLED_LARGEST = 1e102  # what a mode makes up for a missing value may lie beyond what was seen
@@ -280,6 +280,8 @@ def check_watching(learned: Values, n: int, window: int | None) -> None:
     _need_types("limit", limit, LIMIT)
     recent = limit["recent"]
     _need_array("recent", recent, (min(max(len(recent), 1), RECENT),), "float32", low=0)
+    fresh = limit["fresh"]
+    _need_array("fresh", fresh, (min(len(fresh), RECENT),), "float32", low=0)
     _need_array("episode", limit["episode"], (3,))
     need(0 <= limit["factor"] <= HIGHEST, f"factor must be in [0, {HIGHEST}]")
 

@@ -144,7 +144,7 @@ class Watching:
             anchor = Anchor(mode)
             for first in range(0, len(windows), TICK):
                 part = slice(first, first + TICK)
-                anchor.follow(mode, windows[part], present[part], len(windows))
+                anchor.follow(mode, windows[part], len(windows))
             anchor.rows = MEASURED
         self.anchors.append(anchor)
 
@@ -154,6 +154,7 @@ class Watching:
             self.width, self.ordered, judge.constants(), moving.held, moving.age, moving.patience,
             moving.past, moving.means, int(moving.mode[0]),
         )  # fmt: skip
+        self._judge.attach(self.score, self.mode, self.refused, self.present, self.held)
         self._inform()
 
     def _inform(self) -> None:
@@ -177,31 +178,22 @@ class Watching:
 
     def allow(self, rate: float) -> None:
         """Change the share of normal rows at which a false alarm may begin."""
-        self.limit.rate = rate
-        self.limit.take(np.empty(0))
+        self.limit.allow(rate)
         self._inform()
 
     # -- rows ---------------------------------------------------------------------------------
 
-    def rows(self, X: Array, score: Array, shares: Array, paused: bool) -> tuple[Array, bool]:
-        """Fill in score and squares by feature of rows of one tick.
+    def rows(self, X: Array, shares: Array, paused: bool) -> tuple[Array, Array]:
+        """Judge rows of one tick; fill in their squares by feature.
 
-        Return which rows were usual, and whether a new mode was confirmed after them.
+        Return views of their scores and of which are refused. They hold until the next `tick`.
         """
-        here = slice(TICK + self.at, TICK + self.at + len(X))
-        before = self.width - 1
-        self._judge.rows(
-            X, score, self.mode[here], shares,
-            self.held[before + here.start : before + here.stop],
-        )  # fmt: skip
-        np.logical_not(np.isnan(X), out=self.present[here])
-        self.score[here] = score
-        refused = score > self._gate
-        self.refused[here] = refused
-        self.open[here] = not paused
+        first = TICK + self.at
+        self._judge.rows(X, first, self._gate, shares)
         self.at += len(X)
-        usual: Array = ~refused if not paused else np.zeros(len(X), bool)
-        return usual, self.at == TICK and self._tick()
+        stop = TICK + self.at
+        self.open[first:stop] = not paused
+        return self.score[first:stop], self.refused[first:stop]
 
     @property
     def threshold(self) -> float:
@@ -210,13 +202,16 @@ class Watching:
 
     def _windows(self, held: Array, rows: Array) -> Array:
         """Return the raw windows, the newest first, of rows that have `width` - 1 before them."""
+        if self.width == 1:
+            return np.asarray(held[rows])
         return np.concatenate(
             [held[rows + self.width - 1 - lag] for lag in range(self.width)], axis=1
         )
 
     # -- ticks --------------------------------------------------------------------------------
 
-    def _tick(self) -> bool:
+    def tick(self) -> bool:
+        """Move on after TICK rows; return whether a new mode was confirmed."""
         for i, mode in enumerate(self.modes):
             mode.centre, mode.scale = self._judge.unit(i)
         self.limit.follow(self.score[TICK:] / self._now)
@@ -265,11 +260,12 @@ class Watching:
                 if mode.count >= SETTLED:
                     self.anchors[i] = Anchor(mode)
                 continue
-            rows = np.arange(TICK, 2 * TICK)
-            rows = rows[(self.mode[TICK:] == i) & self.open[TICK:]]
-            anchor.follow(mode, self._windows(self.held, rows), self.present[rows])
-            if len(rows) and self.drifting < 0:
-                self.drifting = anchor.drifting()
+            usual = (self.mode[TICK:] == i) & self.open[TICK:] & ~self.refused[TICK:]
+            rows = TICK + np.flatnonzero(usual)
+            if len(rows):
+                anchor.follow(mode, self._windows(self.held, rows))
+                if self.drifting < 0:
+                    self.drifting = anchor.drifting()
 
     def _seclude(self, rows: Array) -> bool:
         """Put refused rows into quarantine; return whether a new mode was confirmed."""
