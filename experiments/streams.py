@@ -93,7 +93,7 @@ def _file(name: str) -> Any:
 
 
 def scaled(X: Array) -> Array:
-    """Return the rows standardised by what came before, as `Monitor` does it."""
+    """Return the rows standardised by what came before."""
     policy, parts = scaler.Standard(), []
     memory = policy.start(X[:WARMUP])
     for start in range(0, len(X), RHYTHM):

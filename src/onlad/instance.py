@@ -54,7 +54,8 @@ class Instance:
 
     def errors(self, V: Array, X: Array) -> Array:
         """Return what is left of the rows `X` when their prediction from `V` is taken off."""
-        return X - self.hidden(V) @ self.beta
+        errors: Array = X - self.hidden(V) @ self.beta
+        return errors
 
     def learn(self, V: Array, X: Array, forgotten: float = 1.0) -> Array:
         """Add rows to the sums, after the past was multiplied by `forgotten`, and solve.
@@ -82,7 +83,7 @@ class Instance:
 
 
 def layer(kind: Kind, inputs: int, seed: int) -> tuple[Array, Array]:
-    """Return alpha (inputs, units) and b (units) of a fresh instance; alpha of a linear one is I."""
+    """Return alpha (inputs, units) and b (units) of a fresh instance."""
     if kind == "linear":
         return np.eye(inputs, inputs + 1), np.append(np.zeros(inputs), 1.0)
     alpha, b = reference.draw(inputs, HIDDEN, "normal", seed)

@@ -133,7 +133,7 @@ class Mode:
         self.count += len(V)
 
     def accept(self, window: Array, share: int) -> None:
-        """Learn one row as if it were one of `share` of the rows learned; the usual squares stay."""
+        """Learn one row like one of `share` of the rows learned; the usual squares stay."""
         V = np.repeat(self.scaled(window), max(min(self.count, MEMORY) // share, 1), axis=0)
         _learn(self.instances, V, self.features, 1.0)
 
@@ -219,9 +219,9 @@ def packed(gram: Array) -> Array:
 def unpacked(half: Array) -> Array:
     """Return the symmetric matrix of which `half` was `packed`."""
     size = int((np.sqrt(8 * len(half) + 1) - 1) / 2)
-    gram = np.zeros((size, size))
+    gram: Array = np.zeros((size, size))
     gram[np.triu_indices(size)] = half
-    return gram + np.triu(gram, 1).T
+    return np.asarray(gram + np.triu(gram, 1).T)
 
 
 def _level(found: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:

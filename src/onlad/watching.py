@@ -57,7 +57,8 @@ def is_ordered(rows: Array) -> bool:
     """
     rows = rows[:1024]
     known = ~np.isnan(rows)
-    filled = np.where(known, rows, np.where(known.any(axis=0), np.nanmedian(np.where(known.any(axis=0), rows, 0.0), axis=0), 0.0))
+    median = np.nanmedian(np.where(known.any(axis=0), rows, 0.0), axis=0)
+    filled = np.where(known, rows, median)
     ranks = np.argsort(np.argsort(filled, axis=0, kind="stable"), axis=0).astype(float)
     # Equal values share their mean rank, or a channel that hardly moves would look ordered.
     for j in range(rows.shape[1]):
@@ -383,6 +384,7 @@ class Watching:
             setattr(self, name, learned[name].copy())
         self.at = learned["at"]
         names = ("held", "age", "patience", "past", "means")
-        moving = judge.Moving(*(learned[name] for name in names), np.array([learned["current"]]))
+        values = {name: learned[name] for name in names}
+        moving = judge.Moving(**values, mode=np.array([learned["current"]]))
         self._meet(moving)
         return self
