@@ -33,7 +33,7 @@ def live(limit, scores, take=True):
     alarms = []
     for part in np.split(scores, len(scores) // TICK):
         ratio = part / limit.value(OLD)
-        limit.follow(ratio)
+        limit.follow(ratio, ratio > 0.5)
         if take:
             limit.take(part, limit.base / 2)
         alarms.append(ratio > 1)
@@ -92,7 +92,7 @@ def test_a_weak_episode_raises_the_limit_by_a_step_and_a_strong_one_does_not(row
     strong = STRONG if rows < SHORT else WEAK  # what is short must be stronger
     ratio = np.zeros(2 * TICK)
     ratio[5 : 5 + rows] = share * strong
-    limit.follow(ratio)
+    limit.follow(ratio, ratio > 0.5)
     assert limit.factor == (STEP if share < 1 else 0.0)
 
 
@@ -101,13 +101,13 @@ def test_the_factor_has_a_highest_value_and_comes_down_by_the_budget():
     ratio = np.zeros(TICK)
     ratio[0] = (1 + WEAK) / 2
     for _ in range(100):
-        limit.follow(ratio)
+        limit.follow(ratio, ratio > 0.5)
     assert HIGHEST - STEP < limit.factor <= HIGHEST
     before = limit.factor
-    limit.follow(np.zeros(TICK))
+    limit.follow(np.zeros(TICK), np.zeros(TICK, bool))
     assert before - limit.factor == pytest.approx(STEP * 1e-2 * TICK)
     for _ in range(1000):
-        limit.follow(np.zeros(TICK))
+        limit.follow(np.zeros(TICK), np.zeros(TICK, bool))
     assert limit.factor == 0
 
 
@@ -116,9 +116,9 @@ def test_an_episode_may_lie_across_any_cut(cuts, seed):
     rng = np.random.default_rng(seed)
     ratio = np.where(rng.uniform(size=400) < 0.05, rng.exponential(3, 400), 0.0)
     whole, parts = (Limit(1e-9, np.zeros(10)) for _ in range(2))
-    whole.follow(ratio)
+    whole.follow(ratio, ratio > 0.5)
     for part in np.split(ratio, sorted(cuts)):
-        parts.follow(part)
+        parts.follow(part, part > 0.5)
     # The budget lowers the factor by less than 400 x STEP x 1e-9.
     assert parts.factor == pytest.approx(whole.factor, abs=1e-6)
     np.testing.assert_array_equal(parts.episode, whole.episode)
