@@ -93,7 +93,7 @@ def _file(name: str) -> Any:
 
 
 def scaled(X: Array) -> Array:
-    """Return the rows standardised by what came before, as `Monitor` does it."""
+    """Return the rows standardised by what came before."""
     policy, parts = scaler.Standard(), []
     memory = policy.start(X[:WARMUP])
     for start in range(0, len(X), RHYTHM):
@@ -236,15 +236,6 @@ def table(stored: Sequence[Record]) -> list[str]:
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
-
-
-def guesses(stored: Sequence[Record]) -> dict[str, float]:
-    """Return the AUC-PR of a guess: the mean share of anomalous rows of each collection."""
-    shares: dict[str, list[float]] = {}
-    for r in stored:
-        if "anomalous" in r:
-            shares.setdefault(r["stream"].split()[0].upper(), []).append(r["anomalous"])
-    return {name: float(np.mean(found)) for name, found in shares.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

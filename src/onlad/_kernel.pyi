@@ -39,23 +39,6 @@ class Kernel32:
         leverage: Array,
         /,
     ) -> None: ...
-    def watch(
-        self,
-        rows: Array,
-        a: float,
-        limit: float,
-        constants: Array,
-        scales: Array,
-        levels: Array,
-        means: Array,
-        trend: Array,
-        sums: Array,
-        score: Array,
-        evidence: Array,
-        share: Array,
-        learned: Array,
-        /,
-    ) -> None: ...
     @property
     def alpha(self) -> Array: ...
     @property
@@ -87,6 +70,38 @@ class Kernel32:
 
 class Kernel64(Kernel32): ...
 
+class Judge:
+    def __init__(
+        self,
+        width: int,
+        ordered: bool,
+        constants: Array,
+        held: Array,
+        age: Array,
+        patience: Array,
+        past: Array,
+        means: Array,
+        mode: int,
+        /,
+    ) -> None: ...
+    def clear(self) -> None: ...
+    def add(
+        self,
+        centre: Array,
+        scale: Array,
+        alpha: Array,
+        b: Array,
+        beta: Array,
+        linear_alpha: Array,
+        linear_beta: Array,
+        inverse: Array,
+        levels: Array,
+        /,
+    ) -> None: ...
+    def rows(self, X: Array, score: Array, mode: Array, shares: Array, held: Array, /) -> None: ...
+    def unit(self, mode: int, /) -> tuple[Array, Array]: ...
+    def moving(self) -> tuple[Array, Array, Array, Array, Array, int]: ...
+
 class DictReader:
     def __init__(self, names: tuple[Any, ...], places: Array, /) -> None: ...
     def __call__(self, x: dict[Any, Any], /) -> Array | None: ...
@@ -115,7 +130,6 @@ def bank_update32(
 
 bank_update64 = bank_update32
 
-def median_distance(sorted: Array, centre: float, /) -> float: ...
 def p_values(sorted: Array, score: Array, p: Array, /) -> None: ...
 def read_csv(
     data: bytes,
@@ -129,13 +143,3 @@ def read_csv(
     kinds: Array,
     /,
 ) -> tuple[int, int]: ...
-def scale_rows(X: Array, zero: Array, one: Array, clip: float, Z: Array, /) -> None: ...
-def standard_update(
-    memory: Array, X: Array, clip: float, most: float, at_rest: float, few: int, after: Array, /
-) -> None: ...
-def take_levels(
-    ring: Array, before: Array, least: Array, after: Array, scores: Array, /
-) -> None: ...
-def take_sums(
-    usual: Array, scales: Array, sums: Array, weight: float, most: float, floor: float, /
-) -> float: ...

@@ -28,7 +28,8 @@ class Anchor:
 
     def __init__(self, mode: Mode) -> None:
         linear = mode.instances[1]
-        self.beta, self.centre, self.scale = linear.beta.copy(), mode.centre.copy(), mode.scale.copy()
+        self.beta = linear.beta.copy()
+        self.centre, self.scale = mode.centre.copy(), mode.scale.copy()
         self.deviation = np.sqrt(1 / mode.inverse()[1])
         self.lean: Array = np.zeros(mode.features)
         self.halves: Array = np.zeros((2, mode.features))  # the largest lean in each half

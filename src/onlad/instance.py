@@ -54,7 +54,8 @@ class Instance:
 
     def errors(self, V: Array, X: Array) -> Array:
         """Return what is left of the rows `X` when their prediction from `V` is taken off."""
-        return X - self.hidden(V) @ self.beta
+        errors: Array = X - self.hidden(V) @ self.beta
+        return errors
 
     def learn(self, V: Array, X: Array, forgotten: float = 1.0) -> Array:
         """Add rows to the sums, after the past was multiplied by `forgotten`, and solve.
@@ -64,8 +65,8 @@ class Instance:
         H = self.hidden(V)
         errors: Array = X - H @ self.beta
         self.gram = self.gram * forgotten + H.T @ H  # symmetric to the bit: BLAS computes one half
-        if self.kind == "linear":  # H holds X, so the gram matrix holds H'X
-            self.moment = self.gram[:, : X.shape[1]]
+        if self.kind == "linear":  # its hidden layer begins with the row: the gram has the moment
+            self.moment = self.gram[:, : X.shape[1]].copy()
         else:
             self.moment = self.moment * forgotten + H.T @ X
         self.solve()
@@ -82,7 +83,7 @@ class Instance:
 
 
 def layer(kind: Kind, inputs: int, seed: int) -> tuple[Array, Array]:
-    """Return alpha (inputs, units) and b (units) of a fresh instance; alpha of a linear one is I."""
+    """Return alpha (inputs, units) and b (units) of a fresh instance."""
     if kind == "linear":
         return np.eye(inputs, inputs + 1), np.append(np.zeros(inputs), 1.0)
     alpha, b = reference.draw(inputs, HIDDEN, "normal", seed)

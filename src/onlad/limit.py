@@ -27,8 +27,8 @@ FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quan
 # less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
 HIGHEST = 4.0  # of that logarithm
-GAP = 10  # rows without an alarm end an episode
-SHORT = 4  # an episode of fewer rows is short
+GAP = 10  # usual rows end an episode of refused ones
+SHORT = 4  # an episode of fewer refused rows is short
 WEAK, STRONG = 2.0, 8.0  # peaks, in limits: what is weak raises the limit; if short, up to strong
 YOUNG = 1_024.0  # rows learned at which the limit is still twice as high
 
@@ -41,7 +41,7 @@ class Limit:
         self.recent: Array = np.sqrt(scores[-RECENT:]).astype("float32")  # roots, the newest last
         self.fresh: Array = self.recent[:0]  # more of them, not yet looked at
         self.factor = 0.0  # logarithm
-        self.episode = np.array([-1.0, 0.0, 0.0])  # rows since its last alarm, its rows, its peak
+        self.episode = np.array([-1.0, 0.0, 0.0])  # rows since its last, its rows, its peak
         self._refresh()
 
     def _refresh(self) -> None:
@@ -67,20 +67,19 @@ class Limit:
             self.fresh = self.fresh[:0]
             self._refresh()
 
-    def follow(self, ratio: Array) -> None:
-        """Let the factor follow rows with these scores in units of the limit."""
+    def follow(self, ratio: Array, refused: Array) -> None:
+        """Let the factor follow rows with these scores, in units of the limit."""
         self.factor = max(0.0, self.factor - STEP * self.rate * len(ratio))
         since, rows, peak = self.episode
-        alarms = np.flatnonzero(ratio > 1)
-        if since < 0 and not len(alarms):
+        if since < 0 and not refused.any():
             return
-        for t in range(len(ratio)):
-            if ratio[t] > 1:
-                since, rows, peak = 0.0, rows + 1, max(peak, float(ratio[t]))
+        for value, unusual in zip(ratio.tolist(), refused.tolist(), strict=True):
+            if unusual:
+                since, rows, peak = 0.0, rows + 1, max(peak, value)
             elif since >= 0:
                 since += 1
                 if since > GAP:
-                    if peak < (STRONG if rows < SHORT else WEAK):
+                    if 1 < peak < (STRONG if rows < SHORT else WEAK):
                         self.factor = min(self.factor + STEP, HIGHEST)
                     since, rows, peak = -1.0, 0.0, 0.0
         self.episode = np.array([since, rows, peak])

@@ -133,8 +133,8 @@ class Mode:
         self.count += len(V)
 
     def accept(self, window: Array, share: int) -> None:
-        """Learn one row as if it were one of `share` of the rows learned; the usual squares stay."""
-        V = np.repeat(self.scaled(window), max(self.count // share, 1), axis=0)
+        """Learn one row like one of `share` of the rows learned; the usual squares stay."""
+        V = np.repeat(self.scaled(window), max(min(self.count, MEMORY) // share, 1), axis=0)
         _learn(self.instances, V, self.features, 1.0)
 
     def _take(self, E: Array, present: Array) -> None:
@@ -162,7 +162,7 @@ class Mode:
             "linear_gram": packed(linear.gram),
             "linear_moment": linear.moment.copy() if linear.kind == "projected" else np.empty(0),
             "usual": self.usual.copy(),
-            "weight": self.weight,
+            "weight": float(self.weight),
             "count": self.count,
             "levels": np.array(self.levels),
         }
@@ -219,9 +219,9 @@ def packed(gram: Array) -> Array:
 def unpacked(half: Array) -> Array:
     """Return the symmetric matrix of which `half` was `packed`."""
     size = int((np.sqrt(8 * len(half) + 1) - 1) / 2)
-    gram = np.zeros((size, size))
+    gram: Array = np.zeros((size, size))
     gram[np.triu_indices(size)] = half
-    return gram + np.triu(gram, 1).T
+    return np.asarray(gram + np.triu(gram, 1).T)
 
 
 def _level(found: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:

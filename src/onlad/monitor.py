@@ -6,7 +6,6 @@ moves on (`onlad.watching`), so that a block of any size gives what single sampl
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np

@@ -65,9 +65,7 @@ class Standard:
         weight = np.minimum(count / np.maximum(total, 1), 1.0)
         shift = mean - means
         spread = variance + (1 - weight) * shift * shift
-        return np.array(
-            [total, means + weight * shift, variances + weight * (spread - variances)]
-        )
+        return np.array([total, means + weight * shift, variances + weight * (spread - variances)])
 
     def unit(self, memory: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation; at least a hundred-millionth of the mean."""

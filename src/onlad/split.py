@@ -75,4 +75,5 @@ def _groups(Z: Array, k: int) -> tuple[Array, Array]:
 
 
 def _nearest(Z: Array, centres: Array) -> Array:
-    return np.argmin([((Z - c) ** 2).sum(axis=1) for c in centres], axis=0)
+    nearest: Array = np.argmin([((Z - c) ** 2).sum(axis=1) for c in centres], axis=0)
+    return nearest

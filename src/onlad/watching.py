@@ -57,7 +57,8 @@ def is_ordered(rows: Array) -> bool:
     """
     rows = rows[:1024]
     known = ~np.isnan(rows)
-    filled = np.where(known, rows, np.where(known.any(axis=0), np.nanmedian(np.where(known.any(axis=0), rows, 0.0), axis=0), 0.0))
+    median = np.nanmedian(np.where(known.any(axis=0), rows, 0.0), axis=0)
+    filled = np.where(known, rows, median)
     ranks = np.argsort(np.argsort(filled, axis=0, kind="stable"), axis=0).astype(float)
     # Equal values share their mean rank, or a channel that hardly moves would look ordered.
     for j in range(rows.shape[1]):
@@ -128,7 +129,7 @@ class Watching:
             held[-1].copy(),
             (rows - 1 - last[-1]).astype(float),
             HELD * usual_gap,
-            held[::-1][: width - 1].copy(),
+            padded[::-1][: width - 1].copy(),
             np.zeros(len(first_mode.levels.median)),
             np.array([group[-1]]),
         )
@@ -215,7 +216,7 @@ class Watching:
         """Move on after TICK rows; return whether a new mode was confirmed."""
         for i, mode in enumerate(self.modes):
             mode.centre, mode.scale = self._judge.unit(i)
-        self.limit.follow(self.score[TICK:] / self._now)
+        self.limit.follow(self.score[TICK:] / self._now, self.score[TICK:] > self._gate)
         first, stop = (0, TICK) if self.ordered else (TICK, 2 * TICK)  # no order: no delay
         decided = np.arange(first, stop)[self.open[first:stop]]
         confirmed = False
@@ -342,7 +343,6 @@ class Watching:
             "modes": [mode.learned() for mode in self.modes],
             "anchors": [None if a is None else a.learned() for a in self.anchors],
             "limit": self.limit.learned(),
-            "now": self._now,
             "candidate": None if self.candidate is None else self.candidate.learned(),
             "explained": self.explained,
             "foreign": self.foreign,
@@ -384,7 +384,7 @@ class Watching:
             setattr(self, name, learned[name].copy())
         self.at = learned["at"]
         names = ("held", "age", "patience", "past", "means")
-        moving = judge.Moving(*(learned[name] for name in names), np.array([learned["current"]]))
+        values = {name: learned[name] for name in names}
+        moving = judge.Moving(**values, mode=np.array([learned["current"]]))
         self._meet(moving)
-        self._now = learned["now"]
         return self

@@ -1,5 +1,6 @@
 """`onlad watch`, as a process: the library's verdicts, promptly, whatever comes in."""
 
+import gzip
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,6 +280,115 @@ def test_follow_reads_what_is_added_cut_and_replaced(tmp_path, X, expected):
     assert err.count("was replaced or cut") == 2
     assert "302 samples" in err
     assert onlad.load(model).n_seen == 302
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, header):
+    path, model = tmp_path / "pump.csv", tmp_path / "pump.onlad"
+    lines = table(X).splitlines(keepends=True)
+    if not header:  # nor names, nor a time, which is no number
+        lines = [line.partition(",")[2] for line in lines[1:]]
+    options = ("watch", path, "--follow", "--all", "--output", "jsonl", "--model", model)
+
+    def follow(count, more=""):
+        with running(*options) as command:
+            with path.open("a") as file:
+                file.write(more)
+            rows = [json.loads(command.line())["row"] for _ in range(count)]
+            status, out, err = command.stop(signal.SIGTERM)
+        assert (status, out) == (143, "")
+        return rows, err
+
+    path.write_text("".join(lines[: 100 + header]))
+    assert follow(100)[0] == list(range(100))
+    rows, err = follow(50, "".join(lines[100 + header : 150 + header]) + lines[150 + header][:3])
+    assert rows == list(range(100, 150))
+    assert "going on at byte" in err
+    rest = lines[150 + header :]
+    twin = Path(f"{model}.place").read_bytes()
+    follow(len(rest), rest[0][3:] + "".join(rest[1:]))
+    assert onlad.load(model).n_seen == len(X)
+    # The model is saved, and then the place: a crash between leaves an older place.
+    Path(f"{model}.place").write_bytes(twin)
+    follow(1, lines[-1])
+    assert onlad.load(model).n_seen == len(X) + 1
+    # Another file under the name is read from its start.
+    path.write_text("".join([*lines[:header], *lines[200:300]]))
+    _, err = follow(100)
+    assert "is another file than before" in err
+    # And without the model from its start, too.
+    model.unlink()
+    assert len(follow(100)[0]) == 100
+
+
+def test_many_series_that_are_followed_go_on_where_they_were_left(tmp_path):
+    path, models = tmp_path / "pump.lp", tmp_path / "models"
+    models.mkdir()
+    lines = [f"m,host={'ab'[i % 2]} x={i % 7},y={i % 5} {i}000000000\n" for i in range(200)]
+    path.write_text("".join(lines[:120]))
+    for count, more in [(120, ""), (80, "".join(lines[120:]))]:
+        with running("watch", path, "--follow", "--all", "--model", models) as command:
+            with path.open("a") as file:
+                file.write(more)
+            for _ in range(count):
+                command.line()
+            assert command.stop(signal.SIGTERM)[0] == 143
+    assert sorted(onlad.load(file).n_seen for file in models.iterdir()) == [100, 100]
+
+
+# -- files as people have them ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".csv.zst", ".gz"])
+def test_a_compressed_file_is_read_as_what_is_in_it(tmp_path, X, suffix):
+    text = table(X).encode()
+    path = tmp_path / f"pump{suffix}"
+    if suffix.endswith(".zst"):
+        pyarrow = pytest.importorskip("pyarrow")
+        with pyarrow.output_stream(path, compression="zstd") as file:
+            file.write(text)
+    else:
+        path.write_bytes(gzip.compress(text))
+    (tmp_path / "plain.csv").write_bytes(text)
+    expected = run("watch", tmp_path / "plain.csv", "--all")
+    found = run("watch", path, "--all")
+    assert (found.returncode, found.stdout) == (0, expected.stdout)
+    path.write_bytes(path.read_bytes()[:-20])
+    cut = run("watch", path)
+    assert cut.returncode == 1
+    assert "is damaged, or cut off" in cut.stderr
+    refused = run("watch", path, "--follow")
+    assert "only a file that grows can be followed" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (b"PK\x03\x04", "is a workbook of Excel, or a ZIP archive. Save the table as CSV"),
+        (b"\xd0\xcf\x11\xe0", "is a workbook of an old Excel"),
+        (b"BZh9", "Unpack it: bzip2 -dc "),
+        (b"\xfd7zXZ\0", "Unpack it: xz -dc "),
+        (b"PAR1", "is Parquet. Read it with --input parquet"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named(tmp_path, head, message):
+    path = tmp_path / "pump.csv"
+    path.write_bytes(head + bytes(100))
+    done = run("watch", path)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_tables_as_spreadsheets_write_them(tmp_path):
+    path = tmp_path / "pump.csv"
+    path.write_text("sep=;\nflow;power\n1,5;2,5\n3;4\n")
+    done = run("watch", path, "--decimal", ",", "--all", "--output", "jsonl")
+    assert "2 samples" in done.stderr
+    path.write_text('flow,power\n"1,5","2,5"\n3,"4,5"\n')
+    done = run("watch", path, "--decimal", ",", "--all", "--output", "jsonl")
+    assert "2 samples" in done.stderr
+    done = run("watch", path)
+    assert "column 'flow' holds '1,5', which is no number. --decimal , reads it" in done.stderr
 
 
 # -- rows that are bad ------------------------------------------------------------------------

@@ -117,6 +117,11 @@ def receiver():
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             server.tries += 1
+            if server.redirect and self.path == "/alarm":
+                self.send_response(302)
+                self.send_header("Location", f"http://127.0.0.1:{server.port}/elsewhere")
+                self.end_headers()
+                return
             if server.tries <= server.fail:
                 self.send_error(503)
                 return
@@ -124,11 +129,17 @@ def receiver():
             self.send_response(204)
             self.end_headers()
 
+        def do_GET(self):
+            server.astray.append((self.path, self.headers["Authorization"]))
+            self.send_response(200)
+            self.end_headers()
+
         def log_message(self, *_):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.tries, server.fail, server.got, server.port = 0, 0, [], server.server_port
+    server.redirect, server.astray = False, []
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server

@@ -170,7 +170,7 @@ class Served:
 
 def models(state):
     """Return the monitors in a state folder's checkpoint, by stream and device."""
-    values = json.loads((Path(state) / "state.json").read_text())
+    values = json.loads((Path(state) / "state.json").read_text())["state"]
     return {
         (entry["stream"], entry["device"]): persist.load(Path(state) / "models" / entry["file"])
         for entry in values["watchers"]

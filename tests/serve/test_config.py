@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from onlad import Detector, Monitor, save
 from onlad.cli import main
 from onlad.serve import config
 from onlad.serve.config import ConfigError
@@ -111,8 +112,16 @@ def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
         ("value = 1e-5", "value = 7", "threshold: q must"),
         ('state = "state"', "", "line 2: service: the key state is needed"),
         ('"flow", "power"', '"flow", "flow"', "a name stands there twice"),
-        ('columns = ["flow", "power"]', 'model = "none.onlad"', "model: there is no file"),
+        (
+            'columns = ["flow", "power"]',
+            'model = "none.onlad"',
+            "cannot be read: No such file or directory",
+        ),
         ('columns = ["flow", "power"]', 'payload = "plain"\ntime = "t"', '"plain" has no names'),
+        ('host = "broker.example"', 'host = ""', "mqtt.host: must match"),
+        ('state = "state"', 'state = "a\\u0000b"', "service.state: must be a path, got 'a"),
+        ('name = "fan"', f'name = "fan"\nseed = {10**48}', "streams.seed: must be in [0, 9,223"),
+        ('"flow", "power"]', '"flow", "t"]\ntime = "t"', "columns: 't' is the time, and never"),
         (RIGHT, '[service]\nstate = "s"\nstreams = 1\n', "a table [[streams]] is needed"),
         (RIGHT, '[service]\nstate = "s"\n[[streams]]\nname = "a"', "[mqtt] or [http] is needed"),
     ],
@@ -121,6 +130,51 @@ def test_a_mistake_is_named(tmp_path, old, new, message):
     assert old in RIGHT
     with pytest.raises(ConfigError, match=re.escape(message)):
         config.load(write(tmp_path, RIGHT.replace(old, new)))
+
+
+def test_files_of_the_broker_are_read_by_check(tmp_path, capsys):
+    (tmp_path / "bad").write_bytes(b"\xff\xfe")
+    for more, message in [
+        ('username = "me"\npassword_file = "bad"', "mqtt.password_file: "),
+        ('tls = true\nca = "bad"', "mqtt.ca: "),
+        ('tls = true\ncertificate = "bad"\nkey = "bad"', "bad is no certificate that can be used"),
+    ]:
+        path = write(tmp_path, RIGHT.replace('version = "3.1.1"', more))
+        assert main(["serve", "--config", str(path), "--check"]) == 1
+        said = capsys.readouterr().err
+        assert "has 1 mistake" in said
+        assert message in said
+        assert "cannot write the output" not in said
+
+
+def test_a_model_that_no_device_can_start_from_is_a_mistake(tmp_path, capsys):
+    rows = [{"flow": float(i % 7), "power": float(i % 5)} for i in range(100)]
+    monitor, detector = Monitor(), Detector(n_hidden=4)
+    monitor.observe_many(rows)
+    detector.learn_many([[0.1, 0.2], [0.3, 0.4]])
+    save(monitor, tmp_path / "right.onlad")
+    save(detector, tmp_path / "detector.onlad")
+    (tmp_path / "garbage.onlad").write_text("hello")
+    for file, more, message in [
+        ("right.onlad", "", ""),
+        ("right.onlad", 'columns = ["power", "flow"]', ""),
+        ("garbage.onlad", "", "is not an onlad model"),
+        ("detector.onlad", "", "holds a Detector, and a stream needs a Monitor"),
+        (
+            "right.onlad",
+            'columns = ["flow"]',
+            "has learned ['flow', 'power'], and the stream gives",
+        ),
+        ("right.onlad", 'ignore = ["flow"]', "and the stream gives it ['power']"),
+        ("right.onlad", 'time = "flow"', "and the stream gives it ['power']"),
+        ("right.onlad", 'payload = "plain"', "and the stream gives it ['0', '1']"),
+    ]:
+        text = RIGHT.replace('topic = "fans"', f'topic = "fans"\nmodel = "{file}"\n{more}')
+        path = write(tmp_path, text)
+        assert main(["serve", "--config", str(path), "--check"]) == (1 if message else 0)
+        said = capsys.readouterr().err
+        assert message in said
+        assert bool(message) == ("line 21: streams.model: " in said)
 
 
 def test_http_beyond_loopback_needs_a_token(tmp_path):

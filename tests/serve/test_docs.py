@@ -150,6 +150,20 @@ def test_the_page_on_serving(tmp_path, broker):
         os.kill(pid, signal.SIGTERM)
 
 
+def test_the_first_service_may_be_pasted_as_one_block(tmp_path, broker):
+    http = free_port()
+    shell = Shell(tmp_path, broker.port, http, [
+        ('host = "127.0.0.1"\n', f'host = "127.0.0.1"\nport = {broker.port}\n'),
+        ("port = 8000", f"port = {http}\npage = false"),
+        ("onlad.toml &", "onlad.toml > log 2>&1 & echo $! > pid"),
+    ])  # fmt: skip
+    try:
+        out = shell.run("\n".join(blocks("serving.md")[:4])).strip().split("\n")
+        assert json.loads(out[-1])[0]["samples"] == 401
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+
+
 def test_every_key_stands_on_the_page_with_its_default():
     text = (DOCS / "serving.md").read_text().split("## Every key")[1]
     tables = {
@@ -255,7 +269,7 @@ def test_the_recipes_for_node_red_home_assistant_and_grafana(tmp_path, broker):
         until(lambda: client.on("onlad/home/boiler/alarm"), "the alarm, on both topics")
         alarm = client.on("onlad/home/boiler/alarm")[0]
         # What the function node and the template take from it.
-        assert {"stream", "device", "causes", "score", "threshold"} <= set(alarm)
+        assert alarm["text"].startswith("home/boiler: score ")
         (grep,) = blocks("recipes.md", "bash", "Grafana")
         out = Shell(tmp_path, broker.port, http).run(grep)
         assert 'onlad_alarms_total{stream="home"} 1.0' in out

@@ -1,6 +1,8 @@
 """HTTP: samples in, verdicts out, and a door that lets in only who should come."""
 
+import asyncio
 import base64
+import contextlib
 import json
 import socket
 import time
@@ -8,10 +10,11 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-from serving import Served, free_port, machine, models, sample, until
+from serving import Process, Served, free_port, machine, models, sample, until
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+from onlad.cli import main
 from onlad.errors import OnladError
 
 CONFIG = """
@@ -108,6 +111,7 @@ def test_names_from_the_network_reach_no_path(tmp_path):
     names = sorted(p.name for p in (tmp_path / "state").rglob("*") if p.is_file())
     assert [name for name in names if "journal" not in name] == [
         "000001-0000000001.onlad",
+        "hand",
         "lock",
         "state.json",
     ]
@@ -125,14 +129,12 @@ def test_what_a_person_does(tmp_path):
         marked = client.post("/streams/pump/normal", json=alarm["id"]).json()
         assert marked["learned"] >= 1
         assert client.get("/streams").json()[0]["alarms"][0]["marked"]
-        saved = models(tmp_path / "state")["pump", ""]  # it is on the disk at once
-        assert saved.detector.n_seen == running.service.watchers["pump", ""].monitor.detector.n_seen
         again = client.post("/streams/pump/samples", json=[sample(x) for x in X[600:]]).json()
         unmarked = running.service.streams["pump"].monitor()
         before = unmarked.observe_many([sample(x) for x in X])
         assert again["verdicts"][40]["score"] < before.score[640]
         assert client.post("/streams/pump/normal", json="pump/1").status_code == 404
-        assert client.post("/streams/pump/normal", content=b"{").status_code == 404
+        assert client.post("/streams/pump/normal", content=b"{").status_code == 422
 
         assert client.post("/streams/pump/learning", json="no").status_code == 422
         assert client.post("/streams/none/learning", json=False).status_code == 404
@@ -147,6 +149,72 @@ def test_what_a_person_does(tmp_path):
     from onlad import load
 
     assert load(tmp_path / "copy.onlad").n_seen == 750
+
+
+def test_a_device_is_forgotten_and_put_back(tmp_path, monkeypatch, capsys):
+    X = machine(400)
+
+    def post(client, rows, device):
+        return client.post(f"/streams/pump/samples?device={device}", json=rows)
+
+    def seen(client):
+        return {d["device"]: d["samples"] for d in client.get("/streams").json()}
+
+    with served(tmp_path) as (running, client):
+        post(client, [1, 2, 3], "a/b")  # a stray first sample fixes the features
+        assert post(client, sample(X[0]), "a/b").status_code == 422
+        post(client, [sample(x) for x in X], "c")
+        file = client.delete("/streams/pump/devices/a/b").json()["undo"]
+        assert client.delete("/streams/pump/devices/a/b").status_code == 404
+        assert post(client, [sample(x) for x in X[:9]], "a/b").status_code == 200
+        assert seen(client) == {"c": 400, "a/b": 9}
+        answer = client.post(f"/forgotten/{file}")
+        assert answer.status_code == 409
+        assert "is watched again. Forget that one first" in answer.json()["error"]
+        other = client.delete("/streams/pump/devices/a/b").json()["undo"]
+        assert client.post(f"/forgotten/{file}").json()["samples"] == 1
+        assert post(client, [4, 5, 6], "a/b").status_code == 200
+        for name in ("000099.json", "..%2Fstate.json", "x"):
+            assert client.post(f"/forgotten/{name}").status_code in (404, 409)
+        running.service.disk.checkpoint = lambda: asyncio.sleep(0)  # as a crash would end it
+    with served(tmp_path) as (running, client):
+        assert seen(client) == {"c": 400, "a/b": 2}
+    path = str(tmp_path / "onlad.toml")
+    assert main(["forget", "--config", path, "pump", "nobody"]) == 1
+    assert "there is no device pump/nobody; there are: pump/a/b, pump/c" in capsys.readouterr().err
+    assert main(["forget", "--config", path, "pump", "a/b"]) == 0
+    assert "To undo it: onlad forget --config" in capsys.readouterr().out
+    assert main(["forget", "--config", path, "--undo", other]) == 0
+    assert capsys.readouterr().out == "pump/a/b is watched again\n"
+    with served(tmp_path) as (_, client):
+        assert seen(client) == {"c": 400, "a/b": 9}
+        with monkeypatch.context() as patch:
+            patch.setattr("onlad.serve.journal.os.write", _no_space)
+            assert client.delete("/streams/pump/devices/c").status_code == 503
+        assert seen(client) == {"c": 400, "a/b": 9}
+
+
+def _no_space(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkeypatch):
+    with served(tmp_path) as (running, client):
+        rows = [sample(x) for x in machine(700, faults=[600])]
+        client.post("/streams/pump/samples", json=rows)
+        watcher = running.service.watchers["pump", ""]
+        (alarm,) = client.get("/streams").json()[0]["alarms"]
+        before = watcher.monitor.detector.n_seen
+        with monkeypatch.context() as patch:
+            patch.setattr("onlad.serve.journal.os.write", _no_space)
+            for path, body in [("learning", False), ("normal", alarm["id"])]:
+                answer = client.post(f"/streams/pump/{path}", json=body)
+                assert answer.status_code == 503
+                assert "No space left on device. Nothing was changed" in answer.json()["error"]
+        assert (watcher.monitor.detector.n_seen, watcher.paused) == (before, False)
+        assert not watcher.alarms[-1].marked
+        assert client.post("/streams/pump/learning", json=False).status_code == 200
+        assert client.post("/streams/pump/normal", json=alarm["id"]).status_code == 200
 
 
 def test_live_verdicts_and_a_client_that_does_not_read(tmp_path):
@@ -176,6 +244,26 @@ def test_live_verdicts_and_a_client_that_does_not_read(tmp_path):
             narrow.close()
         until(lambda: not _live(running), "the clients to be forgotten")
         assert b'onlad_dropped_total{what="websocket"}' in client.get("/metrics").content
+
+
+def test_the_end_is_quiet_with_a_websocket_that_does_not_read(tmp_path):
+    port = free_port()
+    path = tmp_path / "onlad.toml"
+    path.write_text(CONFIG.replace("PORT", str(port)).replace("MORE", ""))
+    body = json.dumps([sample(x) for x in machine(900)])
+    url = f"http://127.0.0.1:{port}"
+    with Process(path) as process, socket.socket() as narrow:
+        process.wait_for("listening")
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        narrow.connect(("127.0.0.1", port))
+        narrow.sendall(HANDSHAKE)
+        until(lambda: narrow.recv(12) == b"HTTP/1.1 101", "the WebSocket")
+        while 'what="websocket"' not in httpx.get(f"{url}/metrics").text:
+            httpx.post(f"{url}/streams/pump/samples", content=body, timeout=30)
+        assert process.stop() == 0
+    log = process.log.read_text()
+    assert log.splitlines()[-1].endswith("info: stopped")
+    assert "error" not in log
 
 
 def _live(running):
@@ -236,7 +324,7 @@ def fresh_metrics(client):
 
 
 def test_the_door_knows_its_name_and_counts(tmp_path):
-    with served(tmp_path, "body = 2000\nrate = 5.0\nclients = 20") as (running, client):
+    with served(tmp_path, "body = 2000\nrate = 5.0\nclients = 20") as (_, client):
         assert client.get("/streams", headers={"Host": "evil.example"}).status_code == 403
         origin = {"Origin": "http://evil.example"}
         assert client.post("/streams/pump/samples", headers=origin, json=[1]).status_code == 403
@@ -246,16 +334,62 @@ def test_the_door_knows_its_name_and_counts(tmp_path):
             for _ in range(100):
                 yield b"[" * 100
 
-        assert client.post("/streams/pump/samples", content=parts()).status_code == 413
-        statuses = [client.get("/healthz").status_code for _ in range(30)]
+        client.post("/streams/pump/samples", json=[1])
+        for path in ("samples", "learning", "normal"):
+            assert client.post(f"/streams/pump/{path}", content=parts()).status_code == 413
+        answer = client.get("/streams")
+        assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
+        time.sleep(1)
+        statuses = [client.get("/streams").status_code for _ in range(30)]
         assert 429 in statuses
+        assert client.get("/healthz").status_code == 200  # who asks for this is always answered
         time.sleep(0.5)
-        assert client.get("/healthz").status_code == 200
-        # Clients that say nothing take no place from others.
-        idle = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(15)]
-        assert client.get("/healthz").status_code == 200
-        for s in idle:
+        assert client.get("/streams").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET /streams HTTP/1.1\r\nHost: local",
+        b"POST /streams/pump/samples HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n[",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nG",
+    ],
+)
+def test_connections_that_say_nothing_keep_nobody_out(tmp_path, said, monkeypatch):
+    monkeypatch.setattr("onlad.serve.connection.HEADERS", 0.5)
+    with served(tmp_path, "clients = 20\nrate = 1e6") as (running, _):
+        url = f"http://127.0.0.1:{running.port}"
+        silent = []
+        for _ in range(60):
+            silent.append(socket.create_connection(("127.0.0.1", running.port), 10))
+            silent[-1].sendall(said)
+            if len(silent) % 10 == 0:
+                assert httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+        answer = httpx.post(f"{url}/streams/pump/samples", json=[1], timeout=5)
+        assert answer.status_code == 200
+        if b"POST" not in said:  # that one has as long as a body may take
+            for s in silent:
+                s.settimeout(5)
+                while s.recv(1000):  # until it is closed
+                    pass
+        for s in silent:
             s.close()
+
+
+def test_one_address_cannot_take_all_websockets(tmp_path):
+    with served(tmp_path, "clients = 4") as (running, client), contextlib.ExitStack() as stack:
+        url = f"ws://127.0.0.1:{running.port}/live"
+        for _ in range(2):
+            stack.enter_context(connect(url))
+        with pytest.raises(WebSocketException), connect(url):
+            pass
+        assert client.get("/healthz").status_code == 200
+        time.sleep(0.1)
+        stack.close()
+        until(lambda: not _live(running), "the clients to be forgotten")
+        with connect(url):
+            pass
 
 
 def test_a_taken_port_is_refused_in_one_line(tmp_path):

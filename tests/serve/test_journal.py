@@ -1,4 +1,4 @@
-"""The journal: what is written is read, a torn end is cut off, damage is refused."""
+"""The journal: what is written is read, a torn end is cut off, damage is refused and repaired."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,10 @@ from onlad.serve.journal import Fact, Journal, JournalError, Mark, Rows, decode,
 
 RECORDS = [
     Fact("birth", {"number": 1, "stream": "pump", "device": "ü/..", "names": ["a", "b"]}),
-    Rows(1, 0, False, np.array([[1.0, np.nan], [3.0, 4.0]]), np.array([5.0, 6.0]), [Mark(9, 7)]),
-    Rows(1, 2, True, np.array([[-1.0, 1e100]]), np.array([7.0]), []),
+    Rows(
+        1, 0, False, 1.5, np.array([[1.0, np.nan], [3.0, 4.0]]), np.array([5.0, 6.0]), [Mark(9, 7)]
+    ),
+    Rows(1, 2, True, 2.5, np.array([[-1.0, 1e100]]), np.array([7.0]), []),
 ]
 
 
@@ -18,7 +20,7 @@ def same(a, b):
     if isinstance(a, Fact):
         return a == b
     arrays = np.array_equal(a.X, b.X, equal_nan=True) and np.array_equal(a.times, b.times)
-    return arrays and a[:3] == b[:3] and a.marks == b.marks
+    return arrays and a[:4] == b[:4] and a.marks == b.marks
 
 
 def written(folder, batches):
@@ -67,19 +69,54 @@ def test_a_write_that_was_cut_anywhere_leaves_whole_batches(tmp_path_factory, cu
 def test_damage_before_the_end_is_refused(tmp_path):
     written(tmp_path, [RECORDS])
     journal = Journal(tmp_path)
-    journal.open(2)
+    journal.open(1)
+    journal.finish(journal.open(2))
     journal.append(RECORDS)
+    journal.finish(journal.open(3))
     journal.close()
+    assert len(list(journal.replay(1))) == 6
     path = tmp_path / "0000000001.journal"
     data = bytearray(path.read_bytes())
     data[20] ^= 1
     path.write_bytes(data)
-    with pytest.raises(JournalError, match=r"is damaged at byte 0\. Restore it from a copy"):
+    with pytest.raises(JournalError, match=r"is damaged at byte 0, before whole frames\. Rest"):
         list(journal.replay(1))
     path.unlink()
     with pytest.raises(JournalError, match="lacks a segment"):
         list(journal.replay(1))
     assert len(list(journal.replay(2))) == 3
+    (tmp_path / "0000000003.journal").unlink()  # the last, in which nothing stood
+    with pytest.raises(JournalError, match="lacks segment 3, which was there"):
+        list(journal.replay(2))
+    for number in (1, 2):
+        (tmp_path / f"000000000{number}.journal").unlink(missing_ok=True)
+    with pytest.raises(JournalError, match="lacks a segment"):
+        list(journal.replay(2, needed=True))
+
+
+@settings(max_examples=300)
+@given(where=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_one_flipped_bit_never_drops_whole_frames_in_silence(tmp_path_factory, where, bit):
+    folder = tmp_path_factory.mktemp("journal")
+    written(folder, [[record] for record in RECORDS])
+    path = folder / "0000000001.journal"
+    data = bytearray(path.read_bytes())
+    data[where % len(data)] ^= 1 << bit
+    path.write_bytes(data)
+    try:
+        found = list(Journal(folder).replay(1))
+    except JournalError:
+        assert path.read_bytes() == data  # it is left as it is, for who repairs it
+    else:  # in the last frame, where it looks like a write that was torn
+        assert all(map(same, found, RECORDS))
+        assert len(found) == len(RECORDS) - 1
+
+
+def test_a_foreign_file_in_the_folder_is_left_alone(tmp_path):
+    written(tmp_path, [RECORDS])
+    (tmp_path / "copy of 0000000001.journal").write_text("a person was here")
+    (tmp_path / "x.journal").write_text("")
+    assert len(list(Journal(tmp_path).replay(1))) == 3
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """MQTT against a real broker: both versions, wildcards, payloads, wills, passwords, TLS."""
 
 import json
+import re
 import shutil
 import signal
 import ssl
@@ -60,7 +61,7 @@ def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
             watchers = served.service.watchers
             assert set(watchers) == {("pump", "a"), ("pump", "b"), ("cabinet", "")}
             assert watchers["pump", "a"].monitor.n_seen == 350
-            assert watchers["pump", "b"].last_time == 1767225600.0
+            assert watchers["pump", "b"].last.time == 1767225600.0
             assert watchers["cabinet", ""].bad == 1
             (alarm,) = client.on("onlad/pump/a/alarm")
             row = 150 + 150  # the fault is the 151st after the devices went apart
@@ -82,6 +83,72 @@ def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
         kept = {topic for topic, _, retained in late.heard if retained}
         assert {"onlad/status", "onlad/pump/a/state", "onlad/cabinet/-/state"} <= kept
         assert not any(topic.endswith(("verdict", "alarm")) for topic in kept)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_device_in_alarm_is_in_alarm_after_a_restart(tmp_path, broker, version, end):
+    path = config(tmp_path, broker.port, version)
+    X = machine(500, faults=range(490, 500))
+    with Client(broker.port) as client:
+        with Process(path) as process:
+            process.wait_for("connected")
+            rows = [sample(x) | {"at": 1000.0 + i} for i, x in enumerate(X)]
+            client.send("plant/a/sensors", rows).wait_for_publish(10)
+            until(lambda: client.on("onlad/pump/a/alarm"), "the alarm")
+            before = until(lambda: client.on("onlad/pump/a/state"), "the state")[-1]
+            getattr(process, end)()
+        client.heard.clear()
+        with Process(path):
+            after = until(lambda: client.on("onlad/pump/a/state"), "the state after it")[0]
+    assert (before["state"], before["time"]) == ("alarm", 1499.0)
+    assert after == before
+
+
+def test_a_device_that_falls_silent_is_an_alarm(tmp_path, broker, receiver):
+    http = free_port()
+    text = f"""
+[service]
+state = "state"
+[mqtt]
+port = PORT
+[http]
+port = {http}
+page = false
+[webhook]
+url = "http://127.0.0.1:{receiver.port}/alarm"
+format = "text"
+[[streams]]
+name = "pump"
+topic = "plant/{{device}}"
+silent_after = 1.0
+"""
+    path = write_config(tmp_path, broker.port, text)
+    with Client(broker.port) as client:
+        with Served(path) as served:
+            connected(served)
+            client.send("plant/a", [sample(x) for x in machine(300)])
+            (alarm,) = until(lambda: client.on("onlad/pump/a/alarm"), "the alarm")
+            assert (alarm["kind"], alarm["id"]) == ("silent", "pump/a/silent/300")
+            assert alarm["text"].startswith("pump/a: no sample since 20")
+            until(lambda: receiver.got, "the alarm at the webhook")
+            assert receiver.got[0][0].decode() == alarm["text"]
+            until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "silent", "the state")
+            (device,) = httpx.get(f"http://127.0.0.1:{http}/streams").json()
+            assert device["state"] == "silent"
+            assert 0.5 < time.time() - device["seen"] < 60
+            metrics = httpx.get(f"http://127.0.0.1:{http}/metrics").text
+            assert 'onlad_silent{stream="pump"} 1.0' in metrics
+            stamp = 'onlad_last_seen_timestamp_seconds{device="a",stream="pump"} 1.'
+            assert stamp in metrics
+            client.send("plant/a", sample(machine(1)[0]))
+            until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "normal", "the end of it")
+            until(lambda: len(client.on("onlad/pump/a/alarm")) == 2, "the next silence")
+        client.heard.clear()
+        with Served(path) as served:  # it is known to be silent, and not told again
+            connected(served)
+            time.sleep(1.5)
+            assert client.on("onlad/pump/a/state")[-1]["state"] == "silent"
+            assert client.on("onlad/pump/a/alarm") == []
 
 
 def test_a_will_says_that_the_service_is_gone(tmp_path, broker, version):
@@ -126,6 +193,36 @@ def test_a_broker_that_goes_and_comes_back(tmp_path, start_broker, version):
             until(lambda: served.samples() == 40, "more samples")
 
 
+def test_streams_with_overlapping_topics_learn_a_message_once(tmp_path, broker, version):
+    text = f"""
+[service]
+state = "state"
+[mqtt]
+port = PORT
+version = "{version}"
+[[streams]]
+name = "all"
+topic = "plant/#"
+[[streams]]
+name = "pump"
+topic = "plant/{{device}}/sensors"
+[[streams]]
+name = "twin"
+topic = "plant/+/sensors"
+"""
+    large = [sample(x) for x in machine(900)]  # paho puts it together
+    with Client(broker.port) as client, Served(write_config(tmp_path, broker.port, text)) as served:
+        connected(served)
+        for x in machine(20):
+            client.send("plant/a/sensors", sample(x))
+        client.send("plant/a/sensors", large)
+        client.send("plant/b", sample(x)).wait_for_publish(10)
+        until(lambda: served.samples() >= 3 * 920 + 1, "all samples")
+        time.sleep(0.2)
+        seen = {key: w.monitor.n_seen for key, w in served.service.watchers.items()}
+        assert seen == {("all", ""): 921, ("pump", "a"): 920, ("twin", ""): 920}
+
+
 def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, version):
     path = config(tmp_path, keeping_broker.port, version)
     X = machine(400)
@@ -138,6 +235,60 @@ def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, 
     with Served(path) as served:
         until(lambda: served.samples() == 401, "what the broker kept")
     assert models(tmp_path / "state")["pump", "a"].n_seen == 401
+
+
+def test_what_a_broker_sends_again_after_its_own_crash_is_known_by_its_time(
+    tmp_path, start_broker, version
+):
+    port = free_port()
+    path = config(tmp_path, port, version)
+    first = start_broker(port, more="autosave_interval 0\n")
+    with Served(path) as served:  # subscribes, and goes
+        connected(served)
+    with Client(port) as client:
+        for i, x in enumerate(machine(50)):
+            client.send("plant/a/sensors", sample(x) | {"at": 1000.0 + i}).wait_for_publish(10)
+        client.send("cabinet/1", "1,2").wait_for_publish(10)
+    first.process.send_signal(signal.SIGUSR1)  # it saves what waits for the service
+    until((tmp_path / "mosquitto/mosquitto.db").exists, "the broker's file")
+    time.sleep(0.5)
+    with Served(path) as served:
+        until(lambda: served.samples() == 51, "what was kept")
+    first.process.kill()
+    first.process.wait(10)
+    start_broker(port, more="autosave_interval 0\n")
+    with Served(path) as served:
+        until(lambda: served.service.duplicates >= 50, "what was sent again")
+        with Client(port) as client:
+            client.send("plant/a/sensors", sample(x) | {"at": 2000.0}).wait_for_publish(10)
+            watcher = served.service.watchers["pump", "a"]
+            until(lambda: watcher.monitor.n_seen > 50, "a new sample with the old values")
+        assert watcher.monitor.n_seen == 51
+        # Without a time nothing tells a message from another with the same values.
+        assert served.service.watchers["cabinet", ""].monitor.n_seen == 2
+
+
+def test_each_device_has_a_topic_of_its_own_until_it_is_forgotten(tmp_path, broker, version):
+    http = free_port()
+    path = config(tmp_path, broker.port, version, f"[http]\nport = {http}\npage = false\n")
+    url = f"http://127.0.0.1:{http}/streams/pump"
+    names = {"a/b": "a%2Fb", "a+b": "a%2Bb", "a_b": "a_b", "": "-", "-": "%2D"}
+    with Client(broker.port, ["onlad/#", "homeassistant/#"]) as client, Served(path) as served:
+        connected(served)
+        for count, device in enumerate(names, 1):
+            rows = [sample(x) for x in machine(count)]
+            httpx.post(f"{url}/samples", params={"device": device}, json=rows).raise_for_status()
+        for count, level in enumerate(names.values(), 1):
+            topic = f"onlad/pump/{level}/state"
+            until(lambda t=topic, n=count: [s for s in client.on(t) if s["samples"] == n], topic)
+        client.heard.clear()
+        httpx.delete(f"{url}/devices/a%2Fb").raise_for_status()
+        emptied = [("onlad/pump/a%2Fb/state", b""), ("homeassistant/.*/alarm/config", b"")]
+        for topic, payload in emptied:
+            until(
+                lambda t=topic, e=payload: [p for n, p, _ in client.heard if re.match(t, n)] == [e],
+                f"an empty {topic}",
+            )
 
 
 def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):
@@ -248,6 +399,28 @@ def test_alarms_reach_a_webhook_that_was_down(tmp_path, broker, receiver):
         assert (json.loads(body)["row"], token) == (400, "Bearer tok")
         assert receiver.tries == 2
         until(lambda: not served.service.outbox.waiting, "the delivery to be known")
+
+
+def test_a_webhook_that_redirects_is_told_and_tried_again(tmp_path, broker, receiver, monkeypatch):
+    monkeypatch.setattr("onlad.serve.webhook.FIRST_PAUSE", 0.1)
+    receiver.redirect = True
+    http = free_port()
+    more = f'[webhook]\nurl = "http://127.0.0.1:{receiver.port}/alarm"\ntoken = "tok"\n'
+    more += f"[http]\nport = {http}\npage = false\n"
+    path = config(tmp_path, broker.port, "3.1.1", more)
+    with Client(broker.port) as client, Served(path) as served:
+        connected(served)
+        client.send("plant/a/sensors", [sample(x) for x in machine(600, faults=[400])])
+        until(lambda: receiver.tries >= 2, "two attempts", 5)
+        assert (receiver.astray, receiver.got) == ([], [])
+        ready = httpx.get(f"http://127.0.0.1:{http}/readyz")
+        assert ready.status_code == 503
+        assert f"it redirects to http://127.0.0.1:{receiver.port}/elsewhere, which is" in ready.text
+        metrics = httpx.get(f"http://127.0.0.1:{http}/metrics").text
+        assert "onlad_webhook_failures_total 0.0" not in metrics
+        receiver.redirect = False
+        until(lambda: receiver.got, "the alarm")
+        until(lambda: not served.service.problems(), "no more trouble")
 
 
 def test_undelivered_alarms_survive(tmp_path, broker, receiver):

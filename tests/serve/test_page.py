@@ -58,6 +58,7 @@ def serving(folder, more="", headers=()):
     with Process(path, cwd=folder) as process:
         with httpx.Client(base_url=address, headers=dict(headers), timeout=30) as client:
             until(lambda: _alive(process, client), "the server")
+            client.pid = process.pid
             yield client, address
         assert process.stop() == 0
 
@@ -136,6 +137,14 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         download.value.save_as(path)
         assert path.name == "pump.onlad"
         assert load(path).n_seen == 940
+
+        page.get_by_role("button", name="Forget the device").click()
+        page.get_by_role("button", name="Forget", exact=True).click()
+        expect(page.get_by_text("pump/south is forgotten")).to_be_visible()
+        assert [d["device"] for d in client.get("/streams").json()] == ["north"]
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_text("940 samples")).to_be_visible()
+        assert _described(client, "south")["samples"] == 940
     assert errors == []
 
 
@@ -198,3 +207,17 @@ def test_the_views_end_with_the_browser(browser, tmp_path):
         # The service goes on when nobody looks.
         send(client, machine(40))
         until(lambda: client.get("/readyz").status_code == 200, "readiness")
+
+
+def test_requests_without_a_browser_keep_no_memory(tmp_path):
+    def memory(pid):
+        return int(re.search(r"VmRSS:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+
+    with serving(tmp_path, "rate = 1e6") as (client, _):
+        for _ in range(150):
+            assert client.get("/").status_code == 200
+        before = memory(client.pid)
+        for _ in range(200):
+            assert client.get("/").status_code == 200
+        grown = memory(client.pid) - before
+    assert grown < 200 * 20  # kB; each took 90 and more

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
-from onlad.serve import logs, payload, wire
+from onlad.serve import logs, page, payload, wire
 from onlad.serve.config import StreamTable
 from onlad.serve.outbox import MOST, Outbox
 from onlad.serve.topics import Pattern
@@ -82,6 +83,21 @@ def test_columns_ignore_and_time():
         assert found.bad or np.isfinite(found.times[0])
 
 
+@pytest.mark.parametrize("factor", [1, 10**3, 10**6, 10**9])
+def test_a_time_is_one_in_whatever_unit_machines_count(factor):
+    when = 1_767_225_600
+    found = read(b'{"a": 1, "t": %d}' % (when * factor), time="t")
+    assert found.times == [when]
+
+
+@given(st.floats() | st.integers() | st.text(max_size=30))
+def test_any_time_is_one_that_a_page_can_show_or_refused(value):
+    found = read(json.dumps({"a": 1, "t": value}).encode(), time="t")
+    assert found.rows or found.bad
+    for when in found.times:
+        assert page._when(when)
+
+
 class Fake:
     """A socket that has some chunks."""
 
@@ -110,7 +126,10 @@ def framed(kind, body):
 def sent(message, qos, five):
     """Return the packet of a message."""
     mid = message.mid.to_bytes(2, "big") if qos else b""
-    properties = b"\x05\x02\0\0\0\x09" if five else b""  # the message's expiry
+    # The message's expiry, a pair of texts, and the subscriptions.
+    listed = b"".join(b"\x0b" + bytes([n & 127 | 128, n >> 7]) for n in message.subscriptions)
+    properties = b"\x02\0\0\0\x09\x26\0\x01a\0\x02bc" + listed
+    properties = bytes([len(properties)]) + properties if five else b""
     body = len(message.topic).to_bytes(2, "big") + message.topic + mid + properties
     kind = 0x30 | qos << 1 | message.again << 3 | message.retained
     return framed(kind, body + message.payload)
@@ -146,6 +165,7 @@ messages = st.builds(
     st.integers(1, 65535),
     st.booleans(),
     st.booleans(),
+    st.lists(st.integers(128, 255), max_size=3).map(tuple),
 )
 
 
@@ -156,6 +176,8 @@ messages = st.builds(
     cuts=st.lists(st.integers(1, 400), max_size=30),
 )
 def test_messages_are_taken_out_and_paho_gets_the_rest(packets, five, cuts):
+    if not five:
+        packets = [p._replace(subscriptions=()) if isinstance(p, tuple) else p for p in packets]
     data = b"".join(sent(p, p.qos, five) if isinstance(p, wire.Publication) else p for p in packets)
     chunks = []
     for cut in cuts:
@@ -232,7 +254,8 @@ def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(logs, "_lately", {})
-    before = logs.log.handlers[:], logs.log.propagate
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
     try:
         logs.setup(kind, "info")
         logs.info("started", port=7)
@@ -242,19 +265,24 @@ def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
             raise ValueError("seven")
         except ValueError:
             logs.log.exception("failed")
+        logging.getLogger("uvicorn.error").warning("evil \x1b[2J\n%s", "request")
         for _ in range(100):
             logs.warning("flood")
     finally:
-        logs.log.handlers[:], logs.log.propagate = before
+        root.handlers[:] = before
+        root.setLevel(level)
+        logging.captureWarnings(False)
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 3 + logs.MOST
+    assert len(lines) == 4 + logs.MOST
     if kind == "json":
         first = json.loads(lines[0])
         assert (first["level"], first["event"], first["port"]) == ("info", "started", 7)
         assert json.loads(lines[1])["why"].startswith("evil\nerror")
+        assert json.loads(lines[3])["event"] == r"evil \x1b[2J\nrequest"
     else:
-        assert lines[0] == "info: started port=7"
-        assert lines[1].startswith('warning: skipped a sample why="evil\\nerror')
+        assert re.fullmatch(r"20\d\d-[0-9-]+T[0-9:.]+\+00:00 info: started port=7", lines[0])
+        assert ' warning: skipped a sample why="evil\\nerror' in lines[1]
+    assert "\x1b" not in lines[3]
     assert len(lines[1]) < 500
     assert "ValueError('seven')" in lines[2]
     assert "not shown" in lines[-1]

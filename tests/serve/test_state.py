@@ -1,7 +1,9 @@
 """The state folder: resumed to the last sample, never from nothing, never from half a file."""
 
 import asyncio
+import hashlib
 import json
+import random
 import time
 
 import numpy as np
@@ -31,9 +33,9 @@ def config(folder, text=CONFIG):
     return load(path)
 
 
-def feed(service, rows, device="", mark=None):
+def feed(service, rows, device="", mark=None, stream="pump"):
     data = json.dumps([sample(row) for row in rows]).encode()
-    item = Item(service.streams["pump"], device, data, time.perf_counter(), mark)
+    item = Item(service.streams[stream], device, data, time.perf_counter(), mark)
     assert service.submit(item)
     asyncio.run(drained(service))
 
@@ -129,18 +131,44 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
 
     refused(model, model.read_bytes()[:-9], ModelFileError, "is damaged")
     refused(model, None, StateError, r"cannot be read: No such file or directory\. Restore it")
-    refused(state / "state.json", b'{"format": 1, "seg', StateError, "is damaged")
-    refused(state / "state.json", b'{"format": 2}', StateError, "has format 2; this onlad reads 1")
+    refused(state / "state.json", b'{"sha256": "12", "sta', StateError, "is damaged: its checksum")
     refused(state / "state.json", None, StateError, "state.json is missing. Restore it")
-    whole = json.loads((state / "state.json").read_text())
-    gone = json.dumps(whole | {"segment": whole["segment"] - 1}).encode()
-    refused(state / "state.json", gone, JournalError, "lacks a segment")
+    whole = json.loads((state / "state.json").read_text())["state"]
+    for change, error, message in [
+        ({"segment": whole["segment"] - 1}, JournalError, "lacks a segment"),
+        ({"format": 3}, StateError, "has format 3; this onlad reads 2"),
+    ]:
+        refused(state / "state.json", sealed(whole | change), error, message)
+    (segment,) = (state / "journal").iterdir()
+    refused(segment, None, JournalError, r"lacks a segment: .* onlad repair")
     detector = Detector(n_hidden=4)
     detector.learn_many([[0.1, 0.2], [0.3, 0.4]])
     persist.save(detector, tmp_path / "detector.onlad")
     other = (tmp_path / "detector.onlad").read_bytes()
     refused(model, other, StateError, "holds no monitor")
     started(tmp_path).close()  # and whole again it starts
+
+
+def sealed(values):
+    body = json.dumps(values)
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return f'{{"sha256": "{digest}", "state": {body}}}\n'.encode()
+
+
+def test_no_flipped_bit_of_state_json_is_accepted(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(300, faults=[290]), mark=Mark(5, 55))
+    asyncio.run(service.disk.checkpoint())
+    path = tmp_path / "state" / "state.json"
+    data = path.read_bytes()
+    rng = random.Random(0)
+    for where in range(0, len(data), 3):
+        broken = bytearray(data)
+        broken[where] ^= 1 << rng.randrange(8)
+        path.write_bytes(broken)
+        with pytest.raises(StateError, match=r"is damaged|has format"):
+            service.store.read()
+    service.close()
 
 
 def test_two_services_do_not_share_a_folder(tmp_path):
@@ -163,13 +191,20 @@ def test_a_stream_that_is_taken_out_and_put_back_goes_on(tmp_path):
     feed(service, machine(90))
     asyncio.run(service.disk.checkpoint())
     feed(service, machine(9))
+    feed(service, machine(7), device="new")  # in the journal only
+    asyncio.run(service.pause(service.watchers["pump", "new"], True))
     service.close()
-    without = started(tmp_path, CONFIG.replace('"pump"', '"fan"'))
-    assert not without.watchers
-    asyncio.run(without.disk.checkpoint())
-    without.close()
+    for _ in range(2):
+        without = started(tmp_path, CONFIG.replace('"pump"', '"fan"'))
+        assert not any(stream == "pump" for stream, _ in without.watchers)
+        for _ in range(2):
+            feed(without, machine(5), stream="fan")
+            asyncio.run(without.disk.checkpoint())
+        without.close()
     back = started(tmp_path, both)
-    assert back.watchers["pump", ""].monitor.n_seen == 90  # the last 9 were in the journal only
+    seen = {key: w.monitor.n_seen for key, w in back.watchers.items()}
+    assert seen == {("pump", ""): 99, ("pump", "new"): 7, ("fan", ""): 20}
+    assert [key for key, w in back.watchers.items() if w.paused] == [("pump", "new")]
     back.close()
 
 
@@ -191,7 +226,11 @@ def test_a_device_may_start_from_a_model(tmp_path):
     feed(service, machine(10), device="a")
     feed(service, machine(10), device="b")
     assert service.watchers["pump", "b"].monitor.n_seen == 310
+    (tmp_path / "pump.onlad").write_text("a file that changes ends nothing")
+    feed(service, machine(10), device="c")
+    assert service.watchers["pump", "c"].monitor.n_seen == 310
     crash(service)
+    persist.save(monitor, tmp_path / "pump.onlad")
     again = started(tmp_path, CONFIG + 'model = "pump.onlad"\n')
     assert again.watchers["pump", "b"].monitor.n_seen == 310
     again.close()
@@ -297,3 +336,53 @@ def test_a_step_that_fails_ends_the_service_and_loses_nothing(tmp_path, monkeypa
     assert service.watchers["pump", ""].monitor.n_seen == 20
     asyncio.run(work(service, False))
     assert models(tmp_path / "state")["pump", ""].n_seen == 40
+
+
+def test_messages_that_cannot_be_read_take_no_place_of_a_device(tmp_path, monkeypatch):
+    service = started(tmp_path, CONFIG.replace('"state"', '"state"\ndevices = 2'))
+    for i in range(10):
+        item = Item(service.streams["pump"], f"stray {i}", b"hello", time.perf_counter())
+        assert service.submit(item)
+    asyncio.run(drained(service))
+    assert not service.watchers
+    assert service.bad["pump"] == 10
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:  # nor does a device of which nothing could be kept
+        patch.setattr("onlad.serve.journal.os.write", no_space)
+        feed(service, machine(3), device="unlucky")
+    assert not service.watchers
+    feed(service, machine(3), device="a")
+    feed(service, machine(3), device="b")
+    assert set(service.watchers) == {("pump", "a"), ("pump", "b")}
+    service.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+def test_an_alarm_that_was_marked_as_normal_stays_learned_after_a_crash(tmp_path, when):
+    X = machine(700, faults=[500])
+    service = started(tmp_path)
+    feed(service, X[:600])
+    watcher = service.watchers["pump", ""]
+    if when == "before":
+        asyncio.run(service.disk.checkpoint())
+    assert asyncio.run(service.mark_normal(watcher, watcher.alarms[-1].id)) >= 1
+    if when == "after":
+        asyncio.run(service.disk.checkpoint())
+    feed(service, X[600:])
+    crash(service)
+    again = started(tmp_path).watchers["pump", ""]
+    assert [alarm.marked for alarm in again.alarms] == [True]
+    assert again.monitor.detector.n_seen == watcher.monitor.detector.n_seen
+    P = watcher.monitor.detector.state.P
+    np.testing.assert_array_equal(again.monitor.detector.state.P, P)
+
+
+def test_a_clock_that_jumps_makes_nothing_late(tmp_path, monkeypatch):
+    service = started(tmp_path)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 1e9)
+    assert service.problems() == []
+    service.close()

@@ -8,16 +8,48 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from onlad.cli import completion, core, demo, evaluate, fit, info, merge, plot, score, serve, watch
+from onlad.cli import (
+    completion,
+    core,
+    demo,
+    evaluate,
+    fit,
+    forget,
+    info,
+    merge,
+    plot,
+    repair,
+    score,
+    serve,
+    watch,
+)
 from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
 #: Each command is a module with one function, `add`, that describes its arguments and what to run.
-COMMANDS = (watch, fit, score, info, merge, plot, evaluate, demo, serve, core, completion)
+COMMANDS = (
+    watch,
+    fit,
+    score,
+    info,
+    merge,
+    plot,
+    evaluate,
+    demo,
+    serve,
+    forget,
+    repair,
+    core,
+    completion,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 refused; argparse exits with 2."""
+    if sys.stderr is None:  # closed by the shell: then words would go where data goes
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:  # whoever writes to it hears why that is not possible
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     args = build_parser().parse_args(argv)
     try:
         status: int = args.run(args)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onlad.monitor import FIRST, Monitor
+from onlad.monitor import FEWEST
 from onlad.streams.block import Choice
 from onlad.streams.delimited import Dialect
+from onlad.streams.settings import FIXED
 from onlad.streams.source import FORMATS, Reading
-from onlad.threshold import Deviation, Fixed, Quantile, Tail, Threshold
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -42,7 +42,7 @@ class Help(argparse.HelpFormatter):
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return a type of argparse: a whole number that is not too small."""
+    """Return a type of argparse: a whole number that is not too small, and fits in 63 bits."""
 
     def parse(text: str) -> int:
         try:
@@ -51,6 +51,8 @@ def at_least(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
         if number < least:
             raise argparse.ArgumentTypeError(f"must be at least {least}, got {number}")
+        if number >= 2**63:
+            raise argparse.ArgumentTypeError(f"must be below 2**63, got {text:.30}...")
         return number
 
     return parse
@@ -63,22 +65,16 @@ def _one_character(text: str) -> str:
     return text
 
 
-THRESHOLDS: dict[str, Callable[[float], Threshold]] = {
-    "deviation": Deviation,
-    "quantile": Quantile,
-    "tail": lambda q: Tail(q=q),
-    "fixed": Fixed,
-}
-
-
-def _threshold(text: str) -> Threshold:
-    rule, _, number = text.partition(":")
+def _rate(text: str) -> float:
+    """Return a share as people write it: 1e-4, 0.0001, 1/10000."""
+    above, _, below = text.partition("/")
     try:
-        return THRESHOLDS[rule](float(number))
-    except (KeyError, ValueError) as error:
-        why = f": {error}" if rule in THRESHOLDS and number else ""
-        forms = ", ".join(f"{name}:NUMBER" for name in THRESHOLDS)
-        raise argparse.ArgumentTypeError(f"must be one of {forms}; got {text!r}{why}") from None
+        rate = float(above) / float(below or 1)
+    except (ValueError, ZeroDivisionError):
+        rate = 0.0
+    if not 0 < rate < 1:
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, like 1/10000; got {text!r}")
+    return rate
 
 
 def _names(text: str) -> list[str]:
@@ -90,7 +86,8 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     live = ", or mqtt://HOST/TOPIC" if broker else ""
     parser.add_argument(
         "source", metavar="SOURCE",
-        help=f"a file (CSV, JSON lines, Influx line protocol, Parquet), - for standard input{live}",
+        help="a file (CSV, JSON lines, Influx line protocol, also as .gz or .zst; Parquet), - for "
+        f"standard input{live}",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     group = parser.add_argument_group("source")
     group.add_argument(
@@ -130,25 +127,27 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     )  # fmt: skip
 
 
-def add_monitor(parser: argparse.ArgumentParser) -> None:
-    """Add the settings of a new monitor."""
-    group = parser.add_argument_group("a new monitor")
+def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> None:
+    """Add the settings of a monitor."""
+    group = parser.add_argument_group("the monitor")
     group.add_argument(
-        "--threshold", type=_threshold, metavar="RULE",
-        help="when a sample is an alarm: deviation:6.5 (the default), quantile:0.999, tail:1e-4, "
-        "fixed:10",
+        "--false-alarms", type=_rate, metavar="RATE",
+        help="share of normal samples at which a false alarm may begin, such as 1/10000 (the "
+        "default); with a model that was saved, from now on",
     )  # fmt: skip
-    group.add_argument(
-        "--warmup", type=at_least(2 * FIRST), metavar="N",
-        help="samples before the first alarm (default: 256)",
-    )  # fmt: skip
+    if warms_up:
+        group.add_argument(
+            "--warmup", type=at_least(FEWEST), metavar="N",
+            help="of a new one: samples before the first alarm (default: 256)",
+        )  # fmt: skip
     group.add_argument(
         "--window", type=at_least(1), metavar="N",
-        help="samples watched together (default: by the number of columns)",
+        help="of a new one: samples watched together (default: up to 4, by the number of columns)",
     )  # fmt: skip
     group.add_argument(
-        "--seed", type=at_least(0), metavar="N", help="of the random layer (default: 0)"
-    )
+        "--seed", type=at_least(0), metavar="N",
+        help="of a new one: that of the random layers (default: 0)",
+    )  # fmt: skip
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
@@ -159,22 +158,23 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
 
 
-def monitor_maker(args: argparse.Namespace) -> Callable[[], Monitor]:
-    """Return what makes a monitor as the arguments say."""
-    names = ("threshold", "warmup", "window", "seed")
+def wanted(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of monitors that the arguments have."""
+    names = ("false_alarms", *FIXED)
     said = ((name, getattr(args, name, None)) for name in names)
-    given: dict[str, Any] = {name: value for name, value in said if value is not None}
-    if given and getattr(args, "load", None):
-        args.usage(f"argument --{next(iter(given))}: not allowed with argument --load")
-    return lambda: Monitor(**given)
+    given = {name: value for name, value in said if value is not None}
+    if getattr(args, "load", None):
+        for name in given.keys() & set(FIXED):
+            args.usage(f"argument --{name}: not allowed with argument --load")
+    return given
 
 
 def reading(args: argparse.Namespace) -> Reading:
     """Return how the source is read."""
     if args.normal is not None and args.label is None:
         args.usage("argument --normal: needs argument --label")
-    if args.delimiter == args.decimal:
-        args.usage(f"argument --delimiter: cannot be the decimal sign {args.decimal!r}")
+    if args.delimiter == args.decimal == ".":
+        args.usage("argument --delimiter: cannot be the decimal sign '.'")
     follow = getattr(args, "follow", False)
     if follow and (args.source == "-" or "://" in args.source):
         args.usage("argument --follow: only a file can be followed; others never end by themselves")

@@ -10,7 +10,6 @@ from onlad.cli.models import Models, save_model
 from onlad.detector import Detector
 from onlad.errors import OnladError
 from onlad.kernel import LARGEST
-from onlad.monitor import Monitor
 from onlad.rows import Names
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
@@ -19,8 +18,10 @@ from onlad.verdict import Verdicts
 class BareDetector(Models):
     """One detector; it learns what it scores, or only scores."""
 
+    judges = False
+
     def __init__(self, detector: Detector, *, learn: bool) -> None:
-        super().__init__(Monitor)
+        super().__init__({})
         self._detector, self._learn = detector, learn
 
     def names(self, series: str) -> Names:
@@ -45,10 +46,12 @@ class BareDetector(Models):
         verdicts.score[:] = update(block.values)
         return verdicts
 
-    def save(self, path: Path, many: bool) -> None:
+    def save(self, path: Path, many: bool) -> bool:
         """Write the detector."""
-        if self._detector.n_features is not None:
-            save_model(self._detector, path)
+        if self._detector.n_features is None:
+            return False
+        save_model(self._detector, path)
+        return True
 
     def check(self, many: bool, save: Path | None) -> None:
         """Refuse many series, and a path that cannot be written."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor_maker
+from onlad.cli.arguments import Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         which = known & verdicts.ready
         parts.append((verdicts.score[which], verdicts.is_anomaly[which], truth[which]))
 
-    session = Session(args, Models(monitor_maker(args), args.load))
+    session = Session(args, Models(wanted(args), args.load))
     status = session.run(take)
     if not sum(len(score) for score, _, _ in parts):
         raise OnladError("there is nothing to evaluate: no sample has a label and a verdict")

@@ -14,8 +14,7 @@ from onlad import modelfile
 from onlad.cli.arguments import Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
-from onlad.monitor import FIRST, Monitor, default_window
-from onlad.scaler import Standard
+from onlad.monitor import Monitor
 
 if TYPE_CHECKING:
     from onlad.cli.arguments import Commands
@@ -26,8 +25,8 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "info",
         help="say what a model has learned",
-        description="Say what a model file holds: what it learned and from how many samples, its "
-        "thresholds, its sizes, and its checksum, which is verified.",
+        description="Say what a model file holds: what it decided by itself, what it learned and "
+        "from how many samples, mode by mode, and its checksum, which is verified.",
         formatter_class=Help,
         epilog="examples:\n  onlad info pump.onlad\n  onlad info pump.onlad --json",
     )
@@ -53,33 +52,38 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _monitor(monitor: Monitor) -> dict[str, Any]:
-    learned = monitor.learned()
-    n, started = len(monitor.names), monitor.n_seen >= FIRST
+    said = monitor.describe()
     facts: dict[str, Any] = {
         "samples seen": monitor.n_seen,
-        "samples learned": learned.get("count", monitor.n_seen),
-        "ready": bool(started and learned["yardstick"]["n_ring"] >= learned["opening"]),
-        "threshold": _finite(learned.get("limit", math.inf)),
-        "threshold rule": repr(monitor.threshold),
-        "learned up to a score of": _finite(learned.get("gate_limit", math.inf)),
-        "gate": repr(monitor.gate),
-        "window": monitor.window or (default_window(n) if n else None),
+        "ready": said["ready"],
+        "false alarms": monitor.false_alarms,
         "warmup": monitor.warmup,
-        "hidden units": monitor.detector.n_hidden,
-        "inputs": monitor.detector.n_features,
-        "forgetting": repr(monitor.detector.forgetting),
-        "seed": monitor.detector.seed,
+        "seed": monitor.seed,
     }
-    columns: dict[str, Any] = {str(name): {} for name in monitor.names}
-    if started and isinstance(monitor.scaler, Standard):
-        _, mean, variance = learned["scale"]
-        for name, m, v in zip(columns, mean.tolist(), variance.tolist(), strict=True):
-            columns[name] = {"mean": m, "deviation": math.sqrt(v)}
-    elif started:
-        low, high = learned["scale"]
-        for name, a, b in zip(columns, low.tolist(), high.tolist(), strict=True):
-            columns[name] = {"low": a, "high": b}
-    return facts | {"columns": columns}
+    names = [str(name) for name in monitor.names]
+    if not said["ready"]:
+        return facts | {"why": said["why"], "columns": names}
+    drifting = said["drifting"]
+    return facts | {
+        "threshold": said["threshold"],
+        "ordered": said["ordered"],
+        "window": said["window"],
+        "samples at the start": said["start"],
+        "samples learned": said["learned"],
+        "samples in quarantine": said["quarantine"],
+        "new mode on trial": said["candidate"],
+        "drifting": None if drifting is None else str(drifting),
+        "never moved": [str(name) for name in said["never moved"]],
+        "columns": names,
+        "modes": [_mode(mode, names) for mode in monitor.learned()["watching"]["modes"]],
+    }
+
+
+def _mode(mode: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the samples of a mode, and centre and unit of each column; None if not known."""
+    pairs = zip(mode["centre"].tolist(), mode["scale"].tolist(), strict=True)
+    units = [{"centre": _finite(centre), "unit": unit or None} for centre, unit in pairs]
+    return {"samples learned": mode["count"], "columns": dict(zip(names, units, strict=True))}
 
 
 def _detector(detector: Detector) -> dict[str, Any]:
@@ -104,23 +108,27 @@ def _finite(value: float) -> float | None:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    columns = facts.pop("columns", {})
+    modes = facts.pop("modes", [])
     width = max(map(len, facts)) + 2
-    lines = [f"{name:<{width}}{_shown(value)}" for name, value in facts.items()]
-    if columns:
-        wide = max(map(len, columns))
-        lines.append(f"columns ({len(columns)})")
-        for name, scale in columns.items():
-            said = "  ".join(f"{what} {value:.6g}" for what, value in scale.items())
-            lines.append(f"  {name:<{wide}}  {said}".rstrip())
+    lines = [f"{name:<{width}}{_shown(name, value)}" for name, value in facts.items()]
+    for i, mode in enumerate(modes, 1):
+        lines.append(f"mode {i} of {len(modes)}: {mode['samples learned']:,} samples learned")
+        wide = max(map(len, mode["columns"]))
+        for name, known in mode["columns"].items():
+            said = "  ".join(f"{what} {_shown(what, value)}" for what, value in known.items())
+            lines.append(f"  {name:<{wide}}  {said}")
     return "\n".join(lines)
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
+    if name == "false alarms":
+        return f"1 in {1 / value:,.6g} normal samples"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if value is None:
+    if value in (None, []):
         return "-"
+    if isinstance(value, list):
+        return ", ".join(value)
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

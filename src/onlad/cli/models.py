@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,9 +15,15 @@ from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.rows import Names
 from onlad.streams.block import Block
+from onlad.streams.settings import kept, settle
 from onlad.verdict import Verdicts
 
 LONGEST_NAME = 200  # of a file, in bytes
+
+
+def say(words: str) -> None:
+    """Print words to standard error."""
+    print(f"onlad: {words}", file=sys.stderr, flush=True)
 
 
 def load_model(path: Path) -> Any:
@@ -58,24 +65,43 @@ def file_name(series: str) -> str:
 
 
 class Models:
-    """A monitor for each series, loaded or made when the series first comes."""
+    """A monitor for each series, loaded or made when the series first comes.
+
+    `wanted` has the settings of new ones; loaded ones take those that can still be changed.
+    """
+
+    judges = True  # whether there can be alarms
 
     def __init__(
         self,
-        make: Callable[[], Monitor],
+        wanted: Mapping[str, Any],
         load: Path | None = None,
         monitor: Monitor | None = None,
     ) -> None:
-        self._make, self._load = make, load
+        self._wanted, self._load = wanted, load
         self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
         self._saved: dict[str, int] = {}  # samples that were seen when it was saved
         if load and not load.is_dir():
-            self._monitors[""] = load_monitor(load)
+            self._monitors[""] = self._gone_on(load)
 
     def names(self, series: str) -> Names:
         """Return the names that the model of a series has learned; none if it is new."""
         monitor = self._monitors.get(series) or self._loaded(series)
         return monitor.names if monitor else ()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether they go on with models that were saved."""
+        return self._load is not None
+
+    def seen(self, series: str) -> int:
+        """Return how many samples the model of a series has seen."""
+        monitor = self._monitors.get(series) or self._loaded(series)
+        return monitor.n_seen if monitor else 0
+
+    def all_seen(self) -> dict[str, int]:
+        """Return how many samples each model has seen."""
+        return {series: monitor.n_seen for series, monitor in self._monitors.items()}
 
     def observe(self, block: Block) -> Verdicts:
         """Return the verdicts on the samples of a block."""
@@ -87,14 +113,22 @@ class Models:
     def _get(self, series: str) -> Monitor:
         monitor = self._monitors.get(series) or self._loaded(series)
         if monitor is None:
-            monitor = self._monitors[series] = self._make()
+            monitor = self._monitors[series] = Monitor(**self._wanted)
         return monitor
 
     def _loaded(self, series: str) -> Monitor | None:
         path = self._load / file_name(series) if self._load and series else None
         if path is None or not path.exists():
             return None
-        monitor = self._monitors[series] = load_monitor(path)
+        monitor = self._monitors[series] = self._gone_on(path)
+        return monitor
+
+    def _gone_on(self, path: Path) -> Monitor:
+        """Return a monitor that was saved, with the settings that can still be changed."""
+        monitor = load_monitor(path)
+        settle(monitor, self._wanted)
+        if unchanged := kept(monitor, self._wanted):
+            say(f"{path}: {'; '.join(unchanged)}: it was learned so. Remove the file to begin anew")
         return monitor
 
     def check(self, many: bool, save: Path | None) -> None:
@@ -115,9 +149,13 @@ class Models:
             if not (folder.is_dir() and os.access(folder, os.W_OK)):
                 raise OnladError(f"cannot write {save}: {folder} is no folder to write to")
 
-    def save(self, path: Path, many: bool) -> None:
-        """Write the models that have learned since they were saved, each whole or not at all."""
+    def save(self, path: Path, many: bool) -> bool:
+        """Write the models that have learned since they were saved, each whole or not at all.
+
+        Return whether there is any.
+        """
         for series, monitor in self._monitors.items():
             if monitor.n_seen and self._saved.get(series) != monitor.n_seen:
                 save_model(monitor, path / file_name(series) if many else path)
                 self._saved[series] = monitor.n_seen
+        return bool(self._saved)

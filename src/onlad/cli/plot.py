@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor_maker
+from onlad.cli.arguments import Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise OnladError("a picture needs matplotlib: pip install onlad[plot]") from None
     track = Track()
-    session = Session(args, Models(monitor_maker(args), args.load))
+    session = Session(args, Models(wanted(args), args.load))
     status = session.run(track.add)
     if not session.samples:
         raise OnladError("there is nothing to draw: the source has no samples")

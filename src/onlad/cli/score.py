@@ -67,10 +67,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _frozen(monitor: Monitor, args: argparse.Namespace) -> Models:
-    if monitor.n_seen < monitor.warmup:
+    said = monitor.describe()
+    if not said["ready"]:
         raise OnladError(
-            f"{args.model} has seen {monitor.n_seen} samples and is ready after {monitor.warmup}. "
-            "Let it learn more: onlad fit --load"
+            f"{args.model} is not ready: {said['why']}. Let it learn more: onlad watch --model"
         )
     monitor.paused = True
-    return Models(Monitor, monitor=monitor)
+    return Models({}, monitor=monitor)

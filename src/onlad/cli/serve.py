@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from onlad.cli.models import say
 from onlad.errors import OnladError
 
 if TYPE_CHECKING:
     from onlad.cli.arguments import Commands
+
+
+def extra(name: str) -> Any:
+    """Return a module of the service: it is an extra, and slow to import."""
+    try:
+        return import_module(f"onlad.serve.{name}")
+    except ImportError as error:
+        what = f"{error.name} is not installed"
+        raise OnladError(f"{what}. Install it with: pip install 'onlad[serve]'") from None
 
 
 def add(commands: Commands) -> None:
@@ -30,19 +41,21 @@ def add(commands: Commands) -> None:
         help="a TOML file; see docs/serving.md",
     )
     parser.add_argument(
-        "--check", action="store_true", help="only say whether the configuration is right"
+        "--check",
+        action="store_true",
+        help="only say whether the configuration is right, and what devices cannot follow",
     )
 
     def run(args: argparse.Namespace) -> int:
-        try:
-            from onlad.serve import config, run  # noqa: PLC0415  (an extra, and slow to import)
-        except ImportError as error:
-            raise OnladError(
-                f"{error.name} is not installed. Install it with: pip install 'onlad[serve]'"
-            ) from None
-        settings = config.load(args.config)
-        if not args.check:
-            run.serve(settings)
+        settings = extra("config").load(args.config)
+        if args.check:
+            for line in extra("settings").check(settings):
+                say(line)
+        else:
+            try:
+                extra("run").serve(settings)
+            except OSError as error:
+                raise OnladError(f"the service ended: {error}") from error
         return 0
 
     parser.set_defaults(run=run)

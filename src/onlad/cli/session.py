@@ -14,7 +14,8 @@ from types import TracebackType
 import numpy as np
 
 from onlad.cli.arguments import reading
-from onlad.cli.models import Models
+from onlad.cli.models import Models, say
+from onlad.cli.place import Place
 from onlad.errors import OnladError
 from onlad.streams.block import Block, StreamError
 from onlad.streams.stop import Stop
@@ -34,6 +35,10 @@ class Session:
         self.seconds = 0.0
         self._first_bad = self._last_bad = ""
         self._bar: _Bar | None = None
+        self._place: Place | None = None
+        self._position = 0
+        self._is_kept = False
+        self._drifting: dict[str, int] = {}  # by series: the feature that drifts, or -1
         if not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is the same in every locale
 
@@ -50,13 +55,22 @@ class Session:
         began = time.monotonic()
         saved = began
         with Stop() as stop:
-            source = reading(self._args).open(self._args.source, self._models.names, stop, self.say)
+            settings, place = reading(self._args), None
+            if self._save and settings.follow and self._args.model:
+                where = Path(self._args.source)
+                place = self._place = Place(where, self._save, self._models, self.say)
+            cut = place.start if place else 0
+            source = settings.open(self._args.source, self._models.names, stop, self.say, cut)
+            self._source = source
             self._many = source.many
             self._models.check(source.many, self._save)
             try:
                 with _bar(source.size) as self._bar:
                     for block in source.blocks:
-                        self._judge(block, take, passed)
+                        new = block if place is None else place.new(block)
+                        if new is not None:
+                            self._judge(new, take, passed)
+                        self._position = block.position
                         self._bar.show(block.position, self.alarms)
                         if self._save and time.monotonic() - saved > CHECKPOINT:
                             self._checkpoint()
@@ -102,12 +116,18 @@ class Session:
             raise StreamError(f"stopped at a bad row, {fatal}")
 
     def _tell(self, block: Block, verdicts: Verdicts) -> None:
+        series = f"{block.series}: " if block.series else ""
         for i in np.flatnonzero(verdicts.drift).tolist():
-            series = f"{block.series}: " if block.series else ""
-            self.say(
-                f"{series}row {block.row[i]}: drift. What was held out is the new normal; "
-                "learning it now"
-            )
+            self.say(f"{series}row {block.row[i]}: drift. A new mode is normal from here on")
+        before = self._drifting.get(block.series, -1)
+        for i in np.flatnonzero(np.diff(verdicts.drifting, prepend=before)).tolist():
+            feature = int(verdicts.drifting[i])
+            if feature >= 0:
+                self.say(
+                    f"{series}row {block.row[i]}: {verdicts.names[feature]} drifts slowly away "
+                    "from where it was. This is a notice, not an alarm"
+                )
+        self._drifting[block.series] = int(verdicts.drifting[-1])
 
     def _checkpoint(self) -> None:
         """Save, and go on if that fails: the disk may have room again before the end."""
@@ -118,20 +138,24 @@ class Session:
 
     def _keep(self) -> None:
         if self._save:
-            self._models.save(self._save, self._many)
+            self._is_kept = self._models.save(self._save, self._many)
+            if self._place is not None and self.samples:
+                self._place.save(self._source, self._position)
 
     def _summary(self) -> None:
-        said = [_counted(self.samples, "sample"), _counted(self.alarms, "alarm")]
+        said = [_counted(self.samples, "sample")]
+        if self._models.judges:
+            said.append(_counted(self.alarms, "alarm"))
         if self.bad:
             last = f" (the last: {self._last_bad})" if self.bad > SHOWN else ""
             said.append(_counted(self.bad, "bad row") + last)
         self.say(f"{', '.join(said)}, {self.seconds:.1f} s")
-        if self._save and self.samples:
+        if self._is_kept and self.samples:
             self.say(f"the model is in {self._save}")
 
     def say(self, words: str) -> None:
         """Print words to standard error."""
-        print(f"onlad: {words}", file=sys.stderr, flush=True)
+        say(words)
 
 
 def _counted(n: int, what: str) -> str:
@@ -140,18 +164,7 @@ def _counted(n: int, what: str) -> str:
 
 def _before(block: Block, row: int) -> Block:
     """Return the part of a block before a row."""
-    n = int(np.searchsorted(block.row, row)) if block.names else 0
-    return Block(
-        block.names,
-        block.values[:n],
-        block.row[:n],
-        None if block.times is None else block.times[:n],
-        None if block.labels is None else block.labels[:n],
-        block.series,
-        None if block.lines is None else block.lines[:n],
-        block.bad,
-        block.position,
-    )
+    return block.part(slice(int(np.searchsorted(block.row, row)) if block.names else 0))
 
 
 class _Bar:

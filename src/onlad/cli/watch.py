@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlad.cli.arguments import Help, add_load, add_monitor, add_source, monitor_maker
+from onlad.cli.arguments import Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.streams.block import Block
@@ -40,7 +40,8 @@ def add(commands: Commands) -> None:
     add_source(parser, broker=True)
     parser.add_argument(
         "--follow", action="store_true",
-        help="go on when the file ends: read what is added to it, like tail -F",
+        help="go on when the file ends: read what is added to it, like tail -F; with --model it is "
+        "read from where it was left when started again",
     )  # fmt: skip
     parser.add_argument(
         "--output", choices=("people", "jsonl", "influx"), default="people",
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model and (args.load or args.save):
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
-    models = Models(monitor_maker(args), load)
+    models = Models(wanted(args), load)
     session = Session(args, models, args.model or args.save)
     writers: dict[str, Writer] = {
         "people": people,

@@ -1,6 +1,7 @@
 """Checkpoints: the models and what else must outlive the process, whole or not at all.
 
 A state folder has ``state.json``, the models it names, and the journal from the segment it names.
+``state.json`` has a checksum of itself.
 ``state.json`` is replaced in one step when everything it names is on the disk. So there is always
 exactly one checkpoint, and the journal goes on from it.
 
@@ -9,9 +10,14 @@ No name from the network is a part of a path: a model's file is named by numbers
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +26,10 @@ from onlad import modelfile, persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.serve.journal import Journal, Mark
-from onlad.serve.watcher import Alarm, Watcher
+from onlad.serve.watcher import Alarm, Said, Watcher
 
-FORMAT = 1
+FORMAT = 2
+_SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (\{.*\})\}\n', re.DOTALL)
 
 
 class StateError(OnladError):
@@ -37,6 +44,10 @@ class Saved(NamedTuple):
     device: str
     file: str
     paused: bool
+    lost: int
+    last: Said | None
+    seen: float
+    silent: bool
     alarms: list[Alarm]
 
 
@@ -47,6 +58,8 @@ class Checkpoint(NamedTuple):
     watchers: tuple[Saved, ...] = ()
     outbox: tuple[dict[str, Any], ...] = ()  # alarms that are not delivered yet
     marks: tuple[Mark, ...] = ()
+    timed: bytes = b""  # of `Marks`
+    is_first: bool = True
 
 
 class Store:
@@ -73,24 +86,29 @@ class Store:
         """Return the last checkpoint."""
         path = self.folder / "state.json"
         try:
-            values = json.loads(path.read_bytes())
+            data = path.read_bytes()
         except FileNotFoundError:
             # A state without its first segment is one whose state.json was removed.
             segments = self.journal.segments()
-            if segments and segments[0] != 1:
+            if segments[:1] != [1] and (segments or any(self.models.iterdir())):
                 raise StateError(f"{path} is missing. Restore it from a copy") from None
             return Checkpoint()
-        except ValueError as error:
-            raise StateError(f"{path} is damaged: {error}. Restore it from a copy") from None
-        if values.get("format") != FORMAT:
-            raise StateError(f"{path} has format {values.get('format')}; this onlad reads {FORMAT}")
+        sealed = _SEALED.fullmatch(data)
+        if sealed is None or hashlib.sha256(sealed[2]).hexdigest().encode() != sealed[1]:
+            way = f"Restore it from a copy, or take what can be read: onlad repair {self.folder}"
+            raise StateError(f"{path} is damaged: its checksum is not that of its bytes. {way}")
+        return self.parse(json.loads(sealed[2]))
+
+    def parse(self, values: dict[str, Any]) -> Checkpoint:
+        """Return the checkpoint in the values of ``state.json``."""
+        if values["format"] != FORMAT:
+            what = f"{self.folder} has format {values['format']}; this onlad reads {FORMAT}"
+            raise StateError(what)
         self.generation = values["generation"]
-        watchers = [
-            Saved(**entry | {"alarms": [Alarm(**alarm) for alarm in entry["alarms"]]})
-            for entry in values["watchers"]
-        ]
+        watchers = [_unpacked(entry) for entry in values["watchers"]]
         marks = [Mark(*mark) for mark in values["marks"]]
-        return Checkpoint(values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
+        point = (values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
+        return Checkpoint(*point, base64.b64decode(values["timed"]), is_first=False)
 
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
@@ -112,20 +130,45 @@ class Store:
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint the one that is resumed from, and clear up behind it."""
         self.generation += 1
-        values = checkpoint._asdict() | {
+        values = {
+            "segment": checkpoint.segment,
+            "outbox": checkpoint.outbox,
+            "marks": checkpoint.marks,
+            "timed": base64.b64encode(checkpoint.timed).decode(),
             "format": FORMAT,
             "generation": self.generation,
-            "watchers": [
-                saved._asdict() | {"alarms": [asdict(alarm) for alarm in saved.alarms]}
-                for saved in checkpoint.watchers
-            ],
+            "watchers": [_packed(saved) for saved in checkpoint.watchers],
         }
-        modelfile.replace(self.folder / "state.json", json.dumps(values).encode())
+        body = json.dumps(values).encode()
+        digest = hashlib.sha256(body).hexdigest().encode()
+        sealed = b'{"sha256": "%b", "state": %b}\n' % (digest, body)
+        modelfile.replace(self.folder / "state.json", sealed)
         self.journal.forget(checkpoint.segment)
         named = {saved.file for saved in checkpoint.watchers}
         for path in self.models.iterdir():
             if path.name not in named:
                 path.unlink(missing_ok=True)
+
+    def keep_forgotten(self, saved: Saved, model: Monitor) -> str:
+        """Write what a device was to a file of its own, to be put back from; return its name."""
+        folder, name = self.folder / "forgotten", f"{saved.number:06d}.json"
+        folder.mkdir(exist_ok=True)
+        data = base64.b64encode(persist.to_bytes(model)).decode()
+        modelfile.replace(folder / name, json.dumps(_packed(saved) | {"model": data}).encode())
+        return name
+
+    def forgotten(self, name: str) -> tuple[Saved, Monitor]:
+        """Return what a device was that has been forgotten."""
+        path = self.folder / "forgotten" / Path(name).name
+        try:
+            values = json.loads(path.read_bytes())
+            model = persist.from_bytes(base64.b64decode(values.pop("model")))
+            saved = _unpacked(values)
+        except (OSError, ValueError, KeyError, TypeError, OnladError) as error:
+            raise StateError(f"{path} is no file of a forgotten device: {error}") from None
+        if not isinstance(model, Monitor):
+            raise StateError(f"{path} holds no monitor")
+        return saved, model
 
     def close(self) -> None:
         """Let another service have the folder."""
@@ -133,8 +176,44 @@ class Store:
         os.close(self._lock)
 
 
+def peek(folder: Path) -> Iterator[tuple[str, str, Monitor]]:
+    """Yield stream, device and model of the last checkpoint; a service may be using the folder.
+
+    What cannot be read, for example because it is replaced just now, is left out.
+    """
+    try:
+        watchers = json.loads((folder / "state.json").read_bytes())["state"]["watchers"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for saved in map(_unpacked, watchers):
+        with contextlib.suppress(OSError, OnladError):
+            model = persist.load(folder / "models" / Path(saved.file).name)
+            if isinstance(model, Monitor):
+                yield saved.stream, saved.device, model
+
+
+def _packed(saved: Saved) -> dict[str, Any]:
+    return saved._asdict() | {"alarms": [asdict(alarm) for alarm in saved.alarms]}
+
+
+def _unpacked(values: dict[str, Any]) -> Saved:
+    last = values["last"] and Said(*values["last"])
+    alarms = [Alarm(**alarm) for alarm in values["alarms"]]
+    return Saved(**values | {"last": last, "alarms": alarms})
+
+
 def entry(watcher: Watcher, file: str) -> Saved:
     """Return what a checkpoint says of a watcher, as it is now."""
     alarms = [Alarm(**asdict(alarm)) for alarm in watcher.alarms]
-    stream, device = watcher.stream.name, watcher.device
-    return Saved(watcher.number, stream, device, file, watcher.paused, alarms)
+    return Saved(
+        number=watcher.number,
+        stream=watcher.stream.name,
+        device=watcher.device,
+        file=file,
+        paused=watcher.paused,
+        lost=watcher.lost,
+        last=watcher.last,
+        seen=watcher.seen,
+        silent=watcher.silent,
+        alarms=alarms,
+    )

@@ -17,11 +17,11 @@ from onlad.serve.tables import (
     MqttTable,
     ServiceTable,
     StreamTable,
-    ThresholdTable,
     WebhookTable,
 )
 from onlad.serve.toml import ConfigError, Lines, Place
 from onlad.serve.topics import Pattern
+from onlad.streams.settings import FIXED
 
 
 def load(path: Path) -> Config:
@@ -67,6 +67,9 @@ class _Check:
         hints = get_type_hints(kind)
         fields = {item.name: item for item in dataclasses.fields(kind)}
         for name in values.keys() - fields.keys():
+            if name in getattr(kind, "REMOVED", ()):
+                self.mistake((*place, name), kind.REMOVED[name])
+                continue
             close = difflib.get_close_matches(name, fields, 1)
             hint = f"did you mean {close[0]}? " if close else ""
             self.mistake((*place, name), f"unknown key. {hint}Allowed: {', '.join(fields)}")
@@ -91,7 +94,7 @@ class _Check:
             return self.items(kind, value, place)
         if dataclasses.is_dataclass(kind):
             return self.table(kind, value, place)
-        if kind is Path and isinstance(value, str):
+        if kind is Path and isinstance(value, str) and value and "\0" not in value:
             return self.folder / Path(value).expanduser()
         if kind is float and type(value) is int:
             value = float(value)
@@ -139,10 +142,16 @@ class _Check:
                 self.mistake(("mqtt", name), "needs tls = true")
         if (table.certificate is None) != (table.key is None):
             self.mistake(("mqtt",), "certificate and key are needed together")
-        for name in ("ca", "certificate", "key", "password_file"):
-            path = getattr(table, name)
-            if path is not None and not path.is_file():
-                self.mistake(("mqtt", name), f"there is no file {path}")
+        files = ("ca", "certificate", "key", "password_file")
+        absent = [name for name in files if (path := getattr(table, name)) and not path.is_file()]
+        for name in absent:
+            self.mistake(("mqtt", name), f"there is no file {getattr(table, name)}")
+        if not absent and isinstance(table, MqttTable):
+            for name, read in (("password_file", table.secret), ("ca", table.context)):
+                try:
+                    read()
+                except ValueError as error:
+                    self.mistake(("mqtt", name), str(error))
 
     def http(self, table: HttpTable) -> None:
         if table.host not in (*LOOPBACK, None) and table.token is None:
@@ -150,36 +159,40 @@ class _Check:
             self.mistake(("http", "host"), f"{rule}. Set token, or host to one of {LOOPBACK}")
 
     def stream(self, config: Config, stream: StreamTable, place: Place) -> None:
-        if stream.topic is not None:
-            if config.mqtt is None and config.http is not None:  # without both it is said already
-                self.mistake((*place, "topic"), "needs a table [mqtt]")
-            try:
-                pattern = Pattern(stream.topic)
-            except ValueError as error:
-                self.mistake((*place, "topic"), str(error))
-            else:
-                mqtt = config.mqtt
-                if (
-                    mqtt is not None
-                    and mqtt.prefix
-                    and pattern.device(f"{mqtt.prefix}/status") is not None
-                ):
-                    self.mistake((*place, "topic"), "takes in what the service itself publishes")
-        elif config.http is None and config.mqtt is not None:
-            self.mistake(place, "needs a topic, or a table [http] to take its samples in")
+        self.topic(config, stream.topic, place)
         if both := set(stream.columns or ()) & set(stream.ignore or ()):
             self.mistake((*place, "ignore"), f"{sorted(both)} are in columns too")
+        for name in ("columns", "ignore"):
+            if stream.time is not None and stream.time in (getattr(stream, name) or ()):
+                self.mistake((*place, name), f"{stream.time!r} is the time, and never watched")
         if stream.payload == "plain" and (stream.ignore or stream.time):
             self.mistake((*place, "payload"), '"plain" has no names, so no ignore and no time')
         if stream.columns and len(set(stream.columns)) != len(stream.columns):
             self.mistake((*place, "columns"), "a name stands there twice")
-        if stream.model is not None and not stream.model.is_file():
-            self.mistake((*place, "model"), f"there is no file {stream.model}")
-        if isinstance(stream.threshold, ThresholdTable):
+        for name in FIXED:
+            if stream.model is not None and getattr(stream, name) is not None:
+                self.mistake((*place, name), "is that of the model. Remove it here")
+        if stream.model is not None and isinstance(stream, StreamTable):
             try:
-                stream.threshold.made()
+                stream.template()
             except ValueError as error:
-                self.mistake((*place, "threshold"), str(error))
+                self.mistake((*place, "model"), str(error))
+
+    def topic(self, config: Config, topic: str | None, place: Place) -> None:
+        mqtt = config.mqtt
+        if topic is None:
+            if config.http is None and mqtt is not None:
+                self.mistake(place, "needs a topic, or a table [http] to take its samples in")
+            return
+        if mqtt is None and config.http is not None:  # without both it is said already
+            self.mistake((*place, "topic"), "needs a table [mqtt]")
+        try:
+            pattern = Pattern(topic)
+        except ValueError as error:
+            self.mistake((*place, "topic"), str(error))
+            return
+        if mqtt is not None and mqtt.prefix and pattern.device(f"{mqtt.prefix}/status") is not None:
+            self.mistake((*place, "topic"), "takes in what the service itself publishes")
 
 
 def _broken(rules: Any, value: Any) -> str:
@@ -204,7 +217,6 @@ __all__ = [
     "MqttTable",
     "ServiceTable",
     "StreamTable",
-    "ThresholdTable",
     "WebhookTable",
     "load",
 ]

@@ -22,7 +22,7 @@ def configs(table: MqttTable, key: str, topic: str) -> Iterator[tuple[str, dict[
         "name": "Alarm",
         "unique_id": f"{unique}_alarm",
         "device_class": "problem",
-        "value_template": "{{ 'ON' if value_json.state == 'alarm' else 'OFF' }}",
+        "value_template": "{{ 'ON' if value_json.state in ('alarm', 'silent') else 'OFF' }}",
         "json_attributes_topic": f"{table.prefix}/{topic}/state",
     }
     score = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
+from onlad.serve.journal import Record
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -25,11 +26,18 @@ class Disk:
 
     def __init__(self, service: Service, store: Store) -> None:
         self.service, self.store = service, store
-        self.checkpoint_time = time.time()
-        self.absent: list[Saved] = []  # watchers of streams that the configuration lacks now
+        self._checkpointed = time.monotonic()  # a clock may jump
+        # Of streams that the configuration lacks now: watchers, and what the journal has of them.
+        self.absent: list[Saved] = []
+        self.absent_records: list[Record] = []
         self.saved: dict[int, tuple[int, str]] = {}  # by number: changes, file
         self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
         self.lock = asyncio.Lock()
+
+    @property
+    def checkpoint_age(self) -> float:
+        """Return the seconds since the last checkpoint."""
+        return time.monotonic() - self._checkpointed
 
     async def keep_synced(self) -> None:
         """Bring the journal to the disk every `sync` seconds, for ever."""
@@ -70,7 +78,7 @@ class Disk:
                 self.service.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
                 logs.warning("no checkpoint can be written", error=why)
                 return
-        self.checkpoint_time = time.time()
+        self._checkpointed = time.monotonic()
         self.service.trouble.pop("checkpoint", None)
 
     async def _checkpoint(self) -> None:
@@ -83,7 +91,9 @@ class Disk:
                 raise StateError("a step has failed, and only the journal has all of its samples")
             number = journal.number + 1
             old = journal.open(number)
-            marks = tuple(service.marks)
+            if self.absent_records:  # the segments that have them are forgotten
+                journal.append(self.absent_records)
+            marks, timed = tuple(service.marks), service.marks.timed
             born = [w for w in service.watchers.values() if w.number in service.born]
             state = [(checkpoint.entry(w, ""), w, w.changes) for w in born]
             covered = (journal.written, sum(changes for _, _, changes in state))
@@ -93,7 +103,7 @@ class Disk:
         entries = [await self._save(entry, w, changes) for entry, w, changes in state]
         # After the last model: an alarm of rows that a model has seen is not raised by a replay.
         outbox = tuple(message for message, _ in service.outbox.waiting.values())
-        point = Checkpoint(number, (*entries, *self.absent), outbox, marks)
+        point = Checkpoint(number, (*entries, *self.absent), outbox, marks, timed)
         await asyncio.to_thread(self.store.commit, point)
         self._covered = covered
 

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -36,6 +37,7 @@ class Guard:
     def __init__(self, app: App, table: HttpTable) -> None:
         self.app, self.table = app, table
         self.refused: dict[int, int] = {}  # by status
+        self._sockets: Counter[str] = Counter()  # WebSockets by address
         self._buckets: dict[str, tuple[float, float]] = {}  # address -> (left, when)
         token = table.token or ""
         # A browser keeps no token, and not every one sends a password with a WebSocket.
@@ -51,14 +53,15 @@ class Guard:
         if status:
             await self._refuse(scope, send, status, why)
         elif scope["type"] == "websocket":
-            await self.app(scope, receive, send)
+            await self._socket(scope, receive, send)
         else:
-            await self.app(scope, self._counted(receive), self._with_cookie(scope, headers, send))
+            send = self._with_headers(scope, headers, send)
+            await self.app(scope, self._counted(receive), send)
 
     def _judge(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str]:
         """Return a status and why, or 0."""
         length = headers.get("content-length", "0")
-        if not self._in_time((scope.get("client") or ("", 0))[0]):
+        if scope["path"] != "/healthz" and not self._in_time(_address(scope)):
             return 429, "too many requests"
         if why := self._strange(headers):
             return 403, why
@@ -67,6 +70,21 @@ class Guard:
         if not length.isdecimal() or int(length[:20]) > self.table.body:
             return 413, f"a request has at most {self.table.body} bytes"
         return 0, ""
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a WebSocket in, if there are not too many; half of them may come from one address."""
+        address = _address(scope)
+        most = self.table.clients
+        if self._sockets.total() >= most or self._sockets[address] >= max(1, most // 2):
+            await self._refuse(scope, send, 503, "there are too many WebSockets")
+            return
+        self._sockets[address] += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._sockets[address] -= 1
+            if not self._sockets[address]:
+                del self._sockets[address]
 
     def _strange(self, headers: dict[str, str]) -> str:
         """Return why a request was not meant for this service, or nothing."""
@@ -128,14 +146,16 @@ class Guard:
 
         return counted
 
-    def _with_cookie(self, scope: Scope, headers: dict[str, str], send: Send) -> Send:
-        if self.table.token is None or "authorization" not in headers or scope["path"] in OPEN:
-            return send
-        cookie = f"{COOKIE}={self._cookie}; HttpOnly; SameSite=Strict; Path=/".encode()
+    def _with_headers(self, scope: Scope, headers: dict[str, str], send: Send) -> Send:
+        """Return `send` with what a browser must know: the cookie, and that nobody may frame us."""
+        more = [(b"content-security-policy", b"frame-ancestors 'none'")]
+        if self.table.token and "authorization" in headers and scope["path"] not in OPEN:
+            cookie = f"{COOKIE}={self._cookie}; HttpOnly; SameSite=Strict; Path=/"
+            more.append((b"set-cookie", cookie.encode()))
 
         async def sending(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), (b"set-cookie", cookie)]
+                message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
         return sending
@@ -152,3 +172,7 @@ class Guard:
             headers.append((b"retry-after", str(math.ceil(1 / self.table.rate)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": f"{why}\n".encode()})
+
+
+def _address(scope: Scope) -> str:
+    return str((scope.get("client") or ("", 0))[0])

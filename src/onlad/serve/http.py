@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -22,25 +23,29 @@ from starlette.requests import ClientDisconnect
 
 from onlad.errors import OnladError
 from onlad.serve import logs
+from onlad.serve.checkpoint import StateError
 from onlad.serve.config import HttpTable
+from onlad.serve.connection import Connection
 from onlad.serve.guard import Guard
 from onlad.serve.intake import Answer, Item, told
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
-from onlad.serve.service import SLICE, Service
+from onlad.serve.service import SLICE, DiskError, Service, UnknownError
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
 
 BUFFER = 2**17  # bytes that the system keeps for a client that does not read
+_UVICORN = logging.getLogger("uvicorn.error")
+BACKLOG = 2048  # connections that the system keeps until they are taken
 ANSWER = 30.0  # seconds that a request waits for its verdicts
 
 
 def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
     """Return the application without its guard."""
     app = FastAPI(title="onlad", docs_url=None, redoc_url=None, openapi_url=None)
-    live = Live(service)
+    live = app.state.live = Live(service)
     app.state.metrics = Metrics(service, mqtt)
 
     @app.post("/streams/{name}/samples")
@@ -48,10 +53,7 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
         stream = service.streams.get(name)
         if stream is None:
             return _refusal(404, f"there is no stream {name!r:.80}")
-        try:
-            body = await request.body()
-        except ClientDisconnect:  # the guard cut it off, or the client is gone
-            return _refusal(413, "the body is too large, or did not come in time")
+        body = await request.body()
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def reply(answer: Answer) -> None:
@@ -73,36 +75,7 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
     async def streams() -> Response:
         return _json([_described(watcher) for watcher in service.watchers.values()])
 
-    @app.post("/streams/{name}/learning")
-    async def learning(name: str, request: Request, device: str = "") -> Response:
-        watcher = service.watchers.get((name, device))
-        if watcher is None:
-            return _refusal(404, "there is no such device")
-        wanted = _loads(await request.body())
-        if not isinstance(wanted, bool):
-            return _refusal(422, "the body must be true (learn) or false (pause)")
-        await service.pause(watcher, not wanted)
-        return _json(_described(watcher))
-
-    @app.post("/streams/{name}/normal")
-    async def normal(name: str, request: Request, device: str = "") -> Response:
-        watcher = service.watchers.get((name, device))
-        alarm = _loads(await request.body())
-        try:
-            if watcher is None or not isinstance(alarm, str):
-                raise KeyError(alarm)
-            return _json({"learned": await service.mark_normal(watcher, alarm)})
-        except KeyError:
-            return _refusal(404, "there is no such alarm; the body is its id as a JSON text")
-
-    @app.get("/streams/{name}/model")
-    async def model(name: str, device: str = "") -> Response:
-        watcher = service.watchers.get((name, device))
-        if watcher is None:
-            return _refusal(404, "there is no such device")
-        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
-        content = await service.model_bytes(watcher)
-        return Response(content, media_type="application/octet-stream", headers=headers)
+    _add_person(app, service)
 
     @app.websocket("/live")
     async def listen(websocket: WebSocket) -> None:
@@ -125,6 +98,58 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
     return app
 
 
+def _add_person(app: FastAPI, service: Service) -> None:
+    """Add what a person may do to a device."""
+
+    def found(name: str, device: str) -> Watcher:
+        watcher = service.watchers.get((name, device))
+        if watcher is None:
+            raise UnknownError("there is no such device")
+        return watcher
+
+    # Each of these says what was wrong. Nothing was changed then.
+    def refused(status: int) -> Callable[[Request, Exception], Response]:
+        retry = {"Retry-After": "10"} if status == 503 else None
+        return lambda _, error: _refusal(status, str(error), retry)
+
+    # The guard cut it off, or the client is gone.
+    too_large = _refusal(413, "the body is too large, or did not come in time")
+    app.add_exception_handler(ClientDisconnect, lambda *_: too_large)
+    for kind, status in ((UnknownError, 404), (StateError, 409), (DiskError, 503)):
+        app.add_exception_handler(kind, refused(status))
+
+    @app.post("/streams/{name}/learning")
+    async def learning(name: str, request: Request, device: str = "") -> Response:
+        watcher = found(name, device)
+        wanted = _loads(await request.body())
+        if not isinstance(wanted, bool):
+            return _refusal(422, "the body must be true (learn) or false (pause)")
+        await service.pause(watcher, not wanted)
+        return _json(_described(watcher))
+
+    @app.post("/streams/{name}/normal")
+    async def normal(name: str, request: Request, device: str = "") -> Response:
+        watcher, alarm = found(name, device), _loads(await request.body())
+        if not isinstance(alarm, str):
+            return _refusal(422, "the body must be the id of an alarm, as a JSON text")
+        return _json({"learned": await service.mark_normal(watcher, alarm)})
+
+    @app.get("/streams/{name}/model")
+    async def model(name: str, device: str = "") -> Response:
+        watcher = found(name, device)
+        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
+        content = await service.model_bytes(watcher)
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    @app.delete("/streams/{name}/devices/{device:path}")
+    async def forget(name: str, device: str) -> Response:
+        return _json({"undo": await service.forget(found(name, device))})
+
+    @app.post("/forgotten/{file}")
+    async def undo(file: str) -> Response:
+        return _json(_described(await service.restore(file)))
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -139,6 +164,7 @@ class Http:
         self._socket = _bound(table.host, table.port)
         self.port: int = self._socket.getsockname()[1]
         app = create_app(service, mqtt)
+        self._live: Live = app.state.live
         guard = Guard(app, table)
         app.state.metrics = Metrics(service, mqtt, guard)
         if table.page and find_spec("onlad.serve.page") is not None:
@@ -146,6 +172,7 @@ class Http:
         self._server = _Server(
             uvicorn.Config(
                 guard,
+                http=Connection,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -161,10 +188,15 @@ class Http:
     async def run(self) -> None:
         """Serve until `stop`."""
         logs.info("listening", port=self.port)
-        await self._server.serve([self._socket])
+        try:
+            await self._server.serve([self._socket])
+        finally:
+            _UVICORN.setLevel(logging.WARNING)
 
     def stop(self) -> None:
         """Let the running requests end, and no more come."""
+        self._live.stop()
+        _UVICORN.setLevel(logging.CRITICAL)  # it calls each client that does not go an error
         self._server.should_exit = True
 
 
@@ -175,6 +207,7 @@ def _bound(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # connections inherit it
     try:
         bound.bind((host, port))
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         raise OnladError(f"[http] cannot listen on {host}:{port}: {error.strerror}") from None
@@ -195,18 +228,9 @@ async def _verdicts(answer: Answer) -> dict[str, Any]:
 
 
 def _described(watcher: Watcher) -> dict[str, Any]:
-    last = watcher.last
-    ready = last is not None and last.ready
-    return {
-        "stream": watcher.stream.name,
-        "device": watcher.device,
-        "state": watcher.state,
-        "samples": watcher.monitor.n_seen,
-        "skipped": watcher.bad,
-        "score": last.score if last is not None and ready else None,
-        "threshold": last.threshold if last is not None and ready else None,
-        "alarms": [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms],
-    }
+    alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
+    device = {"stream": watcher.stream.name, "device": watcher.device}
+    return device | watcher.told() | {"skipped": watcher.bad, "alarms": alarms}
 
 
 def _loads(body: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from onlad.reference import Array
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
 from onlad.serve.journal import Mark, Rows
-from onlad.serve.watcher import Watcher
+from onlad.serve.watcher import Watcher, rounded
 from onlad.verdict import Verdicts
 
 
@@ -49,6 +50,7 @@ class Part:
     """The rows of one watcher in a batch."""
 
     watcher: Watcher
+    seen: float  # when they came
     rows: list[Array] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -57,50 +59,51 @@ class Part:
         """Return what goes into the journal."""
         w = self.watcher
         X, times = np.array(self.rows), np.array(self.times)
-        return Rows(w.number, w.monitor.n_seen, w.paused, X, times, self.marks)
+        return Rows(w.number, w.journaled, w.paused, self.seen, X, times, self.marks)
 
 
 class Batch:
     """The items of one step, taken apart."""
 
     def __init__(self) -> None:
+        self.now = time.time()
         self.parts: dict[int, Part] = {}
         self.answers: list[tuple[Item, Answer]] = []
 
-    def take(self, item: Item, watcher: Watcher, now: float) -> Answer:
-        """Read an item; its rows go behind those that the watcher has in the batch already."""
-        found = payload.read(item.stream, item.payload, watcher.names, now)
-        watcher.names = found.names
+    def add(self, item: Item, watcher: Watcher, found: payload.Rows) -> Answer:
+        """Put an item's rows behind those that the watcher has in the batch already."""
         answer = Answer(watcher=watcher, bad=found.bad, times=found.times, rows=len(found.rows))
         if found.rows:
+            watcher.names = found.names
             part = self.parts.get(watcher.number)
             if part is None:
-                part = self.parts[watcher.number] = Part(watcher)
+                part = self.parts[watcher.number] = Part(watcher, self.now)
             answer.start = len(part.rows)
             answer.first = watcher.monitor.n_seen + answer.start
             part.rows += found.rows
             part.times += found.times
             if item.mark is not None:
                 part.marks.append(item.mark)
-        self.answers.append((item, answer))
         return answer
 
 
-def told(watcher: Watcher, verdicts: Verdicts, index: int, row: int, time: float) -> dict[str, Any]:
+def told(watcher: Watcher, verdicts: Verdicts, index: int, row: int, when: float) -> dict[str, Any]:
     """Return a verdict as JSON has it: no infinity, names as text, causes of anomalies only."""
     ready, is_anomaly = bool(verdicts.ready[index]), bool(verdicts.is_anomaly[index])
     causes = verdicts[index].causes if is_anomaly else {}
+    drifting = int(verdicts.drifting[index])
     return {
         "stream": watcher.stream.name,
         "device": watcher.device,
         "row": row,
-        "time": time,
-        "score": float(verdicts.score[index]),
-        "threshold": float(verdicts.threshold[index]) if ready else None,
+        "time": when,
+        "score": rounded(float(verdicts.score[index])),
+        "threshold": rounded(float(verdicts.threshold[index])) if ready else None,
         "p_value": float(verdicts.p_value[index]),
         "is_anomaly": is_anomaly,
         "ready": ready,
         "learned": bool(verdicts.learned[index]),
         "drift": bool(verdicts.drift[index]),
+        "drifting": None if drifting < 0 else str(verdicts.names[drifting]),
         "causes": {str(name): round(share, 4) for name, share in causes.items()},
     }

@@ -1,16 +1,19 @@
 """The journal: every sample is here before it is learned, so a crash at any moment loses none.
 
-A state folder has numbered segments, each a row of frames. A frame is its length, a CRC-32 and
-the records of one batch. `append` hands a frame to the system: from then on `kill -9` cannot lose
-it; after `sync` a power cut cannot either. The last frame of the last segment may be torn by a
-crash; it was acknowledged to nobody, and is cut off. A bad frame anywhere else is damage, and
-refused.
+A state folder has numbered segments, each a row of frames. A frame is a mark by which it is found,
+its length, a CRC-32 and the records of one batch. `append` hands a frame to the system: from then
+on `kill -9` cannot lose it; after `sync` a power cut cannot either. What follows the last whole
+frame may be torn by a crash; it was acknowledged to nobody, and is cut off. Damage before a whole
+frame is refused, and so is a missing segment: one that is followed by another ends by saying so.
+`onlad.serve.repair` salvages the rest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,11 +24,13 @@ import numpy as np
 
 from onlad.errors import OnladError
 from onlad.reference import Array
+from onlad.serve import logs
 
-_HEAD = struct.Struct("<II")  # of a frame: its bytes, their CRC-32
+MAGIC = b"\xf5onl"
+_HEAD = struct.Struct("<4sII")  # of a frame: MAGIC, its bytes, their CRC-32
 _SIZE = struct.Struct("<I")  # of a record in a frame
-_ROWS = struct.Struct("<cIQ?IHH")  # kind, watcher, first row, paused, rows, features, messages
-_MARK = np.dtype([("mid", "<u2"), ("digest", "<u4")])
+_ROWS = struct.Struct("<cIQ?dIHH")  # kind, watcher, first row, paused, seen, rows, features, marks
+_MARK = np.dtype([("mid", "<u2"), ("digest", "<u8")])
 
 
 class JournalError(OnladError):
@@ -45,6 +50,7 @@ class Rows(NamedTuple):
     watcher: int
     first: int  # the row of the first sample, counted from the watcher's start
     paused: bool
+    seen: float  # when they came, by the clock
     X: Array
     times: Array
     marks: list[Mark]
@@ -59,19 +65,21 @@ class Fact(NamedTuple):
 
 Record: TypeAlias = Rows | Fact
 
+END = Fact("end", {})  # the last record of a segment that another one follows
+
 
 def digest(topic: bytes, payload: bytes) -> int:
     """Return a number that differs when messages do."""
-    return zlib.crc32(payload, zlib.crc32(topic))
+    found = hashlib.blake2b(topic, digest_size=8)
+    found.update(b"\0" + payload)  # no topic has a zero byte
+    return int.from_bytes(found.digest(), "big")
 
 
 def encode(record: Record) -> bytes:
     """Return the bytes of a record."""
     if isinstance(record, Rows):
         rows, n = record.X.shape
-        head = _ROWS.pack(
-            b"R", record.watcher, record.first, record.paused, rows, n, len(record.marks)
-        )
+        head = _ROWS.pack(b"R", *record[:4], rows, n, len(record.marks))
         marks = np.array(record.marks, _MARK).tobytes() if record.marks else b""
         body = (
             head + marks + record.times.astype("<f8").tobytes() + record.X.astype("<f8").tobytes()
@@ -86,14 +94,15 @@ def decode(body: bytes) -> Record:
     if body[:1] == b"F":
         kind, values = json.loads(body[1:])
         return Fact(kind, values)
-    _, watcher, first, paused, rows, n, count = _ROWS.unpack_from(body)
+    _, watcher, first, paused, seen, rows, n, count = _ROWS.unpack_from(body)
     at = _ROWS.size
     marks = np.frombuffer(body, _MARK, count, at)
     at += marks.nbytes
     times = np.frombuffer(body, "<f8", rows, at)
     X = np.frombuffer(body, "<f8", rows * n, at + times.nbytes).reshape(rows, n)
     found = [Mark(*mark) for mark in marks.tolist()]
-    return Rows(watcher, first, paused, X.astype("float64"), times.astype("float64"), found)
+    head = (watcher, first, paused, seen)
+    return Rows(*head, X.astype("float64"), times.astype("float64"), found)
 
 
 class Journal:
@@ -110,24 +119,40 @@ class Journal:
 
     def segments(self) -> list[int]:
         """Return the numbers of the segments, in order."""
-        return sorted(int(path.stem) for path in self.folder.glob("*.journal"))
+        names = (path.name for path in self.folder.iterdir())
+        return sorted(int(name[:10]) for name in names if re.fullmatch(r"[0-9]{10}\.journal", name))
 
-    def replay(self, first: int) -> Iterator[Record]:
-        """Yield the records from segment `first` on. Cut off what the last write left torn."""
+    def replay(self, first: int, *, needed: bool = False) -> Iterator[Record]:
+        """Yield the records from segment `first` on. Cut off what the last write left torn.
+
+        If it is `needed`, there is at least that segment.
+        """
         numbers = [number for number in self.segments() if number >= first]
-        if numbers and numbers != list(range(first, numbers[-1] + 1)):
-            raise JournalError(f"{self.folder} lacks a segment: there are {numbers}, from {first}")
+        if numbers != list(range(first, first + len(numbers))) or (needed and not numbers):
+            raise self._error(f"{self.folder} lacks a segment: there are {numbers}, from {first}")
+        ended = False
         for number in numbers:
-            path = self._path(number)
+            path = self.path(number)
             data = path.read_bytes()
-            end = 0
-            while (frame := _frame(data, end)) is not None:
-                yield from _records(frame)
-                end += _HEAD.size + len(frame)
+            end, ended = 0, False
+            for at, stop, frame in frames(data):
+                if at != end:
+                    raise self._error(f"{path} is damaged at byte {end}, before whole frames")
+                for record in records(frame):
+                    if record == END:
+                        ended = True
+                    else:
+                        yield record
+                end = stop
             if end < len(data):
-                if number != numbers[-1]:
-                    raise JournalError(f"{path} is damaged at byte {end}. Restore it from a copy")
+                logs.warning("cut off a torn write", file=path.name, at=end, size=len(data) - end)
                 os.truncate(path, end)
+        if ended:
+            raise self._error(f"{self.folder} lacks segment {numbers[-1] + 1}, which was there")
+
+    def _error(self, what: str) -> JournalError:
+        way = f"Restore it from a copy, or salvage the rest: onlad repair {self.folder.parent}"
+        return JournalError(f"{what}. {way}")
 
     def open(self, number: int) -> int:
         """Write to a segment from now on, at its end if it is there; return the one before.
@@ -135,28 +160,25 @@ class Journal:
         The caller brings that one to the disk with `finish`: it takes long.
         """
         old = self._file
-        self._file = os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        self._file = os.open(self.path(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         self.number, self._end, self._named = number, os.fstat(self._file).st_size, False
         return old
 
     def finish(self, old: int) -> None:
         """Bring a segment that `open` returned to the disk, and let go of it."""
-        if old >= 0:
+        if old < 0:
+            return
+        try:
+            self._flush_folder()  # the next one is there before this one says so
+            _write(old, framed([END]), os.fstat(old).st_size)
             os.fsync(old)
+        finally:
             os.close(old)
 
-    def append(self, records: Iterable[Record]) -> None:
+    def append(self, new: Iterable[Record]) -> None:
         """Write records, all or none; `OSError` if the disk takes no more."""
-        bodies = [encode(record) for record in records]
-        frame = b"".join(_SIZE.pack(len(body)) + body for body in bodies)
-        data = _HEAD.pack(len(frame), zlib.crc32(frame)) + frame
-        written = 0
-        try:
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        except OSError:
-            os.ftruncate(self._file, self._end)
-            raise
+        data = framed(new)
+        _write(self._file, data, self._end)
         self._end += len(data)
         self.written += len(data)
 
@@ -173,7 +195,7 @@ class Journal:
         """Remove the segments before a number: a checkpoint covers them."""
         for number in self.segments():
             if number < before:
-                self._path(number).unlink()
+                self.path(number).unlink()
 
     def close(self) -> None:
         """Let go of the open segment."""
@@ -181,7 +203,8 @@ class Journal:
             os.close(self._file)
             self._file = -1
 
-    def _path(self, number: int) -> Path:
+    def path(self, number: int) -> Path:
+        """Return the file of a segment."""
         return self.folder / f"{number:010d}.journal"
 
     def _flush_folder(self) -> None:
@@ -192,16 +215,40 @@ class Journal:
             os.close(descriptor)
 
 
-def _frame(data: bytes, at: int) -> bytes | None:
-    """Return the frame at a position, or None if there is no whole one."""
-    if at + _HEAD.size > len(data):
-        return None
-    length, crc = _HEAD.unpack_from(data, at)
-    frame = data[at + _HEAD.size : at + _HEAD.size + length]
-    return frame if len(frame) == length > 0 and zlib.crc32(frame) == crc else None
+def _write(file: int, data: bytes, end: int) -> None:
+    """Write at the end of a file, all or nothing."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(file, data[written:])
+    except OSError:
+        os.ftruncate(file, end)
+        raise
 
 
-def _records(frame: bytes) -> Iterator[Record]:
+def framed(batch: Iterable[Record]) -> bytes:
+    """Return the frame of a batch of records."""
+    bodies = [encode(record) for record in batch]
+    frame = b"".join(_SIZE.pack(len(body)) + body for body in bodies)
+    return _HEAD.pack(MAGIC, len(frame), zlib.crc32(frame)) + frame
+
+
+def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the whole frames with where they begin and end, also those behind damage."""
+    at = data.find(MAGIC)
+    while at >= 0:
+        start, stop = at + _HEAD.size, at + 1
+        if start <= len(data):
+            _, length, crc = _HEAD.unpack_from(data, at)
+            frame = data[start : start + length]
+            if len(frame) == length and zlib.crc32(frame) == crc:
+                stop = start + length
+                yield at, stop, frame
+        at = data.find(MAGIC, stop)
+
+
+def records(frame: bytes) -> Iterator[Record]:
+    """Yield the records of a frame."""
     at = 0
     while at < len(frame):
         (length,) = _SIZE.unpack_from(frame, at)

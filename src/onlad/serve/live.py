@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 import orjson
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from onlad.reference import Array
 from onlad.serve.intake import told
@@ -33,6 +33,7 @@ class Live:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.clients: set[_Client] = set()
+        self._ending = asyncio.Event()
         service.listeners.append(self._verdicts)
 
     def _verdicts(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
@@ -55,20 +56,28 @@ class Live:
         client = _Client(asked.get("stream"), asked.get("device"), asked.get("only") == "anomalies")
         await socket.accept()
         self.clients.add(client)
-        gone = asyncio.ensure_future(self._until_gone(socket))
+        waits = (self._until_gone(socket), self._send(socket, client), self._ending.wait())
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
         try:
-            while not gone.done():
-                wake = asyncio.ensure_future(client.wake.wait())
-                await asyncio.wait([wake, gone], return_when=asyncio.FIRST_COMPLETED)
-                wake.cancel()
-                client.wake.clear()
-                while client.queue and not gone.done():
-                    await socket.send_text(client.queue.popleft().decode())
-        except (WebSocketDisconnect, RuntimeError):
-            pass  # it went while something was sent
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
+            for task in tasks:
+                task.cancel()
+            # It may have gone while something was sent, which is no error of ours.
+            await asyncio.gather(*tasks, return_exceptions=True)
             self.clients.discard(client)
+
+    def stop(self) -> None:
+        """Let go of all clients, also of those that do not read."""
+        self._ending.set()
+
+    @staticmethod
+    async def _send(socket: WebSocket, client: _Client) -> None:
+        while True:
+            await client.wake.wait()
+            client.wake.clear()
+            while client.queue:
+                await socket.send_text(client.queue.popleft().decode())
 
     @staticmethod
     async def _until_gone(socket: WebSocket) -> None:

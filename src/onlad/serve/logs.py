@@ -6,12 +6,14 @@ import json
 import logging
 import sys
 import time
+import traceback
 from datetime import datetime, timezone
 from typing import Any
 
 log = logging.getLogger("onlad.serve")
 
 MOST = 20  # of one kind of event in a second
+_LONGEST_EVENT = 1000  # letters of what a library says
 _LONGEST = 300  # what a client sends may be in a value
 _lately: dict[str, tuple[int, int]] = {}
 
@@ -19,20 +21,34 @@ _lately: dict[str, tuple[int, int]] = {}
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {name}={_shown(value)}" for name, value in _facts(record).items())
-        return f"{record.levelname.lower()}: {record.getMessage()}{facts}"
+        return f"{_when(record)} {record.levelname.lower()}: {_said(record)}{facts}"
 
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        when = datetime.fromtimestamp(record.created, timezone.utc).isoformat()
-        head = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
+        level = record.levelname.lower()
+        head = {"time": _when(record), "level": level, "event": _said(record)}
         return json.dumps(head | _facts(record), default=str)
+
+
+def _when(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, timezone.utc).isoformat("T", "milliseconds")
+
+
+def _said(record: logging.LogRecord) -> str:
+    """Return what happened; a library may say it in many lines, or in a client's own signs."""
+    text = record.getMessage()
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:_LONGEST_EVENT])
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
     facts: dict[str, Any] = getattr(record, "facts", {})
-    if record.exc_info and record.exc_info[1] is not None:
-        facts = facts | {"error": repr(record.exc_info[1])}
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None:
+        facts = facts | {"error": repr(error)}
+        if error.__traceback__ is not None:  # the place is enough to find it, in one line
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            facts = facts | {"at": f"{frame.filename}:{frame.lineno}"}
     return {k: v[:_LONGEST] if isinstance(v, str) else v for k, v in facts.items()}
 
 
@@ -43,12 +59,14 @@ def _shown(value: Any) -> str:
 
 
 def setup(kind: str, level: str) -> None:
-    """Send the service's log to standard error."""
+    """Send the log to standard error: the service's, and warnings of the libraries below it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if kind == "json" else _Text())
-    log.handlers[:] = [handler]
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
     log.setLevel(level.upper())
-    log.propagate = False
+    logging.captureWarnings(True)
 
 
 def event(level: int, what: str, **facts: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ COUNTERS = {
 }
 GAUGES = {
     "devices": ("onlad_devices", "Devices watched."),
+    "silent": ("onlad_silent", "Devices without a sample for longer than silent_after."),
     "paused": ("onlad_paused", "Devices that do not learn because they were told so."),
 }
 
@@ -53,6 +53,14 @@ class _Collector(Collector):
             for stream, counts in totals.items():
                 gauge.add_metric([stream], counts[key])
             yield gauge
+        seen = GaugeMetricFamily(
+            "onlad_last_seen_timestamp_seconds",
+            "When the last sample came, in seconds since 1970.",
+            labels=["stream", "device"],
+        )
+        for watcher in service.watchers.values():
+            seen.add_metric([watcher.stream.name, watcher.device], watcher.seen)
+        yield seen
         sums = service.latency.cumsum().tolist()
         edges = [*(str(edge) for edge in BUCKETS.tolist()), "+Inf"]
         yield HistogramMetricFamily(
@@ -69,7 +77,17 @@ class _Collector(Collector):
         yield CounterMetricFamily(
             "onlad_duplicates", "Messages that came again.", value=service.duplicates
         )
-        age = time.time() - service.disk.checkpoint_time
+        yield CounterMetricFamily(
+            "onlad_webhook_failures",
+            "Attempts at the webhook that failed.",
+            value=service.webhook_failures,
+        )
+        yield CounterMetricFamily(
+            "onlad_quarantined",
+            "Messages and rows set aside because they ended a process.",
+            value=service.quarantine.count,
+        )
+        age = service.disk.checkpoint_age
         journal = service.store.journal
         for name, text, value in [
             ("onlad_queue", "Messages that wait.", service.queue),

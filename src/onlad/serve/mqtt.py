@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import ssl
 import time
+import zlib
 from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import aiomqtt
 import orjson
@@ -40,6 +41,7 @@ from onlad.verdict import Verdicts
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
 MOST_OUT = 1_000_000  # bytes that wait for the broker; beyond that verdicts are dropped
 INFLIGHT = 5000  # alarms and states on their way at once
+NO_BROKER = "there is no connection to the broker"
 FOREVER = 0xFFFFFFFF  # a session's end, in MQTT 5
 
 
@@ -48,8 +50,10 @@ class Mqtt:
 
     def __init__(self, service: Service, table: MqttTable) -> None:
         self.service, self.table = service, table
-        self.streams: list[tuple[Pattern, StreamTable]] = [
-            (stream.pattern, stream) for stream in service.streams.values() if stream.pattern
+        self.streams: list[tuple[Pattern, int, StreamTable]] = [
+            (stream.pattern, _identifier(stream.pattern), stream)
+            for stream in service.streams.values()
+            if stream.pattern
         ]
         self.connected = False
         self.connections = 0
@@ -60,20 +64,24 @@ class Mqtt:
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
         self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
         self._states: dict[int, tuple[str, float]] = {}  # what was published: state, when
-        self._password = _password(table)
+        service.trouble["mqtt"] = NO_BROKER  # until it is there
         service.listeners.append(self._verdicts)
         service.after_step.append(self._flush)
+        service.forgetting.append(self._forget)
         service.outbox.couriers["mqtt"] = self._alarm
 
     async def run(self) -> None:
         """Stay connected, for ever."""
         pause = FIRST_PAUSE
         while True:
-            self.service.trouble["mqtt"] = "there is no connection to the broker"
+            self.service.trouble["mqtt"] = NO_BROKER
             try:
                 await self._session()
                 pause = FIRST_PAUSE
-            except aiomqtt.MqttError as error:
+            except (
+                aiomqtt.MqttError,
+                ValueError,
+            ) as error:  # also of a certificate that was changed
                 if self.connected:
                     pause = FIRST_PAUSE
                 logs.warning("no broker", host=self.table.host, why=str(error), again_in=pause)
@@ -88,10 +96,14 @@ class Mqtt:
         async with self._new_client() as client:
             self._client, self.connected = client, True
             self.connections += 1
-            for pattern, _ in self.streams:
-                # MQTT 5 can leave retained messages out; 3.1.1 cannot, so `_message` does too.
-                options = SubscribeOptions(qos=table.qos, retainHandling=2)
-                how: Any = {"options": options} if table.version == "5" else {"qos": table.qos}
+            for pattern, identifier, _ in self.streams:
+                how: dict[str, Any] = {"qos": table.qos}
+                if table.version == "5":
+                    # It can leave retained messages out; 3.1.1 cannot, so `_take` does too.
+                    how = {"options": SubscribeOptions(qos=table.qos, retainHandling=2)}
+                    # A broker may send a copy for each subscription that matches.
+                    how["properties"] = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
+                    how["properties"].SubscriptionIdentifier = identifier
                 # The answer stands behind all that the broker has kept for us.
                 waiting = client.subscribe(pattern.filter, timeout=math.inf, **how)
                 asked: asyncio.Future[Any] = asyncio.ensure_future(waiting)
@@ -135,16 +147,13 @@ class Mqtt:
         else:
             settings |= {"clean_session": False, "clean_start": MQTT_CLEAN_START_FIRST_ONLY}
         if table.tls:
-            context = ssl.create_default_context(cafile=table.ca)
-            if table.certificate is not None and table.key is not None:
-                context.load_cert_chain(table.certificate, table.key)
-            settings["tls_context"] = context
+            settings["tls_context"] = table.context()
         client = aiomqtt.Client(
             table.host,
             table.port or (8883 if table.tls else 1883),
             identifier=table.client_id,
             username=table.username,
-            password=self._password,
+            password=table.secret(),
             protocol=aiomqtt.ProtocolVersion.V5 if five else aiomqtt.ProtocolVersion.V311,
             keepalive=table.keepalive,
             will=aiomqtt.Will(f"{table.prefix}/status", b"offline", 1, True),
@@ -183,10 +192,9 @@ class Mqtt:
     def _message(self, paho: Any, _: object, message: MQTTMessage) -> None:
         """Take a message in that is so large that paho had to put it together."""
         topic, payload = message._topic, bytes(message.payload)
-        again, retained = bool(message.dup), bool(message.retain)
-        self._take(
-            paho, wire.Publication(topic, payload, message.qos, message.mid, again, retained)
-        )
+        head = (message.qos, message.mid, bool(message.dup), bool(message.retain))
+        to = tuple(getattr(message.properties, "SubscriptionIdentifier", ()))
+        self._take(paho, wire.Publication(topic, payload, *head, to))
 
     def _take(self, paho: Any, message: wire.Publication) -> None:
         """Take one message in. Called for each, so it does little."""
@@ -202,10 +210,11 @@ class Mqtt:
         payload, arrived, mark = message.payload, time.perf_counter(), None
         if message.qos:
             mark = Mark(message.mid, digest(message.topic, payload))
+        to = message.subscriptions
         items = [
             Item(stream, device, payload, arrived, mark, message.again)
-            for pattern, stream in self.streams
-            if (device := pattern.device(topic)) is not None
+            for pattern, identifier, stream in self.streams
+            if (not to or identifier in to) and (device := pattern.device(topic)) is not None
         ]
         if not items:
             paho.ack(message.mid, message.qos)
@@ -286,7 +295,7 @@ class Mqtt:
             self._alarms[info.mid] = message["id"]
             watcher = self.service.watchers.get((message["stream"], message["device"]))
             if watcher is not None:  # an alarm may be over by the end of the step it began in
-                self._tell_state(watcher, "alarm")
+                self._tell_state(watcher, "alarm" if message["kind"] == "anomaly" else "")
 
     def _refresh(self) -> None:
         """Tell the states that are old news."""
@@ -294,20 +303,12 @@ class Mqtt:
         for watcher in self.service.watchers.values():
             state, when = self._states.get(watcher.number, ("", 0.0))
             changed = state != watcher.state
-            if changed or (now - when >= self.table.state_every and watcher.last_time):
+            if changed or (now - when >= self.table.state_every and watcher.last is not None):
                 self._tell_state(watcher)
 
     def _tell_state(self, watcher: Watcher, state: str = "") -> None:
-        last, state = watcher.last, state or watcher.state
-        known = last is not None and last.ready
-        said = {
-            "state": state,
-            "time": watcher.last_time,
-            "score": last.score if last is not None and known else None,
-            "threshold": last.threshold if last is not None and known else None,
-            "samples": watcher.monitor.n_seen,
-            "alarm": watcher.alarm.message() if watcher.alarm is not None else None,
-        }
+        alarm, state = watcher.alarm, state or watcher.state
+        said = watcher.told() | {"state": state, "alarm": alarm.message() if alarm else None}
         self._states[watcher.number] = (state, time.monotonic())
         self._publish(f"{_topic(watcher)}/state", orjson.dumps(said), retain=True)
 
@@ -318,21 +319,38 @@ class Mqtt:
         for topic, payload in discovery.configs(self.table, watcher.key, _topic(watcher)):
             self._client._client.publish(topic, orjson.dumps(payload), 1, True)
 
+    def _forget(self, watcher: Watcher) -> None:
+        """Take back what the broker retains of a device."""
+        self._states.pop(watcher.number, None)
+        self._publish(f"{_topic(watcher)}/state", b"", retain=True)
+        if self.table.discovery is not None and self._client is not None:
+            for topic, _ in discovery.configs(self.table, watcher.key, _topic(watcher)):
+                self._client._client.publish(topic, b"", 1, True)
+
+
+def _identifier(pattern: Pattern) -> int:
+    """Return what names a subscription to the broker, and is the same at every start."""
+    return zlib.crc32(pattern.filter.encode()) % 268_435_455 + 1
+
 
 def _topic(watcher: Watcher) -> str:
     return f"{watcher.stream.name}/{_level(watcher.device)}"
 
 
 def _level(device: str) -> str:
-    """Return a device as a level of a topic. A device of HTTP may be named as it likes."""
-    safe = "".join(c if c.isprintable() and c not in "+#/" else "_" for c in device)
-    return safe or "-"
+    """Return a device as a level of a topic, another one for each device.
 
+    A device of HTTP may be named as it likes.
 
-def _password(table: MqttTable) -> str | None:
-    if table.password_file is not None:
-        return table.password_file.read_text("utf-8").strip()
-    return table.password
+    Examples
+    --------
+    >>> _level("pump 3"), _level("a/b"), _level("a+b"), _level(""), _level("-")
+    ('pump 3', 'a%2Fb', 'a%2Bb', '-', '%2D')
+    """
+    if device == "-":
+        return "%2D"
+    plain = "".join(c if c.isprintable() and c not in "+#/%" else quote(c, "") for c in device)
+    return plain or "-"
 
 
 __all__ = ["Mqtt"]

@@ -14,18 +14,27 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
-from nicegui import ui
+from nicegui import Client, ui
 
+from onlad.errors import OnladError
 from onlad.serve.service import Service
-from onlad.serve.watcher import Alarm, Point, Watcher
+from onlad.serve.watcher import Alarm, Point, Watcher, rounded
+from onlad.streams.output import digits
 
 EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
 POINTS = 500  # of a curve: more than a phone has columns
 ALARMS = 8  # in the list, newest first
+WAITING = 100  # views without a browser
 CAUSES = 6  # features that are named
-WORST_FIRST = ("alarm", "learning", "paused", "normal")
-COLOURS = {"alarm": "negative", "learning": "info", "paused": "grey", "normal": "positive"}
+WORST_FIRST = ("alarm", "silent", "learning", "paused", "normal")
+COLOURS = {
+    "alarm": "negative",
+    "silent": "warning",
+    "learning": "info",
+    "paused": "grey",
+    "normal": "positive",
+}
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
 
 
@@ -34,11 +43,13 @@ def attach(app: FastAPI, service: Service) -> None:
 
     @ui.page("/", title="onlad")
     def devices() -> None:
+        _make_room()
         _frame(service)
         Devices(service)
 
     @ui.page("/watch", title="onlad")
     def watch(stream: str = "", device: str = "") -> None:
+        _make_room()
         _frame(service)
         watcher = service.watchers.get((stream, device))
         if watcher is None:
@@ -49,6 +60,13 @@ def attach(app: FastAPI, service: Service) -> None:
 
     # dark=None: as the reader's system has it.
     ui.run_with(app, title="onlad", dark=None, show_welcome_message=False)
+
+
+def _make_room() -> None:
+    """Let go of views whose browser never came, or is gone: NiceGUI keeps each for a minute."""
+    waiting = [client for client in Client.instances.values() if not client.has_socket_connection]
+    for client in waiting[:-WAITING]:
+        client.delete()
 
 
 def _frame(service: Service) -> None:
@@ -116,11 +134,12 @@ class Row:
         """Show what is so now."""
         self._state.text = watcher.state
         self._state.props(f"color={COLOURS[watcher.state]}")
-        said = f"{watcher.monitor.n_seen:,} samples"
+        said = f"{watcher.monitor.n_seen:,} samples, the last {_ago(watcher.seen)}"
         if watcher.last is not None and watcher.last.ready:
-            said += f", score {watcher.last.score:.1f} of {watcher.last.threshold:.1f}"
+            said += f", score {digits(watcher.last.score)} of {digits(watcher.last.threshold)}"
         if watcher.alarm is not None:
             said += f": {_causes(watcher.alarm)}"
+        said += _drifting(watcher)
         self._said.text = said
 
 
@@ -137,10 +156,11 @@ class Device:
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
             ui.button("Save the model", on_click=self._save).props("outline")
+            ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
         ui.label("Alarms").classes("text-lg font-medium")
         self._alarms = ui.column().classes("w-full gap-2")
         self._listed: list[tuple[str, bool, int]] | None = None
-        ui.timer(EVERY, self._look)
+        self._timer = ui.timer(EVERY, self._look)
 
     def _look(self) -> None:
         watcher = self._watcher
@@ -148,7 +168,8 @@ class Device:
         self._state.props(f"color={COLOURS[watcher.state]}")
         self._counts.text = (
             f"{watcher.monitor.n_seen:,} samples, {watcher.n_alarms:,} alarms and "
-            f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped"
+            f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped. "
+            f"The last sample came {_ago(watcher.seen)}{_drifting(watcher)}"
         )
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         drawn = _chart(list(watcher.history))
@@ -173,7 +194,7 @@ class Device:
             with ui.row().classes("w-full items-center justify-between no-wrap"):
                 lasted = alarm.last - alarm.row + 1
                 told = f"{_when(alarm.time)}, {lasted} sample" + "s" * (lasted > 1)
-                ui.label(f"{told}, score up to {alarm.highest:.1f}")
+                ui.label(f"{told}, score up to {digits(alarm.highest)}")
                 if alarm.marked:
                     ui.badge("marked as normal", color="grey")
                 else:
@@ -187,18 +208,51 @@ class Device:
                     ui.label(f"{share:.0%}").classes("w-12 text-right text-sm")
 
     async def _toggle(self) -> None:
-        await self._service.pause(self._watcher, not self._watcher.paused)
+        try:
+            await self._service.pause(self._watcher, not self._watcher.paused)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
         self._look()
 
     async def _mark(self, alarm: Alarm) -> None:
         try:
             count = await self._service.mark_normal(self._watcher, alarm.id)
             said, kind = f"Learned {count} sample" + "s" * (count != 1), "positive"
-        except KeyError:
-            said, kind = "This alarm is no longer kept.", "warning"
+        except OnladError as error:
+            said, kind = str(error), "negative"
         with self._alarms:  # the button that was clicked may be gone by now
             ui.notify(said, type=kind)  # type: ignore[arg-type]
         self._look()
+
+    def _ask(self) -> None:
+        """Let a person think again."""
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label(f"Forget all that was learned of {self._watcher.key}?")
+            with ui.row():
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Forget", on_click=self._forget).props("color=negative")
+
+    async def _forget(self) -> None:
+        try:
+            file = await self._service.forget(self._watcher)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+            return
+
+        async def undo() -> None:
+            try:
+                await self._service.restore(file)
+                ui.navigate.to(_address(self._watcher))
+            except OnladError as error:
+                ui.notify(str(error), type="negative")
+
+        self._timer.cancel()
+        content = ui.context.client.content
+        content.clear()
+        with content:
+            ui.label(f"{self._watcher.key} is forgotten. The file forgotten/{file} can undo it.")
+            ui.button("Undo", on_click=undo).props("outline")
+            ui.link("All devices", "/")
 
     async def _save(self) -> None:
         content = await self._service.model_bytes(self._watcher)
@@ -211,6 +265,28 @@ def _address(watcher: Watcher) -> str:
 
 def _when(seconds: float) -> str:
     return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+
+
+def _ago(seconds: float) -> str:
+    """Return how long ago something was, as people say it.
+
+    Examples
+    --------
+    >>> _ago(time.time() - 7), _ago(time.time() - 7300), _ago(time.time() + 9)
+    ('7 s ago', '2 h ago', '0 s ago')
+    """
+    age = max(0.0, time.time() - seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if age >= 2 * size:
+            return f"{age / size:.0f} {unit} ago"
+    return f"{age:.0f} s ago"
+
+
+def _drifting(watcher: Watcher) -> str:
+    """Return the notice that a feature drifts slowly, or nothing."""
+    if watcher.last is None or watcher.last.drifting is None:
+        return ""
+    return f". {watcher.last.drifting} drifts slowly away from where it was"
 
 
 def _causes(alarm: Alarm) -> str:
@@ -240,7 +316,7 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
     points = thinned(points)
 
     def known(value: float) -> float | None:
-        return round(value, 3) if math.isfinite(value) else None
+        return rounded(value) if math.isfinite(value) else None
 
     line = {"type": "line", "showSymbol": False, "animation": False}
     score = line | {"name": "score", "color": BLUE, "data": [known(p.score) for p in points]}
@@ -253,7 +329,10 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
     threshold = line | {"name": "threshold", "color": AMBER}
     threshold["data"] = [known(p.threshold) for p in points]
     anomalies = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
-    anomalies |= {"data": [p.score if p.is_anomaly else None for p in points], "animation": False}
+    anomalies |= {
+        "data": [rounded(p.score) if p.is_anomaly else None for p in points],
+        "animation": False,
+    }
     words = {"color": GREY}
     return {
         "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -19,6 +18,8 @@ MOST_ROWS = 1000
 MOST_BYTES = 1_000_000
 MOST_FEATURES = 1000
 LONGEST_NAME = 200
+LONGEST_WHY = 300
+LATEST = 1e11  # seconds since 1970
 
 _SEPARATORS = re.compile(r"[,;\s]+")
 
@@ -30,6 +31,7 @@ class Rows(NamedTuple):
     times: list[float]
     names: Names
     bad: list[tuple[int, str]]
+    timed: bool = False  # each sample has a time of its own
 
 
 def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
@@ -44,11 +46,13 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
         if len(data) > MOST_BYTES:
             raise ValueError(f"{len(data)} bytes in one message; at most {MOST_BYTES}")
         samples = _plain(data) if stream.payload == "plain" else _json(data)
-    except (ValueError, RecursionError) as error:
-        return Rows(rows, times, names, [(0, str(error))])
+    except Exception as error:  # whatever it is, it belongs to this message and to no other
+        return Rows(rows, times, names, [(0, _why(error))])
+    timed = stream.time is not None
     for index, sample in enumerate(samples):
         try:
             time = now
+            timed = timed and isinstance(sample, dict) and sample.get(stream.time) is not None
             if isinstance(sample, dict):
                 if stream.time is not None:
                     time = _time(sample.pop(stream.time, None), now)
@@ -57,12 +61,19 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
             if not names:
                 _refuse_odd(found)
                 names = found
-        except (TypeError, ValueError, OverflowError) as error:
-            bad.append((index, str(error)))
+        except Exception as error:
+            bad.append((index, _why(error)))
         else:
             rows.append(row)
             times.append(time)
-    return Rows(rows, times, names, bad)
+    return Rows(rows, times, names, bad, timed)
+
+
+def _why(error: Exception) -> str:
+    """Return what is wrong with a message that its reader stumbled over."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply: a sample is an object or a list of numbers"
+    return str(error)[:LONGEST_WHY] or type(error).__name__
 
 
 def _json(data: bytes) -> Sequence[Any]:
@@ -114,6 +125,10 @@ def _time(value: Any, now: float) -> float:
         when = datetime.fromisoformat(value.replace("Z", "+00:00"))
         return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
     time = float(value)
-    if not math.isfinite(time):
-        raise ValueError(f"the time is {time}")
+    # Beyond the year 5138 it is no time in seconds, but one in milli-, micro- or nanoseconds.
+    for _ in range(3):
+        if abs(time) > LATEST:
+            time /= 1000
+    if not abs(time) <= LATEST:
+        raise ValueError(f"the time {value!r:.60} is none: give seconds since 1970, or ISO 8601")
     return time

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+from collections.abc import Awaitable, Callable
 
 from onlad.serve import logs
+from onlad.serve.checkpoint import StateError
 from onlad.serve.config import Config
 from onlad.serve.service import Service
+from onlad.serve.watcher import key
 
 
 def serve(config: Config) -> None:
@@ -19,9 +22,48 @@ def serve(config: Config) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run(Service(config), stop)
+        service = Service(config)
+        service.quarantine.watch_faults()
+        await run(service, stop)
 
     asyncio.run(until_signal())
+
+
+def forget(config: Config, stream: str, device: str) -> str:
+    """Forget a device of a service that is stopped; return the file to undo it with."""
+
+    async def work(service: Service) -> str:
+        watcher = service.watchers.get((stream, device))
+        if watcher is None:
+            there = sorted(w.key for w in service.watchers.values())
+            shown = ", ".join(there[:20]) + (" ..." if len(there) > 20 else "")
+            raise StateError(f"there is no device {key(stream, device)}; there are: {shown}")
+        return await service.forget(watcher)
+
+    return _stopped(config, work)
+
+
+def undo(config: Config, file: str) -> str:
+    """Put a forgotten device of a service that is stopped back; return its name."""
+
+    async def work(service: Service) -> str:
+        return (await service.restore(file)).key
+
+    return _stopped(config, work)
+
+
+def _stopped(config: Config, work: Callable[[Service], Awaitable[str]]) -> str:
+    """Do something to the state of a service that is stopped."""
+    logs.setup(config.service.log, "warning")
+
+    async def open_and_work() -> str:
+        service = Service(config)
+        try:
+            return await work(service)
+        finally:
+            service.close()
+
+    return asyncio.run(open_and_work())
 
 
 async def run(service: Service, stop: asyncio.Event) -> None:
@@ -38,6 +80,8 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     config = service.config
     mqtt = http = None
     jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
+    if any(stream.silent_after is not None for stream in config.streams):
+        jobs.append(service.keep_listening)
     # What is not asked for is not imported: on a small machine a second of start is a second.
     if config.mqtt is not None:
         from onlad.serve.mqtt import Mqtt  # noqa: PLC0415
@@ -47,7 +91,7 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     if config.webhook is not None:
         from onlad.serve.webhook import Webhook  # noqa: PLC0415
 
-        jobs.append(Webhook(config.webhook, service.outbox).run)
+        jobs.append(Webhook(config.webhook, service).run)
     if config.http is not None:
         from onlad.serve.http import Http  # noqa: PLC0415
 

@@ -6,23 +6,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from onlad.detector import Detector
-from onlad.monitor import FIRST, Gate, Monitor
+from onlad import persist
+from onlad.errors import OnladError
+from onlad.monitor import FEWEST, Monitor
 from onlad.serve.topics import Pattern
-from onlad.threshold import Deviation, Fixed, Quantile, Tail, Threshold
 
-# By kind: the policy, and which of its settings `value` is.
-THRESHOLDS: dict[str, tuple[Callable[..., Threshold], str]] = {
-    "deviation": (Deviation, "k"),
-    "quantile": (Quantile, "q"),
-    "tail": (Tail, "q"),
-    "fixed": (Fixed, "value"),
-}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -57,7 +51,7 @@ class ServiceTable:
 class MqttTable:
     """[mqtt]: the broker, and where the service publishes."""
 
-    host: str = "127.0.0.1"
+    host: str = rule("127.0.0.1", pattern=r"[^\s\0]+")
     port: int | None = rule(None, low=1, high=65535)  # 1883, with TLS 8883
     version: str = rule("3.1.1", allowed=("3.1.1", "5"))
     client_id: str = rule("onlad", pattern=r"[0-9A-Za-z_-]{1,64}")
@@ -75,12 +69,38 @@ class MqttTable:
     state_every: float = rule(5.0, low=0.1, high=3600)  # seconds, and at each change
     discovery: str | None = rule(None, pattern=r"[^+#/\0][^+#\0]{0,200}")  # Home Assistant's prefix
 
+    def secret(self) -> str | None:
+        """Return the password, or raise `ValueError` that says why its file cannot be read."""
+        if self.password_file is None:
+            return self.password
+        try:
+            return self.password_file.read_text("utf-8").strip()
+        except OSError as error:
+            raise ValueError(f"{self.password_file} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.password_file} is not UTF-8 at byte {error.start}") from None
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what TLS needs, or raise `ValueError` that says which file is wrong."""
+        if not self.tls:
+            return None
+        file = self.ca
+        try:
+            context = ssl.create_default_context(cafile=file)
+            if self.certificate is not None and self.key is not None:
+                file = self.certificate
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # ssl.SSLError is one
+            why = error.strerror or str(error)
+            raise ValueError(f"{file} is no certificate that can be used: {why}") from None
+        return context
+
 
 @dataclass(frozen=True, kw_only=True)
 class HttpTable:
     """[http]: samples in, verdicts, metrics and the page out."""
 
-    host: str = "127.0.0.1"
+    host: str = rule("127.0.0.1", pattern=r"[^\s\0]+")
     port: int = rule(8000, low=0, high=65535)
     token: str | None = rule(None, pattern=r"\S{8,200}")
     body: int = rule(1_000_000, low=100, high=100_000_000)  # bytes of one request
@@ -100,21 +120,6 @@ class WebhookTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdTable:
-    """[streams.threshold]: from which score a sample is an anomaly."""
-
-    kind: str = rule("deviation", allowed=tuple(THRESHOLDS))
-    value: float | None = None  # deviations, quantile, tail probability, or the score itself
-
-    def made(self) -> Threshold:
-        """Return the policy."""
-        if self.kind == "fixed" and self.value is None:
-            raise ValueError('value is needed with kind = "fixed"')
-        policy, setting = THRESHOLDS[self.kind]
-        return policy() if self.value is None else policy(**{setting: self.value})
-
-
-@dataclass(frozen=True, kw_only=True)
 class StreamTable:
     """[[streams]]: a source and how it is watched."""
 
@@ -125,38 +130,58 @@ class StreamTable:
     ignore: tuple[str, ...] = ()
     time: str | None = None  # the value that is the time, in seconds since 1970 or ISO 8601
     model: Path | None = None  # each device starts from it
-    warmup: int = rule(256, low=2 * FIRST, high=10_000_000)
+    # Of a new device, if it starts from no model:
+    warmup: int | None = rule(None, low=FEWEST, high=10_000_000)
     window: int | None = rule(None, low=1, high=1000)
-    hidden: int = rule(64, low=1, high=4096)
-    forgetting: float = rule(0.9999, low=0.5, high=1)
-    seed: int = rule(0, low=0)
-    gate: bool = True
+    seed: int | None = rule(None, low=0, high=2**63 - 1)
+    # Of all devices, also of those that have learned:
+    false_alarms: float | None = rule(None, low=1e-9, high=0.5)
     quiet: int = rule(32, low=1, high=1_000_000)  # normal samples that end an alarm
-    threshold: ThresholdTable = field(default_factory=ThresholdTable)
+    silent_after: float | None = rule(None, low=0.1, high=1e9)  # seconds without a sample
+
+    REMOVED: ClassVar[dict[str, str]] = {
+        "threshold": "is gone; the threshold follows false_alarms, the share of normal samples at "
+        "which a false alarm may begin (default: 1e-4)",
+        "gate": "is gone; unusual samples are not learned, and a lasting change is after some "
+        "time. Pausing a device stops all learning",
+        "hidden": "is gone; the size of a model follows from its columns",
+        "forgetting": "is gone; how fast a model forgets is fixed",
+    }
 
     @property
     def pattern(self) -> Pattern | None:
         """Return what messages belong to the stream."""
         return None if self.topic is None else Pattern(self.topic)
 
+    def template(self) -> Monitor:
+        """Return what each device starts from, or raise `ValueError` that says why it cannot."""
+        if self.model is None:
+            return self.monitor()
+        try:
+            model = persist.load(self.model)
+        except OSError as error:
+            raise ValueError(f"{self.model} cannot be read: {error.strerror}") from None
+        except OnladError as error:
+            raise ValueError(str(error)) from None
+        if not isinstance(model, Monitor):
+            what = f"{self.model} holds a {type(model).__name__}, and a stream needs a Monitor"
+            raise ValueError(f"{what}. Make one with: onlad fit, without --detector")
+        names = set(model.names)
+        wanted: set[Hashable] = set(self.columns) or names - {*self.ignore, self.time}
+        if self.payload == "plain" and names:
+            wanted = set(range(len(names)))
+        if names and wanted != names:
+            what = f"{self.model} has learned {sorted(map(str, names))}"
+            raise ValueError(f"{what}, and the stream gives it {sorted(map(str, wanted))}")
+        if self.false_alarms is not None:
+            model.false_alarms = self.false_alarms
+        return model
+
     def monitor(self) -> Monitor:
         """Return a monitor that has seen nothing."""
-        detector = Detector(
-            n_hidden=self.hidden,
-            activation="tanh",
-            weights="normal",
-            forgetting=self.forgetting,
-            ridge=0.1,
-            seed=self.seed,
-        )
-        return Monitor(
-            detector=detector,
-            window=self.window,
-            threshold=self.threshold.made(),
-            gate=Gate() if self.gate else None,
-            warmup=self.warmup,
-            seed=self.seed,
-        )
+        names = ("window", "warmup", "false_alarms", "seed")
+        said = {name: getattr(self, name) for name in names}
+        return Monitor(**{name: value for name, value in said.items() if value is not None})
 
 
 @dataclass(frozen=True, kw_only=True)

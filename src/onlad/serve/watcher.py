@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlad.monitor import Monitor, default_window
+from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.serve import logs
 from onlad.serve.config import StreamTable
+from onlad.streams.output import digits
+from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
+from onlad.watching import default_window
 
 KEPT_ALARMS = 20
 LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
-PASSES = 4  # how often a marked sample is learned: once takes a quarter off its score
+MARKED = 16  # of these, at most, are learned then: each weighs like a part of the whole model
 
 
 @dataclass
@@ -41,10 +49,33 @@ class Alarm:
 
     def message(self) -> dict[str, Any]:
         """Return what is told to others, without the samples."""
-        told = asdict(self)
+        told = {"kind": "anomaly"} | asdict(self)
         for name in ("rows", "learned", "marked", "last", "highest", "before"):
             del told[name]
+        largest = list(self.causes.items())[:3]
+        causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
+        name = key(self.stream, self.device)
+        score, threshold = digits(self.score), digits(self.threshold)
+        told["text"] = f"{name}: score {score} above {threshold}. {causes}"
+        for name in ("score", "threshold"):
+            told[name] = rounded(told[name])
         return told
+
+
+def key(stream: str, device: str) -> str:
+    """Return stream and device as people write them."""
+    return f"{stream}/{device}" if device else stream
+
+
+def rounded(score: float) -> float:
+    """Return a score or a threshold with the digits that others are told.
+
+    Examples
+    --------
+    >>> rounded(0.123456), rounded(123.456)
+    (0.123, 123.0)
+    """
+    return float(f"{score:.3g}")
 
 
 class Point(NamedTuple):
@@ -58,6 +89,16 @@ class Point(NamedTuple):
     drift: bool
 
 
+class Said(NamedTuple):
+    """What is told of the last sample. It outlives a restart, as the alarms do."""
+
+    time: float
+    ready: bool
+    score: float
+    threshold: float
+    drifting: str | None = None
+
+
 class Watcher:
     """One monitor at work."""
 
@@ -67,12 +108,15 @@ class Watcher:
         self.number, self.stream, self.device = number, stream, device
         self.monitor = monitor
         self.names: Names = monitor.names or stream.columns
+        self.lost = 0  # rows of the journal that the model has never seen
         self.history: deque[Point] = deque(maxlen=history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
-        self.last: Verdict | None = None
-        self.last_time = 0.0
+        self.last: Said | None = None
+        self.seen = 0.0  # when the last sample came, by the clock
+        self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
+        self._heard = time.monotonic()  # a clock may jump
         self.begin_counts()
-        self._marked = 0
+        self._changes = 0  # of the model, besides samples
         self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
 
     def begin_counts(self) -> None:
@@ -82,12 +126,17 @@ class Watcher:
     @property
     def key(self) -> str:
         """Return stream and device as people write them."""
-        return f"{self.stream.name}/{self.device}" if self.device else self.stream.name
+        return key(self.stream.name, self.device)
+
+    @property
+    def journaled(self) -> int:
+        """Return the number of the device's next row in the journal."""
+        return self.monitor.n_seen + self.lost
 
     @property
     def changes(self) -> int:
         """Return a number that differs when the model does."""
-        return self.monitor.n_seen + self._marked
+        return self.monitor.n_seen + self._changes
 
     def twin(self) -> Monitor:
         """Return a copy of the monitor, which others may read while this one goes on."""
@@ -96,11 +145,52 @@ class Watcher:
     @property
     def state(self) -> str:
         """Return in one word what the device is in."""
+        if self.silent:
+            return "silent"
         if self.paused:
             return "paused"
         if self.last is None or not self.last.ready:
             return "learning"
         return "alarm" if self.alarm is not None else "normal"
+
+    def told(self) -> dict[str, Any]:
+        """Return what is told of the device as it is now."""
+        last = self.last
+        return {
+            "state": self.state,
+            "time": last.time if last is not None else None,
+            "score": rounded(last.score) if last is not None and last.ready else None,
+            "threshold": rounded(last.threshold) if last is not None and last.ready else None,
+            "drifting": last.drifting if last is not None else None,
+            "samples": self.monitor.n_seen,
+            "seen": self.seen,
+        }
+
+    def hear(self, seen: float) -> None:
+        """Note that a sample came, and when by the clock."""
+        self.seen, self._heard, self.silent = seen, time.monotonic(), False
+
+    def falls_silent(self) -> bool:
+        """Return whether silence is to be told now: too long there was no sample."""
+        after = self.stream.silent_after
+        return after is not None and not self.silent and time.monotonic() - self._heard > after
+
+    def silence(self) -> dict[str, Any]:
+        """Return the alarm that no sample comes."""
+        row, since = self.monitor.n_seen, datetime.fromtimestamp(self.seen, timezone.utc)
+        return {
+            "kind": "silent",
+            "id": f"{self.key}/silent/{row}",
+            "stream": self.stream.name,
+            "device": self.device,
+            "row": row,
+            "time": self.seen,
+            "score": None,
+            "threshold": None,
+            "p_value": None,
+            "causes": {},
+            "text": f"{self.key}: no sample since {since.isoformat(' ', 'seconds')}",
+        }
 
     @property
     def alarm(self) -> Alarm | None:
@@ -125,9 +215,8 @@ class Watcher:
             monitor.names = self.names
         verdicts = monitor.observe_many(X)
         began = self._notice(X, times, first, verdicts) if self._matters(verdicts) else []
-        keep = (monitor.window or default_window(len(self.names))) - 1
-        tail = X if len(X) >= keep or not len(self._before) else np.concatenate([self._before, X])
-        self._before = tail[max(0, len(tail) - keep) :]
+        tail = X if len(X) >= self._kept else self._with_before(X)
+        self._before = tail[max(0, len(tail) - self._kept) :]
         rows = range(first, first + len(X))
         columns = (verdicts.score, verdicts.threshold, verdicts.is_anomaly, verdicts.drift)
         lists = (column.tolist() for column in columns)
@@ -135,8 +224,21 @@ class Watcher:
         self.samples += len(X)
         self.held_out += len(X) - int(np.count_nonzero(verdicts.learned))
         self.drifts += int(np.count_nonzero(verdicts.drift))
-        self.last, self.last_time = verdicts[len(X) - 1], float(times[-1])
+        numbers = (float(verdicts.score[-1]), float(verdicts.threshold[-1]))
+        drifting = verdicts[-1].drifting
+        name = None if drifting is None else str(drifting)
+        if name is not None and (self.last is None or self.last.drifting != name):
+            logs.info("drifting", stream=self.stream.name, device=self.device, feature=name)
+        self.last = Said(float(times[-1]), bool(verdicts.ready[-1]), *numbers, name)
         return verdicts, began
+
+    @property
+    def _kept(self) -> int:
+        """Return how many rows of a window come before its last, at most."""
+        return (self.monitor.window or default_window(len(self.names))) - 1
+
+    def _with_before(self, X: Array) -> Array:
+        return np.concatenate([self._before, X]) if len(self._before) else X
 
     def _matters(self, verdicts: Verdicts) -> bool:
         return self.alarm is not None or bool(verdicts.is_anomaly.any())
@@ -144,8 +246,7 @@ class Watcher:
     def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
         """Begin alarms, and follow the open one."""
         began = []
-        before = len(self._before)
-        rows = np.concatenate([self._before, X]) if before else X
+        rows = self._with_before(X)
         for i in range(len(X)):
             newest = self.alarms[-1] if self.alarms else None
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
@@ -153,8 +254,10 @@ class Watcher:
                 self.anomalies += 1
                 if not is_open:
                     newest = self._begin(verdicts[i], first + i, float(times[i]))
-                    newest.rows = rows[i : before + i].tolist()  # its window
-                    newest.before, newest.learned = before, [True] * before
+                    here = len(rows) - len(X) + i
+                    newest.rows = rows[max(0, here - self._kept) : here].tolist()  # its window
+                    newest.before = len(newest.rows)
+                    newest.learned = [True] * newest.before
                     began.append(newest)
                     is_open = True
                 assert newest is not None
@@ -165,13 +268,13 @@ class Watcher:
                 newest.learned.append(bool(verdicts.learned[i]))
         return began
 
-    def _begin(self, verdict: Verdict, row: int, time: float) -> Alarm:
+    def _begin(self, verdict: Verdict, row: int, when: float) -> Alarm:
         alarm = Alarm(
             id=f"{self.key}/{row}",
             stream=self.stream.name,
             device=self.device,
             row=row,
-            time=time,
+            time=when,
             score=verdict.score,
             threshold=verdict.threshold,
             p_value=verdict.p_value,
@@ -181,18 +284,20 @@ class Watcher:
         self.n_alarms += 1
         return alarm
 
+    def settle(self, wanted: Mapping[str, Any]) -> bool:
+        """Let settings that can be changed take effect; return whether anything changed."""
+        changed = settle(self.monitor, wanted)
+        self._changes += changed
+        return changed
+
     def mark_normal(self, alarm: Alarm) -> int:
         """Learn the samples of an alarm; return how many."""
         rows = np.array(alarm.rows, float)
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         held = [i for i in range(end) if not alarm.learned[i]]
-        detector = self.monitor.detector
-        for _ in range(PASSES):
-            for i in held:
-                # A model that learned more than it saw would be refused when it is loaded.
-                if detector.n_seen + detector.n_skipped < self.monitor.n_seen:
-                    self.monitor.accept(rows[: i + 1])
-        self._marked += 1
+        for i in held[:: math.ceil(len(held) / MARKED) or 1]:
+            self.monitor.accept(rows[: i + 1])
+        self._changes += 1
         alarm.marked = True
         alarm.learned = [True] * len(alarm.learned)
         return len(held)

@@ -6,39 +6,33 @@ import asyncio
 import http.client
 import urllib.error
 import urllib.request
+from typing import Any
 
 import orjson
 
 from onlad.serve import logs
 from onlad.serve.config import WebhookTable
-from onlad.serve.outbox import Message, Outbox
+from onlad.serve.outbox import Message
+from onlad.serve.service import Service
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 
 
-def line(message: Message) -> str:
-    """Return an alarm as a person reads it.
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows nothing: an alarm would become an empty GET, and its token go to another host."""
 
-    Examples
-    --------
-    >>> alarm = {"stream": "plant", "device": "pump", "score": 12.34, "threshold": 6.1}
-    >>> line(alarm | {"causes": {"flow": 0.71, "power": 0.2, "heat": 0.06, "valve": 0.03}})
-    'plant/pump: score 12.3 above 6.1. flow 71 %, power 20 %, heat 6 %'
-    """
-    name = "/".join(part for part in (message["stream"], message["device"]) if part)
-    largest = list(message["causes"].items())[:3]
-    causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
-    return f"{name}: score {message['score']:.1f} above {message['threshold']:.1f}. {causes}"
+    def redirect_request(self, *_: Any) -> None:
+        """Make no new request of a redirect."""
 
 
 class Webhook:
     """A courier of alarms. A slow or dead receiver keeps alarms waiting, and nothing else."""
 
-    def __init__(self, table: WebhookTable, outbox: Outbox) -> None:
-        self.table, self.outbox = table, outbox
-        self.failures = 0
+    def __init__(self, table: WebhookTable, service: Service) -> None:
+        self.table, self.service, self.outbox = table, service, service.outbox
+        self._opener = urllib.request.build_opener(_NoRedirect)
         self._wake = asyncio.Event()
-        outbox.couriers["webhook"] = self._alarm
+        self.outbox.couriers["webhook"] = self._alarm
 
     def _alarm(self, _: Message) -> None:
         self._wake.set()
@@ -52,29 +46,34 @@ class Webhook:
             for message in self.outbox.pending("webhook"):
                 why = await asyncio.to_thread(self._post, message)
                 if why:
-                    self.failures += 1
+                    self.service.webhook_failures += 1
+                    self.service.trouble["webhook"] = f"the webhook does not take alarms: {why}"
                     logs.warning("the webhook did not take an alarm", why=why, again_in=pause)
                     self._wake.set()
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
                     break
                 self.outbox.delivered("webhook", message["id"])
+                self.service.trouble.pop("webhook", None)
                 pause = FIRST_PAUSE
 
     def _post(self, message: Message) -> str:
         """Return why the receiver did not take an alarm, or nothing."""
         text = self.table.format == "text"
-        body = line(message).encode() if text else orjson.dumps(message)
+        body = message["text"].encode() if text else orjson.dumps(message)
         kind = "text/plain; charset=utf-8" if text else "application/json"
         headers = {"Content-Type": kind, "User-Agent": "onlad"}
         if self.table.token is not None:
             headers["Authorization"] = f"Bearer {self.table.token}"
         request = urllib.request.Request(self.table.url, body, headers)
         try:
-            with urllib.request.urlopen(request, timeout=self.table.timeout):
+            with self._opener.open(request, timeout=self.table.timeout):
                 return ""
         except urllib.error.HTTPError as error:
             error.close()  # it is an open answer, too
+            if 300 <= error.code < 400:
+                to = error.headers.get("Location", "nowhere")
+                return f"it redirects to {to}, which is not followed. Set url to what takes alarms"
             return str(error)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return str(error) or type(error).__name__

@@ -15,6 +15,11 @@ from typing import Any, NamedTuple
 PUBACK = 0x40
 PUBLISH = 0x30
 CHUNK = 1 << 16  # read at once, and the largest message that is taken out here
+# Properties of a message in MQTT 5: one of a varying length, some of so many bytes, some of so many
+# texts.
+SUBSCRIPTION = 0x0B
+FIXED = {0x01: 1, 0x02: 4, 0x23: 2}
+TEXTS = {0x03: 1, 0x08: 1, 0x09: 1, 0x26: 2}
 _SHORT = struct.Struct("!H").unpack_from
 
 
@@ -27,6 +32,7 @@ class Publication(NamedTuple):
     mid: int  # 0 with QoS 0
     again: bool  # it may have been sent before
     retained: bool
+    subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker tells them
 
 
 class Buffered:
@@ -129,20 +135,51 @@ def read(kind: int, body: bytes, five: bool) -> Publication | None:
             return None
         mid = _SHORT(body, at)[0]
         at += 2
-    if five:  # properties: their length, then they; none of them matters here
-        length = shift = 0
-        while True:
-            if at >= len(body) or shift > 21:
-                return None
-            length |= (body[at] & 127) << shift
-            shift += 7
-            at += 1
-            if body[at - 1] < 128:
-                break
-        at += length
+    subscriptions: tuple[int, ...] = ()
+    if five:
+        found = _properties(body, at)
+        if found is None:
+            return None
+        at, subscriptions = found
     if at > len(body) or len(topic) == 0:
         return None
-    return Publication(topic, body[at:], qos, mid, bool(kind & 8), bool(kind & 1))
+    again, retained = bool(kind & 8), bool(kind & 1)
+    return Publication(topic, body[at:], qos, mid, again, retained, subscriptions)
+
+
+def _properties(body: bytes, at: int) -> tuple[int, tuple[int, ...]] | None:
+    """Return where the properties of a message end, and the subscriptions among them."""
+    length, at = _varying(body, at)
+    stop, found = at + length, []
+    if length < 0 or stop > len(body):
+        return None
+    while at < stop:
+        kind = body[at]
+        at += 1
+        if kind == SUBSCRIPTION:
+            identifier, at = _varying(body, at)
+            found.append(identifier)
+        elif kind in FIXED:
+            at += FIXED[kind]
+        elif kind in TEXTS:
+            for _ in range(TEXTS[kind]):
+                if at + 2 > stop:
+                    return None
+                at += 2 + _SHORT(body, at)[0]
+        else:
+            return None
+    return (stop, tuple(found)) if at == stop and -1 not in found else None
+
+
+def _varying(body: bytes, at: int) -> tuple[int, int]:
+    """Return a whole number of one to four bytes and where it ends; -1 if there is none."""
+    value = shift = 0
+    for here in range(at, min(at + 4, len(body))):
+        value |= (body[here] & 127) << shift
+        shift += 7
+        if body[here] < 128:
+            return value, here + 1
+    return -1, at
 
 
 def acknowledgement(mid: int) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias, overload
 
@@ -21,6 +22,8 @@ TIMES = ("time", "timestamp", "datetime", "date", "ts", "_time", "date_time")
 #: What people write where a value is missing, besides nothing. Compared in lower case.
 MISSING = ("", "nan", "na", "n/a", "null", "none")
 
+
+_COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
 
 #: Series of one source that get a monitor each: about 0.3 MB a series.
 MOST = 1000
@@ -78,6 +81,17 @@ class Block:
     lines: Sequence[str] | None = None  # the samples as they came, to be passed on with a verdict
     bad: list[Bad] = field(default_factory=list)
     position: int = 0  # bytes or rows of the source that are done
+
+    def part(self, which: slice) -> Block:
+        """Return some of the samples, with what else is in the block."""
+        return replace(
+            self,
+            values=self.values[which],
+            row=self.row[which],
+            times=None if self.times is None else self.times[which],
+            labels=None if self.labels is None else self.labels[which],
+            lines=None if self.lines is None else self.lines[which],
+        )
 
 
 class Roles(NamedTuple):
@@ -169,7 +183,10 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
         if text.strip().lower() in MISSING:
             return float("nan")
         shown = text if len(text) <= 40 else text[:37] + "..."
-        raise ValueError(f"column {str(name)!r} holds {shown!r}, which is no number") from None
+        hint = ". --decimal , reads it" if decimal == "." and _COMMA.fullmatch(text.strip()) else ""
+        raise ValueError(
+            f"column {str(name)!r} holds {shown!r}, which is no number{hint}"
+        ) from None
     return sane(value, name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from onlad.streams.lines import LONGEST, Chunk
 
 ROWS = 4096  # lines that are read in one go
 DELIMITERS = ",;\t|"
+_SEP = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([,;|\t])"?\s*', re.IGNORECASE)
 IGNORED, TEXT = -1, -2  # slots of the kernel; TEXT - k is text column k
 
 
@@ -63,6 +65,10 @@ def blocks(
                 end = chunk.data.find(b"\n", start) + 1 or len(chunk.data)
                 first = chunk.data[start:end]
                 if not first.strip():
+                    start, line = end, line + 1
+                    continue
+                if said := _SEP.fullmatch(first):  # as Excel has it
+                    dialect = dialect._replace(delimiter=dialect.delimiter or said[1].decode())
                     start, line = end, line + 1
                     continue
                 table, headless = _table(
@@ -208,9 +214,14 @@ def _table(
 
 
 def _delimiter(line: bytes, decimal: str) -> str:
-    """Return the delimiter that is in the line most often, the comma before others."""
+    """Return the delimiter that is in the line most often, the comma before others.
+
+    Where the comma is the decimal sign it can still be the delimiter: numbers are then in quotes.
+    """
     text = line.decode("latin-1")
     known = DELIMITERS.replace(decimal, "")
+    if decimal in DELIMITERS and decimal in text and not any(each in text for each in known):
+        return decimal
     return max(known, key=lambda each: (text.count(each), -known.index(each)))
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from onlad.streams.block import Say, StreamError
+from onlad.streams.compressed import Unpacked, unpacked
 from onlad.streams.stop import Stop
 
 READ = 1 << 18  # bytes a read: a pipe gives what it has, a file this many
 LONGEST = 1 << 20  # bytes of a line; a longer one is dropped and reported
+HEAD = 1024  # bytes by which a file is known again
 POLL = 0.2  # seconds between two looks at a file that is followed
 
 
@@ -22,16 +26,22 @@ class Chunk(NamedTuple):
 
     data: bytes
     line: int  # number of the first, from 1
-    position: int  # bytes of the source that are done
+    position: int  # where they end in the source, in bytes
     too_long: int = 0  # bytes of the line that was dropped
 
 
-class Bytes(NamedTuple):
+@dataclass
+class Bytes:
     """A file, or a pipe if `path` is None, that is open for reading."""
 
-    fd: int
+    fd: int  # of a file that is followed, that of the one which is read now
     path: Path | None
     size: int | None  # bytes, where that is known and will not change
+    packed: Unpacked | None = None  # what fills it, if the file is compressed
+
+    def head(self, upto: int) -> str:
+        """Return a digest of the file's beginning, to know it again."""
+        return hashlib.sha256(os.pread(self.fd, min(upto, HEAD), 0)).hexdigest()
 
 
 def open_bytes(path: Path | None, follow: bool) -> Bytes:
@@ -46,6 +56,10 @@ def open_bytes(path: Path | None, follow: bool) -> Bytes:
     except OSError as error:
         raise StreamError(f"cannot read {path}: {error.strerror}") from None
     whole = path.is_file() and not follow
+    packed = unpacked(path, os.pread(fd, 8, 0), follow) if path.is_file() else None
+    if packed is not None:
+        os.close(fd)
+        return Bytes(packed.fd, path, None, packed)
     return Bytes(fd, path, os.fstat(fd).st_size if whole else None)
 
 
@@ -66,7 +80,7 @@ class Lines:
             if cut < 0:
                 self._dropped += len(data)
                 return
-            yield self._too_long(self._dropped + cut)
+            yield self._too_long(self._dropped + cut, len(data) - cut - 1)
             data, self._dropped = data[cut + 1 :], 0
         cut = data.rfind(b"\n") + 1
         if cut:
@@ -74,10 +88,10 @@ class Lines:
             self._parts, self._held, data = [], 0, data[cut:]
             first = block.find(b"\n")  # only this one can be too long: a read is shorter
             if first > LONGEST:
-                yield self._too_long(first)
+                yield self._too_long(first, len(block) - first - 1 + len(data))
                 block = block[first + 1 :]
             if block:
-                yield Chunk(block, self._line, self.position)
+                yield Chunk(block, self._line, self.position - len(data))
                 self._line += block.count(b"\n")
         if data:
             self._parts.append(data)
@@ -88,45 +102,50 @@ class Lines:
     def finish(self) -> Iterator[Chunk]:
         """Yield the last line if it has no end."""
         if self._dropped:
-            yield self._too_long(self._dropped)
+            yield self._too_long(self._dropped, 0)
         elif self._parts:
             yield Chunk(b"".join(self._parts), self._line, self.position)
 
-    def _too_long(self, size: int) -> Chunk:
+    def _too_long(self, size: int, behind: int) -> Chunk:
         self._line += 1
-        return Chunk(b"", self._line - 1, self.position, size)
+        return Chunk(b"", self._line - 1, self.position - behind, size)
 
 
-def chunks(source: Bytes, stop: Stop, follow: bool, say: Say) -> Iterator[Chunk]:
+def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> Iterator[Chunk]:
     """Yield the lines of `source` until it ends, or for ever with `follow`, or until stopped.
 
-    Half a line is no line while more may come; at the end of the source it is one.
+    Half a line is no line while more may come; at the end of the source it is one. If a line ends
+    at the position `cut`, so does a chunk.
     """
-    fd, lines = source.fd, Lines()
-    while (data := _read(fd, stop, source.path)) is not None:
+    lines = Lines()
+    while (data := _read(source, stop, cut - lines.position)) is not None:
         if data:
             yield from lines.feed(data)
             continue
+        if source.packed is not None and source.packed.failure:
+            raise StreamError(source.packed.failure)
         if not (follow and source.path):
             yield from lines.finish()
             return
-        renewed = _renewed(source.path, fd, lines.position)
+        renewed = _renewed(source.path, source.fd, lines.position)
         if renewed is None:
             stop.wait(seconds=POLL)
             continue
         say(f"{source.path} was replaced or cut; reading it from its start")
         yield from lines.finish()
-        if renewed != fd:
-            os.close(fd)
-        fd, lines = renewed, Lines()
+        if renewed != source.fd:
+            os.close(source.fd)
+        source.fd, lines, cut = renewed, Lines(), 0
 
 
-def _read(fd: int, stop: Stop, path: Path | None) -> bytes | None:
+def _read(source: Bytes, stop: Stop, cut: int) -> bytes | None:
     """Return what there is to read, nothing at the end, None when stopped."""
+    size = min(READ, cut) if cut > 0 else READ
     try:
-        return None if stop.wait(fd) else os.read(fd, READ)
+        return None if stop.wait(source.fd) else os.read(source.fd, size)
     except OSError as error:
-        raise StreamError(f"cannot read {path or 'standard input'}: {error.strerror}") from None
+        where = source.path or "standard input"
+        raise StreamError(f"cannot read {where}: {error.strerror}") from None
 
 
 def _renewed(path: Path, fd: int, position: int) -> int | None:

@@ -20,6 +20,18 @@ from onlad.verdict import Verdicts, causes
 Writer: TypeAlias = Callable[[Block, Verdicts, Sequence[int]], str]
 
 SHOWN = 3  # causes in a line for people
+COLUMNS = ("row", "time", "score", "threshold", "p_value", "is_anomaly", "cause", "drifting")
+
+
+def digits(score: float) -> str:
+    """Return a score or a threshold as a person reads it.
+
+    Examples
+    --------
+    >>> [digits(score) for score in (0.0, 0.123456, 7.891, 78.91, 12345.6)]
+    ['0.00', '0.12', '7.89', '78.9', '12,346']
+    """
+    return f"{score:,.{2 if score < 10 else int(score < 100)}f}"
 
 
 def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
@@ -33,13 +45,17 @@ def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
         said = ", ".join(f"{name} {share:.0%}" for name, share in list(found.items())[:SHOWN])
         limit = float(verdicts.threshold[i])
         mark = ">" if verdicts.is_anomaly[i] else "<="
-        against = f"{mark} {limit:.1f}" if math.isfinite(limit) else "(learning)"
-        lines.append(f"{series}{when}  score {verdicts.score[i]:.1f} {against}  {said}".rstrip())
+        against = f"{mark} {digits(limit)}" if math.isfinite(limit) else "(learning)"
+        score = digits(float(verdicts.score[i]))
+        lines.append(f"{series}{when}  score {score} {against}  {said}".rstrip())
     return "".join(line + "\n" for line in lines)
 
 
 def jsonl(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
-    """Return JSON lines: row, time, score, threshold (null while learning), p_value, causes."""
+    """Return JSON lines: row, time, score, threshold (null while learning), p_value, causes.
+
+    And drifting: the feature that drifts slowly, or null.
+    """
     lines = []
     for i in which:
         limit = float(verdicts.threshold[i])
@@ -51,6 +67,7 @@ def jsonl(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
             "threshold": limit if math.isfinite(limit) else None,
             "p_value": float(verdicts.p_value[i]),
             "causes": {str(name): round(share, 4) for name, share in found.items()},
+            "drifting": _drifting(verdicts, i),
         }
         if block.series:
             line["series"] = block.series
@@ -70,7 +87,7 @@ class Table:
         writer = csv.writer(text, lineterminator="\n")
         if not self._begun:
             self._begun = True
-            writer.writerow(("row", "time", "score", "threshold", "p_value", "is_anomaly", "cause"))
+            writer.writerow(COLUMNS)
         for i in which:
             limit, ready = float(verdicts.threshold[i]), bool(verdicts.ready[i])
             writer.writerow(
@@ -82,6 +99,7 @@ class Table:
                     float(verdicts.p_value[i]) if ready else "",
                     int(verdicts.is_anomaly[i]) if ready else "",
                     next(iter(causes(verdicts.names, verdicts.shares[i])), ""),
+                    _drifting(verdicts, i),
                 )
             )
         return text.getvalue()
@@ -107,6 +125,9 @@ class InfluxLines:
             cause = next(iter(causes(verdicts.names, verdicts.shares[i])), None)
             if cause is not None:
                 fields["cause"] = str(cause)
+            drifting = _drifting(verdicts, i)
+            if drifting is not None:
+                fields["drifting"] = drifting
             if block.lines is not None:
                 named = {f"onlad_{name}": value for name, value in fields.items()}
                 lines.append(influx.added(block.lines[i], named))
@@ -127,6 +148,11 @@ class InfluxLines:
                 self._said = True
                 self._say(f"time {time!r} is neither ISO 8601 nor a number: lines have no time")
             return ""
+
+
+def _drifting(verdicts: Verdicts, i: int) -> str | None:
+    feature = int(verdicts.drifting[i])
+    return str(verdicts.names[feature]) if feature >= 0 else None
 
 
 def _time(block: Block, i: int) -> Time:

@@ -11,7 +11,7 @@ from onlad.rows import Names
 from onlad.streams import delimited, influx, parquet, records
 from onlad.streams.block import Block, Choice, Say, StreamError
 from onlad.streams.delimited import Dialect
-from onlad.streams.lines import Chunk, chunks, open_bytes
+from onlad.streams.lines import Bytes, Chunk, chunks, open_bytes
 from onlad.streams.stop import Stop
 
 FORMATS = ("csv", "jsonl", "influx", "parquet")
@@ -30,6 +30,7 @@ class Source:
     blocks: Iterator[Block]
     size: int | None = None
     many: bool = False  # series, each with a monitor of its own
+    bytes: Bytes | None = None  # what is read, where it is bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,13 @@ class Reading:
     dialect: Dialect = Dialect()  # noqa: RUF009
     follow: bool = False
 
-    def open(self, where: str, known: Callable[[str], Names], stop: Stop, say: Say) -> Source:
-        """Open a path, ``-`` or ``mqtt://...``; `known` has the names that a series must have."""
+    def open(
+        self, where: str, known: Callable[[str], Names], stop: Stop, say: Say, cut: int = 0
+    ) -> Source:
+        """Open a path, ``-`` or ``mqtt://...``; `known` has the names that a series must have.
+
+        If a line of a file ends at the position `cut`, no block goes beyond it.
+        """
         if where.startswith(("mqtt://", "mqtts://")):
             from onlad.streams import mqtt  # noqa: PLC0415  (asyncio is slow to import)
 
@@ -50,6 +56,8 @@ class Reading:
             return Source(mqtt.blocks(address, self.choice, known, stop, say), many=True)
         path = None if where == "-" else Path(where)
         kind = self.format or (SUFFIXES.get(path.suffix.lower()) if path else None)
+        if kind is None and path and path.suffix.lower() in (".gz", ".zst"):
+            kind = SUFFIXES.get(Path(path.stem).suffix.lower())
         if kind == "parquet":
             if path is None or self.follow:
                 raise StreamError("Parquet is read from a file that is whole")
@@ -57,18 +65,19 @@ class Reading:
             blocks = parquet.blocks(file, self.choice, known(""), stop)
             return Source(blocks, file.metadata.num_rows)
         source = open_bytes(path, self.follow)
-        found = chunks(source, stop, self.follow, say)
+        found = chunks(source, stop, self.follow, say, cut)
         if kind is None:
             kind, found = _detected(found)
         if kind == "influx":
             if self.choice.label or self.choice.time:
                 raise StreamError("line protocol has its own time, and no labels")
             series = influx.Series(self.choice, known, say)
-            return Source(influx.blocks(found, series), source.size, many=True)
+            return Source(influx.blocks(found, series), source.size, many=True, bytes=source)
         if kind == "jsonl":
-            return Source(records.blocks(found, self.choice, known(""), say), source.size)
+            lines = records.blocks(found, self.choice, known(""), say)
+            return Source(lines, source.size, bytes=source)
         table = delimited.blocks(found, self.choice, known(""), self.dialect, say)
-        return Source(table, source.size)
+        return Source(table, source.size, bytes=source)
 
 
 def _detected(found: Iterator[Chunk]) -> tuple[str, Iterator[Chunk]]:

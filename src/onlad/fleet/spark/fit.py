@@ -14,22 +14,18 @@ from onlad.detector import Detector
 from onlad.fleet.spark.columns import NUMBER, need_types, number
 from onlad.reference import Array
 from onlad.rows import LARGEST
-from onlad.scaler import Scaler, Standard, scale
+from onlad.scaler import scale
 
 
-def measure(df: DataFrame, features: Sequence[str], scaler: Scaler | None = None) -> Array:
-    """Return the memory of `scaler` after all rows of `df`, as its `start` on one machine would.
+def measure(df: DataFrame, features: Sequence[str]) -> Array:
+    """Return the memory of `onlad.scaler.Standard` after all rows of `df`.
 
-    A `onlad.scaler.Standard` by default. ``scaler.unit(memory)`` is what `fit` wants.
+    It is what ``start`` returns on one machine. ``Standard().unit(memory)`` is what `fit` wants.
     """
-    policy: Scaler = Standard() if scaler is None else scaler
     cells = []
     for name in features:
         x = sf.when(~sf.isnan(number(name)), number(name))  # null is in no sum
-        if isinstance(policy, Standard):
-            parts = [sf.count(x), sf.avg(x), sf.var_pop(x)]
-        else:
-            parts = [sf.min(x), sf.max(x)]
+        parts = [sf.count(x), sf.avg(x), sf.var_pop(x)]
         cells.append(sf.array(*(sf.coalesce(part.cast("double"), sf.lit(0.0)) for part in parts)))
     return np.array(df.agg(sf.array(*cells)).first()[0]).T.copy()
 

@@ -29,6 +29,7 @@ VERDICT = st.StructType(
         st.StructField("causes", st.ArrayType(CAUSE)),
         st.StructField("learned", st.BooleanType()),
         st.StructField("drift", st.BooleanType()),
+        st.StructField("drifting", st.StringType()),
         st.StructField("note", st.StringType()),
     ]
 )
@@ -161,11 +162,12 @@ def _said(watched: Array, verdicts: Verdicts) -> dict[str, Array]:
     columns: dict[str, Array] = {}
     for name in NUMBERS:
         columns[name] = np.full(len(watched), np.nan)  # which Spark reads as null
-    for name in (*FLAGS, "causes"):
+    for name in (*FLAGS, "causes", "drifting"):
         columns[name] = np.full(len(watched), None, object)
     for name in NUMBERS + FLAGS:
         columns[name][watched] = getattr(verdicts, name)
     for at, verdict in zip(np.flatnonzero(watched), verdicts, strict=True):
         causes = verdict.causes.items()
         columns["causes"][at] = [{"feature": name, "share": share} for name, share in causes]
+        columns["drifting"][at] = verdict.drifting
     return columns

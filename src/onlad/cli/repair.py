@@ -1,0 +1,34 @@
+"""`onlad repair`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onlad.cli.serve import extra
+
+if TYPE_CHECKING:
+    from onlad.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad repair`."""
+    parser = commands.add_parser(
+        "repair",
+        help="salvage what can be of a damaged state folder of onlad serve",
+        description="Salvage what can be of the state folder of a service that refuses to start "
+        "because of damage, and print how many rows of which devices are kept and lost. The "
+        "service must be stopped. What was damaged is kept in the folder damaged, beside the rest.",
+        epilog="example: onlad repair /var/lib/onlad",
+    )
+    parser.add_argument(
+        "state", type=Path, metavar="STATE", help="the folder that state names in the configuration"
+    ).complete = "file"  # type: ignore[attr-defined]
+
+    def run(args: argparse.Namespace) -> int:
+        for line in extra("repair").repair(args.state):
+            print(line)
+        return 0
+
+    parser.set_defaults(run=run)

@@ -1,0 +1,68 @@
+"""Connections of HTTP: those that say nothing are closed, and never keep others out.
+
+uvicorn waits for ever for the headers of a request, and at its limit refuses everybody. Here a
+connection has so long for its headers. When there are too many, one that waits for its client is
+closed to make room: the oldest of the address that has most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+HEADERS = 10.0  # seconds; a connection without a request is closed after once to twice as many
+
+
+class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    """One connection. uvicorn makes it, with `limit_concurrency` as the most of them."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._most: int | None = self.config.limit_concurrency
+        self.limit_concurrency = None  # it is kept here
+        self._seen: Any = None  # the last request, at the last look
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Come in, and put somebody out if there are too many."""
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._timer = self.loop.call_later(HEADERS, self._look)
+        there = [c for c in self.connections if isinstance(c, Connection) and c.is_there]
+        if self._most is not None and len(there) > self._most:
+            by_address = Counter(c.address for c in there)
+            waiting = [c for c in there if c.waits and c is not self] or [self]
+            max(waiting, key=lambda c: (by_address[c.address], -c._since)).transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Go."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def address(self) -> str:
+        """Return who is at the other end."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is open, and not closed a moment ago."""
+        return not self.transport.is_closing()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the client has to go on: no request, or half of one."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def _look(self) -> None:
+        """Close a connection that had no request since the last look."""
+        if self not in self.connections:  # it is a WebSocket now
+            return
+        if self.cycle is self._seen and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+        self._seen = self.cycle
+        self._timer = self.loop.call_later(HEADERS, self._look)

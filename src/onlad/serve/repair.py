@@ -1,0 +1,152 @@
+"""What can be salvaged of a damaged state folder, and what is lost.
+
+Whole frames of the journal are kept. Where rows of a device are missing between them, the journal
+says so from then on, and its model goes on behind the gap. Nothing is thrown away: what was damaged
+is kept beside, in the folder ``damaged``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from onlad import modelfile
+from onlad.errors import OnladError
+from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
+from onlad.serve.journal import END, Fact, Record, framed, frames, records
+
+
+def repair(folder: Path) -> Iterator[str]:
+    """Salvage what can be of a state folder that no service uses, and yield what was done."""
+    if not (folder / "lock").is_file():
+        raise StateError(f"{folder} is no state folder: there is no file lock in it")
+    store = Store(folder)
+    try:
+        yield from _Repair(store).run()
+    finally:
+        store.close()
+
+
+class _Repair:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.names: dict[int, str] = {}  # devices by number
+        self.rows: dict[int, int] = {}  # of each, the next row of the journal
+        self.kept: dict[int, int] = {}
+        self.lost: dict[int, int] = {}
+
+    def run(self) -> Iterator[str]:
+        """Do it."""
+        before = len(list(self._damaged().glob("*")))
+        point = yield from self._checkpoint()
+        good: list[Saved] = []
+        for saved in point.watchers:
+            key = f"{saved.stream}/{saved.device}" if saved.device else saved.stream
+            try:
+                seen = self.store.model(saved).n_seen
+            except OnladError as error:
+                self._set_aside(self.store.models / saved.file)
+                yield f"{key}: {error}. The device starts anew"
+                continue
+            good.append(saved)
+            self.names[saved.number], self.rows[saved.number] = key, seen + saved.lost
+        yield from self._journal(point)
+        if len(good) != len(point.watchers) or len(list(self._damaged().glob("*"))) > before:
+            if not point.is_first:  # also where a state.json was taken that has no right checksum
+                self.store.commit(point._replace(watchers=tuple(good)))
+            for number in sorted({*self.kept, *self.lost}):
+                name = self.names.get(number, f"device {number}, whose name is lost")
+                kept, lost = self.kept.get(number, 0), self.lost.get(number, 0)
+                yield f"{name}: {kept:,} rows of the journal are kept, {lost:,} are lost"
+            yield f"what was damaged is in {self._damaged()}"
+        else:
+            yield "nothing is damaged"
+
+    def _checkpoint(self) -> Generator[str, None, Checkpoint]:
+        """Return the checkpoint, also one whose checksum is wrong if it can be read at all."""
+        try:
+            return self.store.read()
+        except StateError as error:
+            path = self.store.folder / "state.json"
+            if not path.exists():
+                raise
+            try:
+                point = self.store.parse(json.loads(path.read_bytes())["state"])
+            except (ValueError, KeyError, TypeError):
+                raise StateError(f"{path} cannot be read. Restore it from a copy") from error
+            self._set_aside(path)
+            yield "state.json: its checksum is wrong; it was taken as it can be read"
+            return point
+
+    def _journal(self, point: Checkpoint) -> Iterator[str]:
+        journal = self.store.journal
+        numbers = [number for number in journal.segments() if number >= point.segment]
+        last = max(numbers, default=point.segment)
+        if numbers and any(END in records(frame) for *_, frame in frames(self._read(last))):
+            last += 1  # the last one that is there says that another followed
+        for number in range(point.segment, last + 1):
+            path = journal.path(number)
+            data = self._read(number)
+            if not path.exists() and not (point.is_first and not numbers):
+                yield f"{path.name} is missing"
+            batches, end, gaps = [], 0, []
+            for at, stop, frame in frames(data):
+                if at > end:
+                    gaps.append((end, at))
+                end = stop
+                batches.append(list(self._batch(records(frame))))
+            if end < len(data):
+                gaps.append((end, len(data)))
+            new = b"".join(framed(batch) for batch in batches if batch)
+            if new == data and path.exists():
+                continue
+            for start, stop in gaps:
+                yield f"{path.name}: bytes {start:,} to {stop:,} cannot be read"
+            self._set_aside(path)
+            modelfile.replace(path, new)
+
+    def _read(self, number: int) -> bytes:
+        path = self.store.journal.path(number)
+        return path.read_bytes() if path.exists() else b""
+
+    def _batch(self, batch: Iterator[Record]) -> Iterator[Record]:
+        """Yield the records that can be replayed, and what is missing before them."""
+        for record in batch:
+            if isinstance(record, Fact):
+                if record.kind == "birth":
+                    number, device = record.values["number"], record.values["device"]
+                    stream = record.values["stream"]
+                    self.names.setdefault(number, f"{stream}/{device}" if device else stream)
+                    self.rows.setdefault(number, 0)
+                elif record.kind == "lost" and record.values["number"] in self.rows:
+                    number = record.values["number"]
+                    if self.rows[number] == record.values["first"]:
+                        self.rows[number] += record.values["rows"]
+                yield record
+                continue
+            number = record.watcher
+            if number not in self.rows:  # without its birth
+                self.lost[number] = self.lost.get(number, 0) + len(record.X)
+                continue
+            missing = record.first - self.rows[number]
+            if missing > 0:
+                self.lost[number] = self.lost.get(number, 0) + missing
+                facts = {"number": number, "first": self.rows[number], "rows": missing}
+                yield Fact("lost", facts)
+            self.rows[number] = max(self.rows[number], record.first + len(record.X))
+            self.kept[number] = self.kept.get(number, 0) + len(record.X)
+            yield record
+
+    def _damaged(self) -> Path:
+        return self.store.folder / "damaged"
+
+    def _set_aside(self, path: Path) -> None:
+        """Copy a file to where what was damaged is."""
+        self._damaged().mkdir(exist_ok=True)
+        if path.exists():
+            target, count = self._damaged() / path.name, 0
+            while target.exists():
+                count += 1
+                target = self._damaged() / f"{path.name}.{count}"
+            target.write_bytes(path.read_bytes())

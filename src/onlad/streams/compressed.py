@@ -1,0 +1,69 @@
+"""Files of gzip and Zstandard, read as what is in them; other containers are named."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+from onlad.streams.block import StreamError
+
+PIECE = 1 << 16  # bytes that are unpacked at a time: what a pipe holds
+#: What a file that is no text begins with, and what to do about it.
+OTHERS = {
+    b"PK\x03\x04": "is a workbook of Excel, or a ZIP archive. Save the table as CSV",
+    b"\xd0\xcf\x11\xe0": "is a workbook of an old Excel. Save the table as CSV",
+    b"BZh": "is compressed with bzip2. Unpack it: bzip2 -dc FILE | onlad watch -",
+    b"\xfd7zXZ": "is compressed with xz. Unpack it: xz -dc FILE | onlad watch -",
+    b"PAR1": "is Parquet. Read it with --input parquet",
+}
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+class Unpacked:
+    """A compressed file as a pipe with its contents; a thread fills it."""
+
+    def __init__(self, path: Path, kind: bytes) -> None:
+        self._path, self._file = path, _opened(path, kind)
+        self.fd, self._end = os.pipe()
+        self.failure = ""  # known when the pipe has ended
+        threading.Thread(target=self._fill, daemon=True).start()
+
+    def _fill(self) -> None:
+        try:
+            with self._file as file, contextlib.suppress(BrokenPipeError):
+                while data := file.read(PIECE):
+                    while data:
+                        data = data[os.write(self._end, data) :]
+        except (OSError, EOFError, zlib.error) as error:
+            self.failure = f"{self._path} is damaged, or cut off: {error}"
+        finally:
+            os.close(self._end)
+
+
+def _opened(path: Path, kind: bytes) -> Any:
+    if kind == GZIP:
+        return gzip.open(path)
+    try:
+        import pyarrow  # noqa: PLC0415  (an extra, and slow to import)
+    except ImportError:
+        how = "zstd -dc FILE | onlad watch -, or pip install 'onlad[parquet]'"
+        raise StreamError(f"{path} is compressed with Zstandard. Unpack it: {how}") from None
+    return pyarrow.input_stream(str(path), compression="zstd")
+
+
+def unpacked(path: Path, head: bytes, follow: bool) -> Unpacked | None:
+    """Return a file's contents if it is compressed, by how it begins; refuse what is no text."""
+    for start, what in OTHERS.items():
+        if head.startswith(start):
+            raise StreamError(f"{path} {what.replace('FILE', str(path))}")
+    kind = next((kind for kind in (GZIP, ZSTD) if head.startswith(kind)), None)
+    if kind is None:
+        return None
+    if follow:
+        raise StreamError(f"{path} is compressed; only a file that grows can be followed")
+    return Unpacked(path, kind)

@@ -1,0 +1,43 @@
+"""Settings for a monitor that goes on: which take effect, and which it was made with for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onlad.monitor import Monitor
+
+FIXED = ("window", "warmup", "seed")
+
+
+def settle(monitor: Monitor, wanted: Mapping[str, Any]) -> bool:
+    """Let what can be changed take effect; return whether anything changed.
+
+    Examples
+    --------
+    >>> monitor = Monitor()
+    >>> settle(monitor, {"false_alarms": 1e-3}), monitor.false_alarms
+    (True, 0.001)
+    """
+    rate = wanted.get("false_alarms", monitor.false_alarms)
+    if rate == monitor.false_alarms:  # setting it would compute the threshold anew
+        return False
+    monitor.false_alarms = rate
+    return True
+
+
+def kept(monitor: Monitor, wanted: Mapping[str, Any]) -> list[str]:
+    """Return, in words, the settings that a monitor keeps although others are wanted.
+
+    Examples
+    --------
+    >>> kept(Monitor(window=4), {"window": 2, "seed": 0, "false_alarms": 1e-3})
+    ['window stays 4, not 2']
+    """
+    have = monitor.settings()
+    unlike = [name for name in FIXED if name in wanted and wanted[name] != have[name]]
+    return [f"{name} stays {_said(have[name])}, not {_said(wanted[name])}" for name in unlike]
+
+
+def _said(value: Any) -> str:
+    return "the default" if value is None else str(value)

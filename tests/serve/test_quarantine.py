@@ -1,0 +1,154 @@
+"""No message ends the service: what cannot be read is answered, what ended it once is set aside."""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from serving import Client, Served, free_port, machine, sample, until, write_config
+from test_state import crash, feed, started
+
+from onlad.serve import payload
+from onlad.serve.config import StreamTable
+
+DEEP = b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}"  # 2 kB
+CONFIG = """
+[service]
+state = "state"
+[mqtt]
+port = PORT
+version = "VERSION"
+[http]
+port = HTTP
+page = false
+[[streams]]
+name = "pump"
+topic = "plant/{device}"
+"""
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=300)
+@given(
+    value=json_values,
+    depth=st.integers(0, 1100),
+    wrap=st.sampled_from([b"[", b'{"a":', b'{"t":', b'[1,{"a":']),
+    names=st.sampled_from([(), ("a",), (0, 1)]),
+    columns=st.sampled_from([(), ("a", "b")]),
+)
+def test_whatever_json_can_be_is_samples_or_refused(value, depth, wrap, names, columns):
+    ends = {b"[": b"]", b'{"a":': b"}", b'{"t":': b"}", b'[1,{"a":': b"}]"}
+    data = wrap * depth + json.dumps(value).encode() + ends[wrap] * depth
+    for kind in ("json", "plain"):
+        stream = StreamTable(name="s", payload=kind, time="t", columns=columns)
+        found = payload.read(stream, data, names, 5.0)
+        assert found.rows or found.bad
+        assert len(found.rows) == len(found.times)
+        assert all(len(why) < 1000 and isinstance(why, str) for _, why in found.bad)
+
+
+def test_a_message_of_many_levels_ends_nothing(tmp_path, broker, version):
+    http = free_port()
+    text = CONFIG.replace("VERSION", version).replace("HTTP", str(http))
+    path = write_config(tmp_path, broker.port, text)
+    with Client(broker.port) as client, Served(path) as served:
+        until(lambda: "mqtt" not in served.service.trouble, "a connection")
+        client.send("plant/a", DEEP)
+        until(lambda: served.service.bad["pump"] == 1, "the message")
+        url = f"http://127.0.0.1:{http}/streams/pump/samples?device=a"
+        answer = httpx.post(url, content=DEEP)
+        assert answer.status_code == 422
+        assert "nested too deeply" in answer.json()["bad"][0]["why"]
+        client.send("plant/a", sample(machine(1)[0]))
+        until(lambda: served.samples() == 1, "life after it")
+
+
+@contextlib.contextmanager
+def faulty(path):
+    script = Path(__file__).with_name("faulty.py")
+    with path.with_suffix(".log").open("ab") as log:
+        popen = subprocess.Popen([sys.executable, str(script), str(path)], stderr=log)
+    try:
+        yield popen
+    finally:
+        popen.terminate()
+        popen.wait(20)
+
+
+def test_a_message_that_ended_a_process_by_a_fault_is_set_aside(tmp_path, keeping_broker):
+    text = CONFIG.replace("VERSION", "3.1.1").replace("HTTP", "0")
+    path = write_config(tmp_path, keeping_broker.port, text)
+    folder = tmp_path / "state" / "quarantine"
+    with Client(keeping_broker.port) as client:
+        with faulty(path) as process:
+            until(lambda: b"online" in [p for _, p, _ in client.heard], "the start")
+            client.send("plant/a", '{"a": "boom"}')
+            process.wait(20)
+        assert process.returncode == -11
+        with faulty(path) as process:  # the broker sends it again
+            client.send("plant/a", {"a": 1.0})
+            until(lambda: client.on("onlad/pump/a/state"), "the state of the device")
+        assert process.returncode == 0
+    (file,) = folder.iterdir()
+    said = json.loads(file.read_text())
+    assert "Segmentation fault" in said["why"]
+    assert (said["stream"], said["device"]) == ("pump", "a")
+    log = path.with_suffix(".log").read_text()
+    assert "a message ended the last process" in log
+    assert f"quarantine/{file.name}" in log
+
+
+def test_a_row_that_the_monitor_raises_on_is_set_aside_at_the_next_start(tmp_path, monkeypatch):
+    from onlad.serve.watcher import Monitor
+
+    X = machine(90)
+    X[40, 0] = 7777.0
+    real = Monitor.observe_many
+
+    def picky(self, rows):
+        verdicts = real(self, rows)
+        if (np.asarray(rows) == 7777.0).any():
+            raise RuntimeError("a bug")
+        return verdicts
+
+    monkeypatch.setattr(Monitor, "observe_many", picky)
+    service = started(tmp_path)
+    feed(service, X[:30], device="a")
+    feed(service, X[:30], device="b")
+    with pytest.raises(RuntimeError, match="a bug"):
+        feed(service, X[30:60], device="a")
+    crash(service)
+    for _ in range(2):  # also when it crashes before the next checkpoint
+        again = started(tmp_path)
+        a, b = (again.watchers["pump", device] for device in "ab")
+        assert (a.monitor.n_seen, b.monitor.n_seen) == (59, 30)
+        assert (a.journaled, again.quarantine.count) == (60, 1)
+        crash(again)
+    (file,) = (tmp_path / "state" / "quarantine").iterdir()
+    said = json.loads(file.read_text())
+    assert (said["device"], said["row"], said["rows"]) == ("pump/a", 40, [X[40].tolist()])
+    again = started(tmp_path)
+    feed(again, X[60:], device="a")
+    asyncio.run(again.disk.checkpoint())
+    feed(again, X[:10], device="a")
+    crash(again)
+    last = started(tmp_path)
+    watcher = last.watchers["pump", "a"]
+    assert (watcher.monitor.n_seen, watcher.lost) == (99, 1)
+    twin = last.streams["pump"].monitor()
+    twin.observe_many([sample(x) for x in np.delete(X, 40, 0)])
+    twin.observe_many([sample(x) for x in X[:10]])
+    np.testing.assert_array_equal(watcher.monitor.detector.state.P, twin.detector.state.P)
+    last.close()

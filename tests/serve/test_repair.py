@@ -1,0 +1,107 @@
+"""`onlad repair`: a damaged state folder goes on with what can be read, and says what cannot."""
+
+import asyncio
+
+import pytest
+from serving import machine
+from test_state import crash, feed, started
+
+from onlad.cli import main
+from onlad.serve.journal import JournalError, frames
+
+
+def repaired(folder, capsys):
+    assert main(["repair", str(folder / "state")]) == 0
+    return capsys.readouterr().out
+
+
+def damaged(path, number):
+    """Flip a bit in a frame of a segment."""
+    data = bytearray(path.read_bytes())
+    start = list(frames(bytes(data)))[number][0]
+    data[start + 40] ^= 1
+    path.write_bytes(data)
+
+
+def test_rows_behind_damage_are_salvaged_and_the_lost_ones_counted(tmp_path, capsys):
+    X = machine(500)
+    service = started(tmp_path)
+    feed(service, X[:300], device="a")
+    asyncio.run(service.disk.checkpoint())
+    for i in range(300, 400, 20):
+        feed(service, X[i : i + 20], device="a")
+        feed(service, X[i : i + 10], device="b")
+    crash(service)
+    (path,) = (tmp_path / "state" / "journal").iterdir()
+    damaged(path, 4)  # the third batch of a
+    with pytest.raises(JournalError, match=r"is damaged at byte .* onlad repair "):
+        started(tmp_path)
+    said = repaired(tmp_path, capsys)
+    assert "cannot be read" in said
+    assert "pump/a: 80 rows of the journal are kept, 20 are lost" in said
+    assert "pump/b: 50 rows of the journal are kept, 0 are lost" in said
+    assert repaired(tmp_path, capsys) == "nothing is damaged\n"
+    again = started(tmp_path)
+    a, b = (again.watchers["pump", device] for device in "ab")
+    assert (a.monitor.n_seen, a.journaled, b.monitor.n_seen) == (380, 400, 50)
+    feed(again, X[400:], device="a")
+    crash(again)
+    last = started(tmp_path)
+    assert last.watchers["pump", "a"].monitor.n_seen == 480
+    last.close()
+
+
+def test_a_device_whose_birth_is_lost_and_segments_that_are_missing(tmp_path, capsys, monkeypatch):
+    X = machine(90)
+    service = started(tmp_path)
+    feed(service, X[:10], device="a")
+    feed(service, X[10:30], device="a")
+    feed(service, X, device="b")
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:  # so that there are two segments
+        patch.setattr("onlad.serve.checkpoint.persist.save", no_space)
+        asyncio.run(service.disk.checkpoint())
+    feed(service, X, device="b")
+    crash(service)
+    first, second = sorted((tmp_path / "state" / "journal").iterdir())
+    damaged(first, 0)
+    second.unlink()
+    with pytest.raises(JournalError, match="damaged"):
+        started(tmp_path)
+    said = repaired(tmp_path, capsys)
+    assert "device 1, whose name is lost: 0 rows of the journal are kept, 20 are lost" in said
+    assert "pump/b: 90 rows of the journal are kept, 0 are lost" in said
+    assert "0000000002.journal is missing" in said
+    again = started(tmp_path)
+    assert {key: w.monitor.n_seen for key, w in again.watchers.items()} == {("pump", "b"): 90}
+    again.close()
+
+
+def test_a_damaged_model_and_state_json(tmp_path, capsys):
+    service = started(tmp_path)
+    feed(service, machine(90), device="a")
+    feed(service, machine(90), device="b")
+    asyncio.run(service.disk.checkpoint())
+    feed(service, machine(10), device="b")
+    crash(service)
+    state = tmp_path / "state"
+    model = next((state / "models").glob("000001*"))
+    model.write_bytes(model.read_bytes()[:-1])
+    text = (state / "state.json").read_text()
+    (state / "state.json").write_text(text.replace('"sha256": "', '"sha256": "0'))
+    said = repaired(tmp_path, capsys)
+    assert "state.json: its checksum is wrong; it was taken as it can be read" in said
+    assert "pump/a: " in said
+    assert "is damaged" in said
+    assert "The device starts anew" in said
+    again = started(tmp_path)
+    assert {key: w.monitor.n_seen for key, w in again.watchers.items()} == {("pump", "b"): 100}
+    again.close()
+    (state / "state.json").write_text("{")
+    assert main(["repair", str(state)]) == 1
+    assert "state.json cannot be read. Restore it from a copy" in capsys.readouterr().err
+    assert main(["repair", str(tmp_path)]) == 1
+    assert "is no state folder" in capsys.readouterr().err
