@@ -391,6 +391,13 @@ def test_a_window_that_is_too_wide_to_load_is_not_saved(tmp_path):
         save(monitor, tmp_path / "m")
 
 
+def test_a_started_monitor_with_a_window_that_is_too_wide_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(monitorfile, "SHORT_WINDOW", 1)
+    monkeypatch.setattr(monitorfile, "LARGEST_INPUTS", 5)
+    says = "a window of 2 rows has at most 2 features, got 3"
+    refused(tmp_path, written(*described(SEASONED)), says)
+
+
 # -- what is let in goes on ---------------------------------------------------------------------
 
 
