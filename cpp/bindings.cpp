@@ -330,6 +330,8 @@ void bind_judge(nb::module_& module);  // judge.cpp
 }  // namespace onlad
 
 NB_MODULE(_kernel, module) {
+    // A monitor that a thread or a global still holds when Python ends is no leak of ours.
+    nb::set_leak_warnings(false);
     module.attr("LEVEL") = onlad::level;
     onlad::bind<float>(module, "Kernel32");
     onlad::bind<double>(module, "Kernel64");

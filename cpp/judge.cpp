@@ -94,8 +94,8 @@ public:
     // Judge rows, and write what is said of them from entry `at` on. Scores above `gate` are refused.
     void rows(Matrix X, std::size_t at, double gate, MatrixOut shares) {
         const std::size_t n = s.n, count = X.shape(0);
-        require(X.shape(1) == n && at + count <= score_.shape(0) && shares.shape(0) == count &&
-                shares.shape(1) == n && s.current < modes_.size());
+        require(score_.is_valid() && X.shape(1) == n && at + count <= score_.shape(0) &&
+                shares.shape(0) == count && shares.shape(1) == n && s.current < modes_.size());
         prepare();
         const JudgeRows call{X.data(),          count,         score_.data() + at,
                              mode_.data() + at, shares.data(), said_.data() + (at + s.width - 1) * n};

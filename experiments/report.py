@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import experiments
-from experiments import datasets, figures, records, streams, tables
+from experiments import datasets, figures, records, tables
 from experiments.methods import registry
 from experiments.testbeds import TESTBEDS
 
@@ -50,16 +50,6 @@ def _drift(folder: Path) -> str:
     return f"{name}, seed {stored[0]['seed']}. {tables.provenance(stored)}"
 
 
-def _streams() -> str:
-    stored = records.read("streams")
-    if not stored:
-        return NOTHING
-    guess = ", ".join(f"{share:.2f} on {name}" for name, share in streams.guesses(stored).items())
-    seeds = {str(len(streams.SEEDS)): ["methods with a seed"], "1": list(streams.SEEDLESS)}
-    lines = ["\n".join(streams.table(stored)), f"The AUC-PR of a guess is {guess}."]
-    return "\n\n".join([*lines, tables.provenance(stored, seeds)])
-
-
 def _others() -> str:
     found: list[str] = []
     for module in pkgutil.iter_modules(experiments.__path__):
@@ -74,7 +64,6 @@ def page(folder: Path = figures.FOLDER) -> str:
         **_auc(folder),
         "settings": tables.settings_found(),
         "drift": _drift(folder),
-        "streams": _streams(),
         "performance": _others(),
     }
     text = TEMPLATE.read_text()

@@ -238,15 +238,6 @@ def table(stored: Sequence[Record]) -> list[str]:
     return lines
 
 
-def guesses(stored: Sequence[Record]) -> dict[str, float]:
-    """Return the AUC-PR of a guess: the mean share of anomalous rows of each collection."""
-    shares: dict[str, list[float]] = {}
-    for r in stored:
-        if "anomalous" in r:
-            shares.setdefault(r["stream"].split()[0].upper(), []).append(r["anomalous"])
-    return {name: float(np.mean(found)) for name, found in shares.items()}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

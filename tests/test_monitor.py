@@ -8,58 +8,47 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlad import Detector, Gate, Monitor
-from onlad.forgetting import Adaptive, OnDrift
-from onlad.monitor import FIRST, TICK, default_window
-from onlad.scaler import MinMax, Standard
-from onlad.threshold import Deviation, Fixed, Quantile, Tail
+from onlad import Monitor
+from onlad.watching import TICK
+from plants import plant, smooth, white
 
 NAN = np.nan
-COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "shares")
-UNITS = np.array([1.0, 10.0, 100.0, 0.1, 5.0, 1e4])
-ZEROS = np.array([0.0, 50.0, -300.0, 1.0, 7.0, 1e5])
-IMPATIENT = Gate(patience=0.0, shortest=64, longest=64)
+COLUMNS = (
+    "ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting", "shares",
+)  # fmt: skip
+ROWS = 2000
+MOVES = 1300  # where feature 1 of `rough` first moves: in the middle of a tick
 
 
-def plant(rows, seed=0, first=0):
-    """Return six sensors in raw units that load and speed drive, and their deviations."""
+def rough(rows=ROWS, n=3, seed=0):
+    """Return a stream with gaps, spikes and a new mode: what makes a monitor do all it can."""
     rng = np.random.default_rng(seed)
-    t = np.arange(first, first + rows)
-    causes = np.column_stack([np.sin(t / 50), np.cos(t / 173)]) + 0.3 * rng.normal(size=(rows, 2))
-    weights = np.random.default_rng(99).uniform(0.4, 1, (2, 6))
-    signs = np.random.default_rng(98).choice([-1, 1], (2, 6))
-    X = causes @ (weights * signs) + 0.1 * rng.normal(size=(rows, 6))
-    return X * UNITS + ZEROS, X.std(axis=0) * UNITS
-
-
-def white(rows, n, seed=0):
-    return np.random.default_rng(seed).normal(0, 1, (rows, n))
-
-
-def rough(rows, n, seed=0):
-    """Return a stream with gaps, spikes and a shift: what makes a monitor do all it can."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(0, 1, (rows, 1)) + 0.3 * rng.normal(0, 1, (rows, n)) + np.sin(np.arange(n))
-    X[rng.uniform(0, 1, rows) < 0.02] *= 9
-    X[rng.uniform(0, 1, X.shape) < 0.05] = NAN
-    X[rows // 2 : rows // 2 + 3] = NAN
-    X[2 * rows // 3 :] += 25.0
+    X = smooth(rows, n, seed)
+    X[rng.uniform(size=rows) < 0.01] *= 9
+    X[rng.uniform(size=X.shape) < 0.05] = NAN
+    X[200:203] = NAN
+    X[600:] = 25 - 3 * X[600:]
+    if n > 2:
+        X[:MOVES, 1] = 4.0
     return X
 
 
 def quick(**changes):
-    """Return a monitor that gets through warm-up and drift in a few hundred samples."""
-    small = Detector(n_hidden=12, activation="tanh", weights="normal", forgetting=0.999, ridge=0.1)
-    usual = {"detector": small, "warmup": 128, "gate": IMPATIENT, "threshold": Deviation(4.0)}
-    return Monitor(**usual | changes)
+    """Return a monitor that gets through warm-up and a new mode in a thousand samples."""
+    return Monitor(**{"warmup": 128, "false_alarms": 0.01} | changes)
 
 
 def assert_same(one, other):
     """Assert that two values of `learned` are equal to the last bit."""
+    assert type(one) is type(other)
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for key in one:
             assert_same(one[key], other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for mine, theirs in zip(one, other, strict=True):
+            assert_same(mine, theirs)
     else:
         np.testing.assert_array_equal(one, other)
         assert np.asarray(one).dtype == np.asarray(other).dtype
@@ -76,19 +65,14 @@ def joined(parts):
     return {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
 
 
-# -- (a) one by one, many, any split ------------------------------------------------------
+# -- one by one, many, any split -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("n", [1, 3, 20])
-def test_a_loop_of_observe_is_observe_many_to_the_last_bit(n, dtype):
-    def make():
-        small = Detector(n_hidden=12, activation="tanh", ridge=0.1, forgetting=0.999, dtype=dtype)
-        return quick(detector=small)
-
-    X, one, many = rough(700, n), make(), make()
+@pytest.mark.parametrize("n", [1, 3, 20, 140])
+def test_a_loop_of_observe_is_observe_many_to_the_last_bit(n):
+    X, one, many = rough(n=n), quick(), quick()
     expected = many.observe_many(X)
-    assert expected.drift.sum() >= 1  # it was all in the stream
+    assert expected.drift.any()  # it was all in the stream
     assert expected.is_anomaly.any()
     assert 0 < expected.learned.sum() < len(X)
     for x, verdict in zip(X, expected, strict=True):
@@ -97,10 +81,10 @@ def test_a_loop_of_observe_is_observe_many_to_the_last_bit(n, dtype):
 
 
 @pytest.mark.parametrize("n", [1, 3, 20])
-@settings(max_examples=15)
-@given(st.lists(st.integers(0, 600), max_size=8))
+@settings(max_examples=10)
+@given(cuts=st.lists(st.integers(0, ROWS), max_size=8))
 def test_any_split_into_blocks_changes_nothing(n, cuts):
-    X, whole, parts = rough(600, n, seed=1), quick(), quick()
+    X, whole, parts = rough(n=n, seed=1), quick(), quick()
     expected = whole.observe_many(X)
     found = joined([parts.observe_many(part) for part in np.split(X, sorted(cuts))])
     for name in COLUMNS:
@@ -108,8 +92,24 @@ def test_any_split_into_blocks_changes_nothing(n, cuts):
     assert_same(parts.learned(), whole.learned())
 
 
+@settings(max_examples=10)
+@given(st.lists(st.integers(0, ROWS), max_size=6), st.integers(0, ROWS), st.integers(0, ROWS))
+def test_any_split_changes_nothing_with_a_pause_inside(cuts, one, other):
+    X, first, last = rough(seed=2), *sorted((one, other))
+    found = []
+    for inner in ([], cuts):
+        monitor, parts = quick(), []
+        for part in np.split(np.arange(ROWS), sorted({first, last, *inner})):
+            monitor.paused = bool(len(part)) and first <= part[0] < last
+            parts.append(monitor.observe_many(X[part]))
+        found.append((joined(parts), monitor.learned()))
+    for name in COLUMNS:
+        np.testing.assert_array_equal(found[0][0][name], found[1][0][name], err_msg=name)
+    assert_same(found[0][1], found[1][1])
+
+
 def test_names_and_order_of_features_change_nothing():
-    X = rough(300, 3)
+    X = rough(400)
     names = ("flow", "power", "heat")
     expected = quick().observe_many(X)
     rows = [dict(zip(names, x.tolist(), strict=True)) for x in X]
@@ -118,7 +118,7 @@ def test_names_and_order_of_features_change_nothing():
     np.testing.assert_array_equal(named.score, expected.score)
     monitor = quick()
     monitor.observe(rows[0])
-    for t in range(1, 300):
+    for t in range(1, 400):
         shuffled = {name: rows[t][name] for name in ("heat", "flow", "power")}
         gone = {name: value for name, value in shuffled.items() if value == value}
         x = [shuffled, gone, MappingProxyType(shuffled), X[t], X[t].tolist()][t % 5]
@@ -127,7 +127,7 @@ def test_names_and_order_of_features_change_nothing():
         assert set(verdict.causes) <= set(names)
 
 
-# -- (b) copies --------------------------------------------------------------------------
+# -- copies --------------------------------------------------------------------------------
 
 
 def resumed(monitor):
@@ -135,15 +135,15 @@ def resumed(monitor):
 
 
 WAYS = {"pickle": lambda m: pickle.loads(pickle.dumps(m)), "copy": copy.deepcopy, "resume": resumed}
-# before the first, among the first, on both sides of the start, in warm-up, in the middle of a
-# tick and at its end, while the gate is shut, after drift
-MOMENTS = [0, 1, 31, 32, 33, 100, 299, 320, 520, 640, 777]
+# before the first, in warm-up, on both sides of the start, in the middle of a tick and at its end,
+# in quarantine, with a candidate, after drift, just after a feature first moved
+MOMENTS = [0, 1, 127, 128, 129, 300, 128 + 4 * TICK, 700, 1000, 1290, MOVES + 3, 1800]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_copy_goes_on_to_the_last_bit(moment, way):
-    X, monitor = rough(900, 3), quick(detector=Detector(ridge=0.1, forgetting=OnDrift()))
+    X, monitor = rough(), quick()
     before = monitor.observe_many(X[:moment])
     twin = WAYS[way](monitor)
     assert_same(twin.learned(), monitor.learned())
@@ -155,304 +155,280 @@ def test_a_copy_goes_on_to_the_last_bit(moment, way):
         assert before.drift.any()
 
 
-@pytest.mark.parametrize("moment", [5, 300])
+@pytest.mark.parametrize("moment", [5, 300, 1800])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_copy_shares_nothing(way, moment):
-    X, monitor = rough(600, 3), quick()
+    X, monitor = rough(), quick()
     monitor.observe_many(X[:moment])
     twin, kept = WAYS[way](monitor), copy.deepcopy(monitor.learned())
     twin.observe_many(X[moment:] * 3)
+    twin.accept(X[:5])
     assert_same(monitor.learned(), kept)
 
 
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_looking_changes_nothing(moment):
+    X, looked, alone = rough(), quick(), quick()
+    for monitor in (looked, alone):
+        monitor.observe_many(X[:moment])
+    looked.false_alarms = looked.false_alarms
+    looked.describe()
+    looked.settings()
+    looked.learned()
+    assert_same_verdicts(looked.observe_many(X[moment:]), alone.observe_many(X[moment:]))
+    assert_same(looked.learned(), alone.learned())
+
+
 def test_settings_make_an_equal_monitor():
-    monitor = quick(window=3, scaler=MinMax(), threshold=Tail(), seed=4)
+    monitor = quick(window=3, seed=4)
+    monitor.false_alarms = 0.02
     twin = Monitor(**monitor.settings())
     assert repr(twin) == repr(monitor)
-    assert twin.detector is not monitor.detector
-    assert_same_verdicts(twin.observe_many(rough(400, 3)), monitor.observe_many(rough(400, 3)))
+    assert repr(monitor) == "Monitor(window=3, warmup=128, false_alarms=0.02, seed=4)"
+    assert_same_verdicts(twin.observe_many(rough(400)), monitor.observe_many(rough(400)))
 
 
-# -- (c) causes --------------------------------------------------------------------------
+def test_a_monitor_is_fixed_by_its_seed():
+    X = plant(600)[0]
+    one, same, other = (Monitor(seed=seed).observe_many(X) for seed in (3, 3, 4))
+    assert_same_verdicts(one, same)
+    assert (one.shares[300:] != other.shares[300:]).mean() > 0.9
 
 
+# -- causes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [1, 4])
 @pytest.mark.parametrize("n", [1, 3, 20])
-def test_causes_sum_to_one_and_none_is_missing(n):
-    X = rough(500, n)
-    # With a longer window a missing value may be a cause by what it was before.
-    verdicts = quick(window=1).observe_many(X)
+def test_causes_sum_to_one_and_none_is_missing(n, window):
+    X = rough(n=n)
+    verdicts = quick(window=window).observe_many(X)
+    assert verdicts.shares.shape == X.shape
     assert (verdicts.shares >= 0).all()
     assert (verdicts.shares[np.isnan(X)] == 0).all()
     total = verdicts.shares.sum(axis=1)
-    known = (~np.isnan(X)).any(axis=1) & (np.arange(500) >= FIRST)
+    moves = np.arange(n) != (1 if n > 2 else -1)  # what never moved is no cause
+    known = (~np.isnan(X[:, moves])).any(axis=1) & verdicts.ready
     np.testing.assert_allclose(total[known], 1, rtol=1e-12)
-    assert (total[~known] == 0).all()
+    assert (total[~known & (np.arange(ROWS) < MOVES)] == 0).all()
     for verdict in verdicts:
         assert list(verdict.causes.values()) == sorted(verdict.causes.values(), reverse=True)
         assert all(share > 0 for share in verdict.causes.values())
 
 
-def test_with_a_window_a_cause_is_a_sensor_and_not_its_lag():
-    verdicts = quick(window=4).observe_many([{"a": x, "b": y} for x, y in white(300, 2)])
-    assert verdicts.shares.shape == (300, 2)
-    assert set(verdicts[299].causes) == {"a", "b"}
-    np.testing.assert_allclose(verdicts.shares[FIRST:].sum(axis=1), 1, rtol=1e-12)
-
-
-# -- (d) warm-up --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("warmup", [64, 100, 256])
-def test_nothing_is_an_anomaly_before_the_monitor_is_ready(warmup):
-    X = plant(600)[0]
-    X[40:60] *= 50
-    X[90] *= -7
-    verdicts = Monitor(warmup=warmup).observe_many(X)
-    first = int(np.argmax(verdicts.ready))
-    # It is ready at the first tick after `warmup` samples, and then for good.
-    assert first == -(-warmup // TICK) * TICK
-    assert verdicts.ready[first:].all()
-    assert not verdicts.is_anomaly[:first].any()
-    assert (verdicts.p_value[:first] == 1).all()
-    assert np.isinf(verdicts.threshold[:first]).all()
-    assert np.isfinite(verdicts.threshold[first + TICK :]).all()
-    assert (verdicts.score[:FIRST] == 0).all()
-    assert verdicts[FIRST - 1].causes == {}
-
-
-def test_p_values_are_shares():
-    verdicts = Monitor().observe_many(white(2000, 3))
-    p = verdicts.p_value[verdicts.ready]
-    assert ((p > 0) & (p <= 1)).all()
-    # Scores of normal samples are spread evenly among recent ones; the trend makes neighbours
-    # alike, so that 1,700 samples count like some 100: a deviation of 0.05.
-    assert 0.35 < np.mean(p) < 0.65
-
-
-# -- (e) what it is for ----------------------------------------------------------------
-
-
-def test_a_spike_is_seen_and_its_sensor_named():
-    clean, deviation = plant(4000)
-    ranks = []
-    for sensor in range(6):
-        X = clean.copy()
-        X[3500, sensor] += 6 * deviation[sensor]
-        verdicts = Monitor().observe_many(X)
-        assert verdicts.is_anomaly[:3500].sum() == 0
-        assert verdicts[3500].is_anomaly
-        assert verdicts[3500].p_value < 0.001
-        ranks.append(list(verdicts[3500].causes).index(sensor))
-    # One sample of a sensor that two others nearly repeat may be laid to one of them.
-    assert max(ranks) <= 1
-    assert ranks.count(0) >= 5
-
-
-def alarms_and_hits(X, sensor, rows):
-    verdicts = Monitor().observe_many(X)
-    alarms = [t for t in rows if verdicts.is_anomaly[t]]
-    return verdicts, len(alarms), np.mean([np.argmax(verdicts.shares[t]) == sensor for t in alarms])
+@pytest.mark.parametrize("window", [1, None])
+def test_a_spike_of_any_size_is_seen_and_its_sensor_named(window):
+    X, deviation = plant(3000)
+    monitor = Monitor(window=window).fit(X)
+    found = []
+    for size in (3, 6, 12, 30, 100):
+        scores = []
+        for sensor in range(6):
+            x = plant(1, seed=7, first=3000)[0]
+            x[0, sensor] += size * deviation[sensor]
+            verdict = copy.deepcopy(monitor).observe(x[0])
+            assert verdict.is_anomaly
+            assert next(iter(verdict.causes)) == sensor
+            assert verdict.p_value < 0.001
+            scores.append(verdict.score)
+        found.append(scores)
+    found = np.array(found)
+    # It grows with the square of the deviation, until what is scaled is clipped.
+    assert (found[1:3] > 2 * found[:2]).all()
+    assert (found[3] > 3 * found[1]).all()
+    assert (found[4] >= found[3]).all()
 
 
 @pytest.mark.parametrize("sensor", range(6))
 def test_a_lost_correlation_is_seen_and_its_sensor_named(sensor):
     X, _ = plant(4000)
     X[3500:3800, sensor] = X[1500:1800, sensor][::-1]  # all its values are usual ones
-    verdicts, alarms, hits = alarms_and_hits(X, sensor, range(3500, 3800))
-    assert verdicts.is_anomaly[:3500].sum() == 0
-    assert alarms >= 100
-    assert hits > 0.95
+    verdicts = Monitor().fit(X[:3000]).observe_many(X[3000:])
+    assert verdicts.is_anomaly[:500].mean() < 0.005
+    alarms = 500 + np.flatnonzero(verdicts.is_anomaly[500:800])
+    assert len(alarms) >= 100
+    # Now and then a usual value is near the one that the other sensors want.
+    assert np.mean(np.argmax(verdicts.shares[alarms], axis=1) == sensor) > 0.7
 
 
 @pytest.mark.parametrize("sensor", range(6))
 def test_a_bias_is_seen_and_its_sensor_named(sensor):
     X, deviation = plant(4000)
     X[3500:3800, sensor] += deviation[sensor]  # well inside of what is usual
-    _, alarms, hits = alarms_and_hits(X, sensor, range(3500, 3800))
-    assert alarms >= 250
-    assert hits > 0.95
+    verdicts = Monitor().fit(X[:3000]).observe_many(X[3000:])
+    alarms = 500 + np.flatnonzero(verdicts.is_anomaly[500:800])
+    assert len(alarms) >= 250
+    assert np.mean(np.argmax(verdicts.shares[alarms], axis=1) == sensor) > 0.9
 
 
-def test_a_change_of_frequency_of_one_sensor_is_seen_by_the_window():
-    t = np.arange(4000.0)
-    phase = np.where(t < 3500, t / 15, 3500 / 15 + (t - 3500) / 10)
-    x = np.sin(phase) + 0.05 * white(4000, 1)[:, 0]
-    verdicts = Monitor().observe_many(x[:, None])
-    assert default_window(1) == 16
-    assert verdicts.is_anomaly[:3500].sum() == 0
-    assert verdicts.is_anomaly[3500:3800].sum() >= 25
+# -- warm-up, start, fit -------------------------------------------------------------------
 
 
-def test_the_default_window_is_longer_for_few_sensors():
-    windows = [default_window(n) for n in range(1, 1001)]
-    assert windows[0] == 16
-    assert min(windows) >= 1
-    assert (np.diff(windows) <= 0).all()
-    assert max(n * window for n, window in enumerate(windows[:10], 1)) <= 64  # inputs of few
+@pytest.mark.parametrize("warmup", [64, 100, 256])
+def test_nothing_is_an_anomaly_before_the_monitor_is_ready(warmup):
+    X = plant(600)[0]
+    X[40:60] *= 50
+    verdicts = Monitor(warmup=warmup).observe_many(X)
+    assert not verdicts.ready[:warmup].any()
+    assert verdicts.ready[warmup:].all()
+    assert not verdicts.is_anomaly[:warmup].any()
+    assert (verdicts.p_value[:warmup] == 1).all()
+    assert (verdicts.score[:warmup] == 0).all()
+    assert np.isinf(verdicts.threshold[:warmup]).all()
+    assert np.isfinite(verdicts.threshold[warmup:]).all()
+    assert verdicts[0].causes == {}
 
 
-# -- (f) gate -----------------------------------------------------------------------------
+def test_a_sample_is_an_anomaly_exactly_if_it_scores_above_the_threshold():
+    verdicts = quick().observe_many(rough())
+    np.testing.assert_array_equal(verdicts.is_anomaly, verdicts.score > verdicts.threshold)
 
 
-def shifted(rows, at):
-    X, deviation = plant(rows, seed=1)
-    X[at:] += 5 * deviation
-    return X
+def test_rows_with_no_value_do_not_count_as_warm_up():
+    X = smooth(400, 3)
+    X[::3] = NAN
+    verdicts = Monitor(warmup=100).observe_many(X)
+    assert np.argmax(verdicts.ready) == 150  # two of three rows have values
 
 
-def test_an_anomaly_is_not_learned_and_a_lasting_shift_is_the_new_normal():
-    at, gate = 3000, Gate(shortest=512, longest=600)
-    verdicts = Monitor(gate=gate).observe_many(shifted(7000, at))
-    drifts = np.flatnonzero(verdicts.drift)
-    assert len(drifts) == 1  # once
-    assert at + 600 <= drifts[0] < at + 600 + 2 * TICK  # at a tick
-    assert not verdicts.learned[at : drifts[0]].any()
-    assert verdicts.is_anomaly[at : drifts[0] + 1].all()
-    after = slice(drifts[0] + 1, None)
-    # It learns all until it has its yardsticks again, and is then ready; nothing more is unusual.
-    warm = np.flatnonzero(verdicts.ready[after])[0]
-    assert warm >= 256 - FIRST
-    assert verdicts.learned[after][:warm].all()
-    assert verdicts.ready[after][warm:].all()
-    assert verdicts.is_anomaly[after].mean() < 0.01
-    assert verdicts.learned[-1000:].mean() > 0.98
+def test_a_stream_with_nine_of_ten_values_missing_becomes_ready():
+    X = smooth(6000, 5)
+    X[np.random.default_rng(0).uniform(size=X.shape) < 0.9] = NAN
+    verdicts = Monitor().observe_many(X)
+    assert np.argmax(verdicts.ready) < 1000
+    assert np.isfinite(verdicts.score).all()
+    assert verdicts.is_anomaly.mean() < 0.01
 
 
-def test_at_a_drift_the_model_is_loosened():
-    X, monitor = shifted(4000, 2000), quick(gate=Gate(shortest=64, longest=64))
-    traces = []
-    for x in X:
-        drift = monitor.observe(x).drift
-        traces.append(np.trace(monitor.detector.state.P) if monitor.n_seen >= FIRST else 0.0)
-        if drift:
-            break
-    assert drift
-    # by a tenth of trace(I / ridge); before, nothing had been learned since the shift
-    assert traces[-1] - traces[-2] == pytest.approx(0.1 * 12 / 0.1, rel=1e-6)
+def test_fit_forgets_everything_and_is_ready():
+    X = plant(1000)[0]
+    monitor = Monitor()
+    monitor.observe_many(white(500, 6) * 40)
+    assert monitor.fit(X) is monitor
+    assert monitor.n_seen == 1000
+    assert_same(monitor.learned(), Monitor().fit(X).learned())
+    assert monitor.observe(plant(1, seed=3, first=1000)[0][0]).ready
 
 
-def test_patience_is_a_share_of_what_was_learned():
-    at = 2000
-    drifts = {}
-    for patience in (0.3, 0.5):
-        gate = Gate(patience=patience, shortest=1, longest=10**6)
-        drift = Monitor(gate=gate).observe_many(shifted(4000, at)).drift
-        drifts[patience] = np.flatnonzero(drift)[0] - at
-    for patience, found in drifts.items():
-        assert patience * at * 0.9 < found < patience * at + 2 * TICK
+def test_a_longer_history_is_a_better_start():
+    X, deviation = plant(8300)
+    X[8200, 2] += 1.5 * deviation[2]
+    assert Monitor().fit(X[:8000]).observe_many(X[8000:]).is_anomaly[200]
+    assert not Monitor().fit(X[7900:8000]).observe_many(X[8000:]).is_anomaly[200]
 
 
-def test_an_anomaly_shorter_than_patience_is_not_let_in():
-    X, deviation = plant(4000, seed=1)
-    X[2000:2400] += 5 * deviation
-    verdicts = Monitor(gate=Gate(shortest=512, longest=512)).observe_many(X)
-    assert not verdicts.drift.any()
-    assert verdicts.is_anomaly[2000:2400].mean() > 0.99
-    assert not verdicts.learned[2000:2400].any()
-    assert verdicts.is_anomaly[2500:].mean() < 0.01
+def test_of_a_very_long_history_blocks_from_all_of_it_are_learned():
+    X = plant(60_000)[0]
+    X[30_000:] += 3 * plant(100)[1]  # in the second half the machine is elsewhere
+    monitor = Monitor().fit(X)
+    assert monitor.describe()["start"] < 40_000
+    for first in (0, 30_000):
+        again = copy.deepcopy(monitor).observe_many(X[first + 640 : first + 1280])
+        assert again.is_anomaly.mean() < 0.05
 
 
-def test_short_breaks_do_not_reset_patience():
-    X, deviation = plant(4000, seed=1)
-    strange = (np.arange(4000) >= 2000) & (np.arange(4000) % 100 >= 50)
-    X[strange] += 5 * deviation
-    verdicts = Monitor(gate=Gate(shortest=512, longest=512)).observe_many(X)
-    first = np.flatnonzero(verdicts.drift)[0]
-    assert 2000 + 512 <= first < 2000 + 2 * 800
-    assert verdicts.learned[2000:first].sum() > 50  # there were breaks
+@pytest.mark.parametrize(
+    ("X", "kind", "message"),
+    [
+        (np.ones((63, 3)), ValueError, "fit needs at least 64 samples with a value, got 63"),
+        (np.full((99, 3), NAN), ValueError, "fit needs at least 64 samples with a value, got 0"),
+        ([], ValueError, "fit needs at least 64 samples with a value, got 0"),
+        (np.ones((99, 4)), ValueError, "X has 4 features, but the stream has 3"),
+        (np.full((99, 3), np.inf), ValueError, "feature 0 of row 0 is inf: no measurement"),
+        (np.ones(99), ValueError, "X must hold one sample a row, got shape (99,)"),
+        (np.full((99, 3), "a"), TypeError, "X must hold real numbers, got dtype <U1"),
+    ],
+    ids=lambda value: f"{value!r:.30}",
+)
+def test_a_bad_fit_leaves_the_monitor_as_it_was(X, kind, message):
+    monitor = quick()
+    monitor.observe_many(rough(300))
+    before = copy.deepcopy(monitor.learned())
+    with pytest.raises(kind, match="^" + re.escape(message)):
+        monitor.fit(X)
+    assert_same(monitor.learned(), before)
 
 
-def test_without_a_gate_all_is_learned_and_nothing_drifts():
-    verdicts = Monitor(gate=None).observe_many(shifted(5000, 3000))
-    assert verdicts.learned.all()
-    assert not verdicts.drift.any()
-    assert verdicts.ready[256:].all()
-    assert verdicts.is_anomaly[3000:3032].all()
-    assert verdicts.is_anomaly[-1000:].mean() < 0.01
+# -- describe, false alarms, p-values ------------------------------------------------------
+
+
+def test_describe_says_what_was_decided():
+    monitor = Monitor()
+    assert monitor.describe() == {"ready": False, "features": 0, "why": "no sample yet"}
+    X = np.column_stack([smooth(600, 3), np.full(600, 7.0)])
+    monitor.observe_many(X[:100])
+    assert monitor.describe()["why"] == "156 more samples with a value are needed"
+    monitor.observe_many(X[100:])
+    said = monitor.describe()
+    assert said["ready"]
+    assert said["ordered"]
+    assert said["window"] == 4
+    assert (said["features"], said["start"]) == (4, 256)
+    assert 256 < said["learned"] <= 600
+    assert said["modes"] == [said["learned"]]
+    assert (said["candidate"], said["quarantine"], said["drifting"]) == (False, 0, None)
+    assert said["never moved"] == [3]
+    assert said["threshold"] == monitor.observe(X[0]).threshold
+    assert said["false_alarms"] == 1e-4
+
+
+def test_the_budget_of_false_alarms_moves_the_threshold_of_a_living_monitor():
+    X, found = plant(4000)[0], []
+    for rate in (1e-2, 1e-3, 1e-4, 1e-5):
+        monitor = Monitor(false_alarms=0.05)
+        monitor.observe_many(X)
+        monitor.false_alarms = rate
+        assert monitor.false_alarms == monitor.settings()["false_alarms"] == rate
+        found.append(monitor.observe(plant(1, seed=5, first=4000)[0][0]).threshold)
+    assert (np.diff(found) > 0).all()
+
+
+@pytest.mark.parametrize("rate", [0, 1, -0.1, 1.5, NAN, "0.1", None, True])
+def test_a_wrong_budget_is_refused_and_the_old_one_stays(rate):
+    monitor = Monitor(false_alarms=0.003)
+    message = "^" + re.escape(f"false_alarms must be in (0, 1), got {rate!r}") + "$"
+    with pytest.raises(ValueError, match=message):
+        monitor.false_alarms = rate
+    assert monitor.false_alarms == 0.003
+    with pytest.raises(ValueError, match=message):
+        Monitor(false_alarms=rate)
+
+
+def test_p_values_are_shares_and_even_on_normal_samples():
+    verdicts = Monitor().observe_many(smooth(6000, 5))
+    p = verdicts.p_value[verdicts.ready]
+    assert ((p > 0) & (p <= 1)).all()
+    # Running means make neighbours alike: 5,700 rows count like some 100, a deviation of 0.05.
+    # A score of 0 has the p-value 1, which some rows have.
+    assert 0.35 < np.mean(p) < 0.75
+    assert np.mean(p < 0.05) < 0.15
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"deviations": 0}, "deviations must be finite and above 0, got 0"),
-        ({"deviations": np.inf}, "deviations must be finite and above 0, got inf"),
-        ({"deviations": NAN}, "deviations must be finite and above 0, got nan"),
-        ({"patience": -0.1}, "patience must be finite and not negative, got -0.1"),
-        ({"patience": NAN}, "patience must be finite and not negative, got nan"),
-        ({"shortest": 0}, "need 1 <= shortest <= longest, got 0 and 4096"),
-        ({"longest": 100}, "need 1 <= shortest <= longest, got 512 and 100"),
+        ({"window": 0}, "window must be a whole number of at least 1, got 0"),
+        ({"window": 1.5}, "window must be a whole number of at least 1, got 1.5"),
+        ({"window": "4"}, "window must be a whole number of at least 1, got '4'"),
+        ({"warmup": 63}, "warmup must be a whole number of at least 64, got 63"),
+        ({"warmup": None}, "warmup must be a whole number of at least 64, got None"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
     ],
-    ids=str,
+    ids=lambda value: f"{value!r:.40}",
 )
-def test_a_wrong_gate_is_refused(settings, message):
+def test_a_wrong_argument_is_refused(settings, message):
     with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
-        Gate(**settings)
+        Monitor(**settings)
 
 
-# -- (g), (h) quiet where all is well ------------------------------------------------------
+def test_the_arguments_of_the_first_release_are_gone():
+    for name in ("detector", "scaler", "threshold", "gate"):
+        with pytest.raises(TypeError, match=name):
+            Monitor(**{name: None})
+        assert not hasattr(Monitor(), name)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_slow_drift_of_three_deviations_raises_few_alarms(seed):
-    ramp = np.append(np.zeros(4000), np.linspace(0, 3, 20_000))[:, None]
-    X, deviation = plant(24_000, seed)
-    for stream in (X + ramp * deviation, white(24_000, 6, seed) + ramp):
-        verdicts = Monitor().observe_many(stream)
-        assert verdicts.is_anomaly.mean() < 0.01  # measured: 0, and 0.0025 on one seed of plants
-        assert not verdicts.drift.any()
-        assert verdicts.learned.mean() > 0.95
-
-
-@pytest.mark.parametrize(
-    ("n", "rows"),
-    [(1, 8000), (2, 8000), (3, 8000), (6, 8000), (20, 8000), (100, 4000), (1000, 1000)],
-)
-def test_white_noise_of_any_width_raises_few_alarms(n, rows):
-    verdicts = Monitor().observe_many(white(rows, n, seed=n))
-    assert np.isfinite(verdicts.score).all()
-    assert verdicts.ready[-1]
-    # Measured: no alarm at all, at each width and three seeds (20,000 rows up to 20 features).
-    assert verdicts.is_anomaly.mean() < 0.02
-    assert verdicts.learned.mean() > 0.98
-
-
-def test_features_of_any_unit_constants_and_never_known_ones_do_no_harm():
-    X = np.column_stack(
-        [
-            white(5000, 1)[:, 0] * 1e-9,
-            white(5000, 1, seed=1)[:, 0] * 1e9 + 3e9,
-            np.full(5000, 7.0),
-            np.zeros(5000),
-            np.full(5000, NAN),
-            white(5000, 1, seed=2)[:, 0] * 1e-9 + 1.0,
-            np.full(5000, 1e100),
-        ]
-    )
-    verdicts = Monitor().observe_many(X)
-    assert np.isfinite(verdicts.score).all()
-    assert verdicts.is_anomaly.mean() < 0.02
-    assert (verdicts.shares[:, 4] == 0).all()
-    assert not verdicts.drift.any()
-
-
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_the_unit_of_a_feature_does_not_matter(scale):
-    X = np.repeat(white(1500, 1, seed=5), 3, axis=1) + 0.3 * white(1500, 3)
-    X[1200, 1] += 12
-    one, other = Monitor().observe_many(X), Monitor().observe_many(X * scale)
-    # Both scale to the same numbers within rounding, which the gaps may take 1e6 fold.
-    np.testing.assert_allclose(other.score, one.score, rtol=1e-6, atol=1e-6)
-    assert next(iter(other[1200].causes)) == 1
-
-
-def test_a_constant_feature_that_starts_to_move_is_seen():
-    X = np.column_stack([white(2000, 2), np.full(2000, 7.0)])
-    X[1500:, 2] += 0.001
-    verdicts = Monitor().observe_many(X)
-    assert verdicts.is_anomaly[1500:1520].mean() > 0.5
-
-
-# -- (i) bad input -----------------------------------------------------------------------
+# -- bad input -----------------------------------------------------------------------------
 
 
 BAD = {
@@ -469,10 +445,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("moment", [0, 10, 32, 200, 415])
+@pytest.mark.parametrize("moment", [0, 10, 128, 200, 900])
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_input_leaves_the_monitor_as_it_was_to_the_last_bit(kind, moment):
-    X, monitor = rough(500, 3), quick()
+    X, monitor = rough(1000), quick()
     names = monitor.observe_many(X[:moment]).names if moment else ()
     before = copy.deepcopy(monitor.learned())
     if moment or kind not in ("too few", "too many", "a name"):
@@ -482,6 +458,8 @@ def test_bad_input_leaves_the_monitor_as_it_was_to_the_last_bit(kind, moment):
             monitor.observe_many([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], BAD[kind]])
     with pytest.raises(ValueError, match="feature 1 of row 3 is inf"):
         monitor.observe_many(np.vstack([np.ones((3, 3)), [[0.0, np.inf, 0.0]]]))
+    with pytest.raises((TypeError, ValueError)):
+        monitor.accept([BAD[kind]])
     assert_same(monitor.learned(), before)
     assert monitor.names == names
     assert monitor.n_seen == moment
@@ -489,231 +467,109 @@ def test_bad_input_leaves_the_monitor_as_it_was_to_the_last_bit(kind, moment):
     np.testing.assert_array_equal(monitor.observe_many(X[moment:]).score, expected.score[moment:])
 
 
-def test_no_rows_name_no_features():
+def test_no_rows_name_no_features_and_are_no_verdicts():
     monitor = quick()
     assert len(monitor.observe_many(np.empty((0, 3)))) == 0
     assert monitor.observe({"a": 1.0}).learned
     assert monitor.names == ("a",)
-
-
-def test_no_rows_are_no_verdicts():
-    monitor = quick()
-    monitor.observe_many(rough(50, 3))
     before = copy.deepcopy(monitor.learned())
-    assert len(monitor.observe_many(np.empty((0, 3)))) == 0
+    assert len(monitor.observe_many(np.empty((0, 1)))) == 0
     assert len(monitor.observe_many([])) == 0
     assert_same(monitor.learned(), before)
 
 
-# -- (j), (k) arguments --------------------------------------------------------------------
+# -- streams of any kind -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("make", [white, smooth])
 @pytest.mark.parametrize(
-    "threshold", [Deviation(5.0), Fixed(6.0), Quantile(0.999), Tail(q=1e-3)], ids=repr
+    ("n", "rows"), [(1, 8000), (2, 8000), (6, 8000), (20, 4000), (300, 1500), (1000, 1000)]
 )
-def test_any_threshold_draws_the_line(threshold):
-    X, deviation = plant(3000)
-    X[2500, 2] += 8 * deviation[2]
-    monitor = Monitor(threshold=threshold)
-    verdicts = monitor.observe_many(X)
-    assert verdicts[2500].is_anomaly
-    ready = verdicts.ready & np.isfinite(verdicts.threshold)
-    np.testing.assert_array_equal(
-        verdicts.is_anomaly[ready], verdicts.score[ready] > verdicts.threshold[ready]
-    )
-    assert verdicts.is_anomaly.mean() < 0.02
-    # what it says is its limit for the scores of the last refresh
-    assert verdicts.threshold[-1] == threshold.limit(monitor.learned()["yardstick"]["scores"])
-
-
-def test_a_fixed_threshold_is_the_threshold():
-    verdicts = Monitor(threshold=Fixed(6.0)).observe_many(plant(1000)[0])
-    assert (verdicts.threshold[256 + TICK :] == 6.0).all()
-
-
-@pytest.mark.parametrize("scaler", [Standard(memory=500, clip=6.0), MinMax(), MinMax(clip=1.5)])
-def test_any_scaler_works(scaler):
-    X, deviation = plant(3000)
-    X[2500, 2] += 8 * deviation[2]
-    verdicts = Monitor(scaler=scaler).observe_many(X)
-    assert verdicts[2500].is_anomaly
-    assert next(iter(verdicts[2500].causes)) == 2
-    assert verdicts.is_anomaly[:2500].mean() < 0.01
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"dtype": "float32"},
-        {"score": "reconstruction"},
-        {"score": "leverage"},
-        {"activation": "sigmoid", "weights": "uniform"},
-        {"activation": "identity", "n_hidden": 16},
-        {"forgetting": Adaptive(high=0.9999)},
-    ],
-    ids=str,
-)
-def test_any_detector_works(settings):
-    usual = {"activation": "tanh", "weights": "normal", "ridge": 0.1, "forgetting": 0.9999}
-    X, deviation = plant(3000)
-    X[2500, 2] += 8 * deviation[2]
-    verdicts = Monitor(detector=Detector(**usual | settings)).observe_many(X)
+def test_a_stream_of_any_width_raises_few_alarms_and_a_fault_is_seen(n, rows, make):
+    X = make(rows, n, seed=n)
+    X[-1, n // 2] += 100.0
+    verdicts = Monitor().observe_many(X)
     assert np.isfinite(verdicts.score).all()
-    assert verdicts[2500].is_anomaly
-    assert verdicts.is_anomaly[:2500].mean() < 0.01
-
-
-@pytest.mark.parametrize("policy", [Adaptive(), OnDrift(limit=5.0)], ids=repr)
-def test_a_forgetting_policy_follows_at_ticks(policy):
-    X, deviation = plant(2000)
-    X[1000:] += deviation * white(1000, 6)  # all that is said becomes less sure
-    monitor = quick(detector=Detector(forgetting=policy, ridge=0.1), gate=None)
-    factors = []
-    for x in X:
-        monitor.observe(x)
-        factors.append(monitor.detector.factor)
-    factors = np.array(factors)
-    changed = np.flatnonzero(np.diff(factors)) + 2  # samples seen when it had changed
-    assert len(changed) > 0
-    assert (changed % TICK == 0).all()
-    assert (factors[1000:1400] < factors[0]).any()
-
-
-def test_a_constant_factor_does_not_move():
-    monitor = quick()
-    monitor.observe_many(rough(500, 3))
-    assert monitor.detector.factor == 0.999
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"window": 0}, "window must be a whole number of at least 1, got 0"),
-        ({"window": 1.5}, "window must be a whole number of at least 1, got 1.5"),
-        ({"window": "4"}, "window must be a whole number of at least 1, got '4'"),
-        ({"warmup": 63}, "warmup must be a whole number of at least 64, got 63"),
-        ({"warmup": None}, "warmup must be a whole number of at least 64, got None"),
-        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
-        (
-            {"detector": Detector(ridge=0)},
-            "a monitor needs a detector that has seen nothing, with ridge > 0",
-        ),
-    ],
-    ids=lambda value: f"{value!r:.40}",
-)
-def test_a_wrong_argument_is_refused(settings, message):
-    with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
-        Monitor(**settings)
-
-
-def test_a_detector_that_has_learned_is_refused():
-    message = "^a monitor needs a detector that has seen nothing, with ridge > 0$"
-    for detector in (Detector().fit(white(100, 3)), Monitor().detector.start(3)):
-        with pytest.raises(ValueError, match=message):
-            Monitor(detector=detector)
-
-
-@pytest.mark.parametrize("name", ["scaler", "threshold", "gate", "detector"])
-@pytest.mark.parametrize("value", [5.0, "deviation"])
-def test_an_argument_that_is_no_policy_is_refused_when_the_monitor_is_made(name, value):
-    with pytest.raises((TypeError, ValueError), match=name):
-        Monitor(**{name: value})
-
-
-@pytest.mark.parametrize("window", [1, 2, 7])
-def test_a_window_is_as_wide_as_told(window):
-    monitor = quick(window=window)
-    monitor.observe_many(white(100, 3))
-    assert monitor.detector.n_features == 3 * window
-
-
-def test_repr_shows_the_settings():
-    shown = repr(Monitor(window=2, threshold=Fixed(3.0), gate=None))
-    assert shown.startswith("Monitor(detector=Detector(n_hidden=64, activation='tanh'")
-    assert "window=2, scaler=Standard(memory=8192, clip=20.0), threshold=Fixed(value=3.0)" in shown
-    assert shown.endswith("gate=None, warmup=256, seed=0)")
-
-
-# -- (l) the faults of real machines -----------------------------------------------------
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-9])
-def test_after_a_hundred_thousand_stuck_samples_it_recovers(noise):
-    monitor = Monitor()
-    X, _ = plant(4000, seed=1)
-    monitor.observe_many(X)
-    still = np.repeat(X[-1:], 100_000, axis=0)
-    verdicts = monitor.observe_many(still * (1 + noise * white(100_000, 6)))
-    assert np.isfinite(verdicts.score).all()
-    again = monitor.observe_many(plant(8000, seed=2, first=4000)[0])
-    assert np.isfinite(again.score).all()
-    assert again.drift.sum() <= 1  # patience is at most 4096
-    assert again.is_anomaly[-2000:].mean() < 0.01
-    assert again.learned[-2000:].mean() > 0.95
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-9])
-def test_a_machine_that_starts_at_rest_raises_no_alarm_until_it_runs(noise):
-    X, _ = plant(1000, seed=1)
-    still = np.repeat(X[-1:], 5000, axis=0) * (1 + noise * white(5000, 6))
-    monitor = Monitor()
-    resting = monitor.observe_many(still)
-    assert np.isfinite(resting.score).all()
-    assert resting.is_anomaly.mean() < 0.01
-    assert monitor.observe_many(X[:32]).is_anomaly.mean() > 0.9
-
-
-def test_a_sensor_that_is_gone_for_long_does_no_harm():
-    X, _ = plant(6000, seed=1)
-    X[2000:4000, 3] = NAN
-    verdicts = Monitor(window=1).observe_many(X)
-    assert np.isfinite(verdicts.score).all()
-    assert verdicts.is_anomaly.mean() < 0.02  # measured: 0.0145, soon after it has gone
+    # Measured: at most 7 of 20,000 rows. The budget is one in 10,000, and young models learn it.
+    assert verdicts.is_anomaly[:-1].sum() <= 8
     assert not verdicts.drift.any()
-    assert (verdicts.shares[2000:4000, 3] == 0).all()
-    assert verdicts.learned[2000:4000].mean() > 0.8
+    assert verdicts.learned.mean() > 0.95
+    assert verdicts[rows - 1].is_anomaly
+    assert next(iter(verdicts[rows - 1].causes)) == n // 2
 
 
-def test_a_stream_that_is_gone_is_not_learned_and_not_unusual():
+def test_features_of_any_unit_constants_and_never_known_ones_do_no_harm():
+    X = np.column_stack(
+        [
+            smooth(3000, 1)[:, 0] * 1e-9,
+            smooth(3000, 1, seed=1)[:, 0] * 1e9 + 3e9,
+            np.full(3000, 7.0),
+            np.zeros(3000),
+            np.full(3000, NAN),
+            smooth(3000, 1, seed=2)[:, 0] * 1e-6 + 1.0,
+            np.full(3000, 1e100),
+        ]
+    )
+    monitor = Monitor()
+    verdicts = monitor.observe_many(X)
+    assert np.isfinite(verdicts.score).all()
+    assert verdicts.is_anomaly.mean() < 0.005
+    assert (verdicts.shares[:, 4] == 0).all()
+    assert not verdicts.drift.any()
+    assert monitor.describe()["never moved"] == [2, 3, 4, 6]
+
+
+@pytest.mark.parametrize("scale", [1e-28, 1e-9, 1e9, 1e90])
+def test_the_unit_of_a_feature_does_not_matter(scale):
+    X = smooth(1500, 3)
+    X[1200, 1] += 12
+    one, other = Monitor().observe_many(X), Monitor().observe_many(X * scale)
+    # Both scale to the same numbers within rounding, times the condition of the sums, 1e4 or so.
+    np.testing.assert_allclose(other.score, one.score, rtol=1e-8, atol=1e-8)
+    assert next(iter(other[1200].causes)) == 1
+
+
+def test_a_constant_feature_that_starts_to_move_is_seen():
+    X = np.column_stack([smooth(2000, 2), np.full(2000, 7.0)])
+    X[1500:, 2] += 0.001
+    verdicts = Monitor().observe_many(X)
+    assert verdicts.is_anomaly[1500:1520].all()
+    assert next(iter(verdicts[1500].causes)) == 2
+
+
+def test_a_feature_that_comes_late_is_taken_up():
+    X = smooth(6000, 4)
+    X[:2000, 2] = NAN
+    monitor = Monitor()
+    verdicts = monitor.observe_many(X)
+    assert np.isfinite(verdicts.score).all()
+    assert (verdicts.shares[:2000, 2] == 0).all()
+    assert verdicts.is_anomaly[-1000:].mean() < 0.01
+    assert monitor.describe()["never moved"] == []
+    odd = X[-1].copy()
+    odd[2] += 30
+    verdict = monitor.observe(odd)
+    assert verdict.is_anomaly
+    assert next(iter(verdict.causes)) == 2
+
+
+def test_a_stream_that_is_gone_is_not_unusual():
     X, _ = plant(3000, seed=1)
     X[2000:2100] = NAN
-    verdicts = Monitor(window=1).observe_many(X)
-    assert not verdicts.learned[2000:2100].any()
+    verdicts = Monitor().observe_many(X)
+    assert (verdicts.score[2000:2100] == 0).all()
     assert not verdicts.is_anomaly[2000:2100].any()
     assert verdicts[2050].causes == {}
     assert verdicts.is_anomaly[2100:].mean() < 0.01
 
 
-# -- (m) repeatable ----------------------------------------------------------------------
-
-
-def test_a_monitor_is_fixed_by_its_seed():
-    X = plant(600)[0]
-    one, same, other = (Monitor(seed=seed).observe_many(X) for seed in (3, 3, 4))
-    assert_same_verdicts(one, same)
-    assert (one.score[FIRST:] != other.score[FIRST:]).mean() > 0.9
-
-
-# -- found out by looking -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [3, 20])
-def test_a_spike_in_white_noise_is_seen(n):
-    X = white(3000, n)
-    X[2500, 0] += 1e6
-    assert Monitor().observe_many(X).is_anomaly[2500]
-
-
-def test_with_a_window_a_missing_value_is_never_a_cause():
-    X = rough(500, 3)
-    verdicts = quick(window=4).observe_many(X)
-    assert (verdicts.shares[np.isnan(X)] == 0).all()
-
-
-def test_a_stuck_machine_is_let_in_once_and_is_then_quiet():
-    monitor = Monitor()
-    X, _ = plant(4000, seed=1)
-    monitor.observe_many(X)
-    verdicts = monitor.observe_many(np.repeat(X[-1:], 60_000, axis=0))
-    assert verdicts.drift.sum() <= 1
-    assert verdicts.is_anomaly[10_000:].mean() < 0.01
+def test_records_without_order_are_told_from_a_stream():
+    X = plant(2000)[0]
+    records = np.random.default_rng(0).permutation(X)
+    monitor, ordered = Monitor(), Monitor()
+    verdicts = monitor.observe_many(records)
+    ordered.observe_many(X)
+    assert ordered.describe()["ordered"]
+    assert (monitor.describe()["ordered"], monitor.describe()["window"]) == (False, 1)
+    assert verdicts.is_anomaly.mean() < 0.005
+    assert Monitor(window=3).fit(records).describe()["window"] == 3

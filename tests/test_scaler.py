@@ -6,10 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from onlad.scaler import AT_REST, FEW, MinMax, Standard, scale
+from onlad.scaler import Standard, scale
 
-POLICIES = [Standard(), MinMax()]
-KIND = pytest.mark.parametrize("policy", POLICIES, ids=["standard", "minmax"])
 NAN = np.nan
 
 values = st.one_of(st.floats(-1e100, 1e100), st.just(NAN), st.sampled_from([0.0, 1e100, -1e100]))
@@ -50,27 +48,13 @@ def test_standard_in_any_split_is_mean_and_variance_of_all(sizes, gaps):
     np.testing.assert_allclose(memory[2], np.nanvar(X, axis=0), rtol=bound, atol=bound * 1e4)
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
-def test_minmax_in_any_split_is_the_range_of_all(sizes):
-    X = noise(sum(sizes) + 2)
-    X[1:][np.random.default_rng(1).uniform(0, 1, X[1:].shape) < 0.1] = NAN
-    # clip far out: then no row lies beyond it, and the range is mapped and back with rounding
-    first = np.array([[-0.1, 4.9, -310.0], [0.1, 5.1, -290.0]])
-    memory = gone_through(MinMax(clip=1e6), [first, *np.split(X, np.cumsum(sizes)[:-1])])
-    both = np.vstack([first, X])
-    low, high = np.nanmin(both, axis=0), np.nanmax(both, axis=0)
-    bound = 10 * np.finfo(float).eps * np.maximum(np.abs(low), np.abs(high))
-    assert (np.abs(memory[0] - low) <= bound).all()
-    assert (np.abs(memory[1] - high) <= bound).all()
-
-
 def by_the_book(policy, memory, X):
     """Return what `Standard.update` says, column by column, in the plainest words."""
     after = memory.copy()
     for j in range(X.shape[1]):
         count, mean, variance = memory[:, j]
         deviation = np.sqrt(variance)
-        moved = deviation > 1e-8 * abs(mean) + 1e-30
+        moved = variance > 0
         known = X[~np.isnan(X[:, j]), j]
         total = min(count + len(known), policy.memory)
         after[0, j] = total
@@ -79,8 +63,6 @@ def by_the_book(policy, memory, X):
         far = policy.clip * deviation if moved else np.inf
         near = np.clip(known, mean - far, mean + far)
         weight = min(len(known) / total, 1.0)
-        if moved and len(X) >= FEW and np.ptp(known) <= AT_REST * deviation:
-            weight = 0.0
         shift = near.mean() - mean
         after[1, j] = mean + weight * shift
         after[2, j] = (1 - weight) * (variance + weight * shift**2) + weight * near.var()
@@ -89,15 +71,13 @@ def by_the_book(policy, memory, X):
 
 @pytest.mark.parametrize("rows", [1, 5, 8, 32])
 @pytest.mark.parametrize("policy", [Standard(), Standard(memory=40, clip=2.0)])
-def test_the_compiled_update_goes_by_the_book(policy, rows):
+def test_an_update_goes_by_the_book(policy, rows):
     rng = np.random.default_rng(rows)
     memory = policy.start(noise(32, 3))
     for turn in range(60):
         X = noise(rows, 3, seed=turn)
         X[rng.uniform(size=X.shape) < 0.1] = NAN
         X[rng.uniform(size=X.shape) < 0.05] *= 1000
-        if turn % 7 == 3:
-            X[:, 1] = 5.0  # at rest
         if turn % 11 == 5:
             X[:, 2] = NAN
         expected = by_the_book(policy, memory, X)
@@ -115,19 +95,6 @@ def test_standard_remembers_no_more_rows_than_its_memory():
     np.testing.assert_allclose(memory[1], [3, 8, -297], atol=1.0, rtol=0.05)
 
 
-def test_a_feature_at_rest_keeps_its_scale():
-    policy = Standard()
-    start = policy.start(noise(100))
-    still = np.repeat(noise(1), 32, axis=0)
-    memory = start
-    for _ in range(10_000):
-        memory = policy.update(memory, still)
-    np.testing.assert_array_equal(memory[1:], start[1:])
-    # one row, or a jump out of reach, is no rest
-    assert (policy.update(start, noise(1) + 1)[1] != start[1]).all()
-    assert (policy.update(start, noise(32) + 1e6)[1] != start[1]).all()
-
-
 def test_a_block_larger_than_the_memory_replaces_it():
     policy = Standard(memory=10)
     X = noise(50) + 7
@@ -138,24 +105,23 @@ def test_a_block_larger_than_the_memory_replaces_it():
     np.testing.assert_allclose(memory[1], reached.mean(axis=0), rtol=1e-12)
 
 
-@KIND
 @settings(max_examples=200)
 @given(st.lists(rows, min_size=1, max_size=4), rows)
 @example([np.full((3, 3), NAN)], np.full((1, 3), 1e100))
 @example([np.zeros((3, 3)), np.full((3, 3), 1e-300)], np.zeros((1, 3)))
 @example([np.array([[1e100] * 3, [-1e100] * 3])] * 3, np.array([[1e100, -1e100, NAN]]))
 @example([np.full((2, 3), 5.0), np.full((2, 3), 1e100), np.full((2, 3), -1e100)], np.ones((1, 3)))
-def test_no_finite_input_makes_anything_else_than_finite(policy, parts, X):
+def test_no_finite_input_makes_anything_else_than_finite(parts, X):
+    policy = Standard()
     memory = gone_through(policy, parts)
     assert np.isfinite(memory).all()
     Z = scaled(policy, memory, X)
     np.testing.assert_array_equal(np.isnan(Z), np.isnan(X))
     assert (np.abs(Z[~np.isnan(Z)]) <= policy.clip).all()
-    assert np.isfinite(policy.hurry(memory, 32)).all()
 
 
-@KIND
-def test_a_missing_value_is_not_learned(policy):
+def test_a_missing_value_is_not_learned():
+    policy = Standard()
     X = noise(50)
     memory = policy.start(X)
     gap = np.array([[NAN, 5.0, NAN]])
@@ -166,8 +132,8 @@ def test_a_missing_value_is_not_learned(policy):
     np.testing.assert_array_equal(np.isnan(Z), np.isnan(gap))
 
 
-@KIND
-def test_a_feature_that_was_never_there_starts_when_it_comes(policy):
+def test_a_feature_that_was_never_there_starts_when_it_comes():
+    policy = Standard()
     memory = policy.start(np.column_stack([np.full(32, NAN), noise(32)[:, 0]]))
     X = np.column_stack([np.linspace(400, 410, 100), noise(100)[:, 1]])
     for part in np.split(X, 5):
@@ -183,9 +149,9 @@ def test_standard_starts_a_late_feature_with_its_own_mean_and_deviation():
     np.testing.assert_allclose(memory[:, 0], [3, 402.0, np.var(late)], rtol=1e-14)
 
 
-@KIND
 @pytest.mark.parametrize("level", [0.0, 1.0, -7e8, 1e-20, 1e99])
-def test_a_constant_feature_is_zero_and_a_step_from_it_is_seen(policy, level):
+def test_a_constant_feature_is_zero_and_a_step_from_it_is_seen(level):
+    policy = Standard()
     memory = gone_through(policy, [np.full((32, 1), level)] * 10)
     np.testing.assert_allclose(scaled(policy, memory, np.array([[level]])), 0.0, atol=1e-6)
     step = scaled(policy, memory, np.array([[level + 0.001 * abs(level) + 0.001]]))
@@ -199,17 +165,9 @@ def test_scaled_rows_have_mean_zero_and_deviation_one():
     np.testing.assert_allclose(Z.std(axis=0), 1, rtol=1e-12)
 
 
-def test_minmax_maps_the_range_to_minus_one_and_one():
-    X = noise(500)
-    Z = scaled(MinMax(), MinMax().start(X), X)
-    np.testing.assert_allclose(Z.min(axis=0), -1, rtol=1e-12)
-    np.testing.assert_allclose(Z.max(axis=0), 1, rtol=1e-12)
-
-
 @pytest.mark.parametrize("clip", [1.0, 8.0, 20.0])
-@pytest.mark.parametrize("kind", [Standard, MinMax])
-def test_what_lies_far_out_is_clipped(kind, clip):
-    policy = kind(clip=clip)
+def test_what_lies_far_out_is_clipped(clip):
+    policy = Standard(clip=clip)
     memory = policy.start(noise(100))
     wild = np.array([[1e100, -1e100, NAN]])
     np.testing.assert_array_equal(scaled(policy, memory, wild), [[clip, -clip, NAN]])
@@ -227,42 +185,13 @@ def test_one_wild_row_cannot_move_a_standard_that_has_moved(wild):
     assert (after[2] <= (1 + policy.clip**2 / 1001) * memory[2]).all()
 
 
-@pytest.mark.parametrize("wild", [1e6, -1e6, 1e100, -1e100])
-def test_one_wild_row_widens_a_range_no_further_than_clip(wild):
-    policy = MinMax(clip=3.0)
-    memory = policy.start(noise(100))
-    after = policy.update(memory, np.full((1, 3), wild))
-    middle, half = memory.mean(axis=0), (memory[1] - memory[0]) / 2
-    assert (after[0] >= middle - 3.0 * half * (1 + 1e-12)).all()
-    assert (after[1] <= middle + 3.0 * half * (1 + 1e-12)).all()
-
-
-def test_after_hurry_the_new_rows_outweigh_the_old():
+def test_the_memory_that_is_given_is_not_changed():
     policy = Standard()
-    memory = policy.start(noise(5000))
-    new = noise(96) + np.array([10.0, 1.0, 400.0])  # 10 deviations away
-    slow = policy.update(memory, new)
-    fast = policy.update(policy.hurry(memory, 32), new)
-    np.testing.assert_allclose(fast[0], 128)
-    target = new.mean(axis=0)
-    for mean, part in ((slow[1], 96 / 5096), (fast[1], 96 / 128)):
-        np.testing.assert_allclose(mean - memory[1], part * (target - memory[1]), rtol=1e-9)
-    np.testing.assert_array_equal(policy.hurry(policy.start(noise(5)), 32)[0], 5)
-
-
-def test_a_range_has_nothing_to_hurry():
-    memory = MinMax().start(noise(50))
-    np.testing.assert_array_equal(MinMax().hurry(memory, 32), memory)
-
-
-@KIND
-def test_the_memory_that_is_given_is_not_changed(policy):
     memory = policy.start(noise(50))
     copy = memory.copy()
     X = noise(5, seed=1) * 3
     policy.update(memory, X)
     scaled(policy, memory, X)
-    policy.hurry(memory, 2)
     np.testing.assert_array_equal(memory, copy)
 
 
@@ -274,8 +203,6 @@ def test_the_memory_that_is_given_is_not_changed(policy):
         (lambda: Standard(clip=0), "clip must be finite and above 0, got 0"),
         (lambda: Standard(clip=-1.0), "clip must be finite and above 0, got -1.0"),
         (lambda: Standard(clip=np.inf), "clip must be finite and above 0, got inf"),
-        (lambda: MinMax(clip=0), "clip must be finite and above 0, got 0"),
-        (lambda: MinMax(clip=NAN), "clip must be finite and above 0, got nan"),
     ],
 )
 def test_a_wrong_setting_is_refused(make, message):

@@ -78,35 +78,37 @@ def change(variant: str) -> None:
                 setattr(sys.modules[module], name, value)
 
 
-def value(variant: str, collection: str, series: str, told: str) -> Record:
-    """Return what a variant reaches on one series."""
+def value(variant: str, collection: str, told: str) -> Record:
+    """Return what a variant reaches on a collection: the mean over its series."""
     change(variant)
-    loaded = COLLECTIONS[collection].load(series)
-    found = measures.measure(loaded, methods.METHODS[OURS[told]](loaded))
+    names = COLLECTIONS[collection].names()
+    found = []
+    for name in names:
+        series = COLLECTIONS[collection].load(name)
+        found.append(measures.measure(series, methods.METHODS[OURS[told]](series)))
     return {
         "variant": variant,
         "collection": collection,
-        "series": series,
         "told": told,
-        "value": found[SCORED[collection][1]],
+        "series": len(names),
+        "value": round(float(np.mean([f[SCORED[collection][1]] for f in found])), 5),
         "command": "python -m experiments.benchmark.choice run",
         "machine": records.machine(),
-        "commit": records.commit("src/onlad", "cpp", "experiments/benchmark"),
+        "commit": records.commit("experiments/benchmark"),
     }
 
 
 def run() -> None:
     """Run what is not stored, and store each result."""
-    keys = ("variant", "collection", "series", "told")
+    keys = ("variant", "collection", "told")
     done = {tuple(r[key] for key in keys) for r in records.read(FILE)}
     todo = [
-        (variant, name, series, told)
+        (variant, name, told)
         for name in SCORED
         if COLLECTIONS[name].missing() is None
-        for series in COLLECTIONS[name].names()
         for variant in variants()
         for told in OURS
-        if (variant, name, series, told) not in done
+        if (variant, name, told) not in done
     ]
     for record in in_parallel("choice", [(value, task) for task in todo], os.cpu_count() or 1):
         records.append(FILE, [record])
@@ -123,7 +125,7 @@ def means() -> dict[str, dict[str, float]]:
 def summary() -> list[Record]:
     """Return, for each collection, what is chosen without it and what that reaches on it."""
     found = means()
-    names = list(next(iter(found.values())))
+    names = [c for c in SCORED if all(c in by for by in found.values())]
 
     def best(left_out: str | None) -> str:
         used = [c for c in names if c != left_out]

@@ -65,7 +65,10 @@ class Instance:
         H = self.hidden(V)
         errors: Array = X - H @ self.beta
         self.gram = self.gram * forgotten + H.T @ H  # symmetric to the bit: BLAS computes one half
-        self.moment = self.moment * forgotten + H.T @ X
+        if self.kind == "linear":  # its hidden layer begins with the row: the gram has the moment
+            self.moment = self.gram[:, : X.shape[1]].copy()
+        else:
+            self.moment = self.moment * forgotten + H.T @ X
         self.solve()
         return errors
 

@@ -2,10 +2,10 @@
 
 Two parts make it. The tail of recent normal scores is fitted and followed to the share of rows
 that may be false alarms (a generalised Pareto distribution of the roots of the scores). And a
-factor follows the alarms themselves, as in adaptive conformal prediction: each short or weak
+factor follows the alarms themselves, as in adaptive conformal prediction: each weak
 episode raises it, each row lowers it by as much as the budget allows. So the rate of false alarms
-comes down to the budget whatever the distribution is. No episode raises the limit above its own
-peak, and one that is long and strong does not raise it: that is a fault.
+comes down to the budget whatever the distribution is. An episode that is strong does not raise it:
+that is a fault.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ LEAST = 0.5  # of a limit: 1 is twice as far out as the 0.999 quantile of the st
 RECENT = 2_048  # normal scores
 FRESH = 16  # the limit is fitted again when a share of 1 / FRESH of them is new
 TAIL = 0.02  # share of the scores that is fitted
-FARTHEST = 3.0  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots
+FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots:
+# less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
 HIGHEST = 4.0  # of that logarithm
-GAP = 10  # rows without an alarm end an episode
-SHORT, WEAK = 4, 2.0  # an episode of fewer rows is short, one up to twice the limit is weak
+GAP = 10  # usual rows end an episode of refused ones
+SHORT = 4  # an episode of fewer refused rows is short
+WEAK, STRONG = 2.0, 8.0  # peaks, in limits: what is weak raises the limit; if short, up to strong
 YOUNG = 1_024.0  # rows learned at which the limit is still twice as high
 
 
@@ -39,7 +41,7 @@ class Limit:
         self.recent: Array = np.sqrt(scores[-RECENT:]).astype("float32")  # roots, the newest last
         self.fresh: Array = self.recent[:0]  # more of them, not yet looked at
         self.factor = 0.0  # logarithm
-        self.episode = np.array([-1.0, 0.0, 0.0])  # rows since its last alarm, its rows, its peak
+        self.episode = np.array([-1.0, 0.0, 0.0])  # rows since its last, its rows, its peak
         self._refresh()
 
     def _refresh(self) -> None:
@@ -56,30 +58,29 @@ class Limit:
         """Return the limit of a stream that has learned so many rows."""
         return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
 
-    def take(self, scores: Array) -> None:
-        """Put scores of normal rows among the recent ones."""
-        roots = np.sqrt(np.minimum(scores, self.base)).astype("float32")
+    def take(self, scores: Array, most: float) -> None:
+        """Put scores of normal rows among the recent ones; none counts for more than `most`."""
+        roots = np.sqrt(np.minimum(scores, most)).astype("float32")
         self.fresh = np.concatenate((self.fresh, roots))
         if FRESH * len(self.fresh) >= len(self.recent):
             self.recent = np.concatenate((self.recent, self.fresh))[-RECENT:]
             self.fresh = self.fresh[:0]
             self._refresh()
 
-    def follow(self, ratio: Array) -> None:
-        """Let the factor follow rows with these scores in units of the limit."""
+    def follow(self, ratio: Array, refused: Array) -> None:
+        """Let the factor follow rows with these scores, in units of the limit."""
         self.factor = max(0.0, self.factor - STEP * self.rate * len(ratio))
         since, rows, peak = self.episode
-        alarms = np.flatnonzero(ratio > 1)
-        if since < 0 and not len(alarms):
+        if since < 0 and not refused.any():
             return
-        for t in range(len(ratio)):
-            if ratio[t] > 1:
-                since, rows, peak = 0.0, rows + 1, max(peak, float(ratio[t]))
+        for value, unusual in zip(ratio.tolist(), refused.tolist(), strict=True):
+            if unusual:
+                since, rows, peak = 0.0, rows + 1, max(peak, value)
             elif since >= 0:
                 since += 1
                 if since > GAP:
-                    if rows < SHORT or peak < WEAK:
-                        self.factor = min(self.factor + min(STEP, float(np.log(peak))), HIGHEST)
+                    if 1 < peak < (STRONG if rows < SHORT else WEAK):
+                        self.factor = min(self.factor + STEP, HIGHEST)
                     since, rows, peak = -1.0, 0.0, 0.0
         self.episode = np.array([since, rows, peak])
 

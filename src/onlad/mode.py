@@ -162,7 +162,7 @@ class Mode:
             "linear_gram": packed(linear.gram),
             "linear_moment": linear.moment.copy() if linear.kind == "projected" else np.empty(0),
             "usual": self.usual.copy(),
-            "weight": self.weight,
+            "weight": float(self.weight),
             "count": self.count,
             "levels": np.array(self.levels),
         }

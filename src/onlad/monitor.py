@@ -129,6 +129,7 @@ class Monitor:
         value, learned = score.item(), not (refused.item() or self.paused)
         p_value = watching.limit.p_value(value)
         drift = watching.at == TICK and watching.tick()
+        shares /= shares.sum() or 1.0
         self.n_seen += 1
         return Verdict(
             ready=True,

@@ -54,10 +54,8 @@ class Verdict:
 
 
 def causes(names: tuple[Hashable, ...], shares: Array) -> dict[Hashable, float]:
-    """Return what is not 0 by name, the largest first, as shares of the whole."""
-    values = shares.tolist()
-    total = sum(values)
-    pairs = [(name, v / total) for name, v in zip(names, values, strict=True) if v > 0]
+    """Return what is not 0 by name, the largest first."""
+    pairs = [(name, share) for name, share in zip(names, shares.tolist(), strict=True) if share > 0]
     return dict(sorted(pairs, key=_share, reverse=True))
 
 

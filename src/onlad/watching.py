@@ -129,7 +129,7 @@ class Watching:
             held[-1].copy(),
             (rows - 1 - last[-1]).astype(float),
             HELD * usual_gap,
-            held[::-1][: width - 1].copy(),
+            padded[::-1][: width - 1].copy(),
             np.zeros(len(first_mode.levels.median)),
             np.array([group[-1]]),
         )
@@ -179,6 +179,8 @@ class Watching:
     def allow(self, rate: float) -> None:
         """Change the share of normal rows at which a false alarm may begin."""
         self.limit.allow(rate)
+        for i, mode in enumerate(self.modes):
+            mode.centre, mode.scale = self._judge.unit(i)
         self._inform()
 
     # -- rows ---------------------------------------------------------------------------------
@@ -214,7 +216,7 @@ class Watching:
         """Move on after TICK rows; return whether a new mode was confirmed."""
         for i, mode in enumerate(self.modes):
             mode.centre, mode.scale = self._judge.unit(i)
-        self.limit.follow(self.score[TICK:] / self._now)
+        self.limit.follow(self.score[TICK:] / self._now, self.score[TICK:] > self._gate)
         first, stop = (0, TICK) if self.ordered else (TICK, 2 * TICK)  # no order: no delay
         decided = np.arange(first, stop)[self.open[first:stop]]
         confirmed = False
@@ -226,7 +228,7 @@ class Watching:
             single = (refused & spared) if self.ordered else refused
             usual = ~refused & (spared if self.ordered else True)
             self._learn(decided[usual])
-            self.limit.take(self.score[decided[usual | single]])
+            self.limit.take(self.score[decided[usual | single]], self._gate)
             if self.ordered:
                 confirmed = self._seclude(decided[~usual & ~single])
         self._look_for_drift()
@@ -341,7 +343,6 @@ class Watching:
             "modes": [mode.learned() for mode in self.modes],
             "anchors": [None if a is None else a.learned() for a in self.anchors],
             "limit": self.limit.learned(),
-            "now": self._now,
             "candidate": None if self.candidate is None else self.candidate.learned(),
             "explained": self.explained,
             "foreign": self.foreign,
@@ -386,5 +387,4 @@ class Watching:
         values = {name: learned[name] for name in names}
         moving = judge.Moving(**values, mode=np.array([learned["current"]]))
         self._meet(moving)
-        self._now = learned["now"]
         return self

@@ -10,10 +10,11 @@ import numpy as np
 
 from onlad import modelfile
 from onlad.detector import Detector
+from onlad.fields import LARGEST_COUNT
 from onlad.fleet.models import FACTOR, SHRINK, TRACE, TRACE_START, WEIGHT, Layer, Models
 from onlad.forgetting import Constant
 from onlad.modelfile import Record, Values, need, refusal, short
-from onlad.persist import LARGEST_COUNT, check_detector
+from onlad.persist import check_detector
 from onlad.reference import Array
 
 LARGEST_BANK = 2**40  # bytes

@@ -1,0 +1,55 @@
+"""docs/model-files.md has the members of a monitor's file and their bounds from the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from onlad import instance, limit, mode, monitorfile, watching
+
+PAGE = Path(__file__).parents[1] / "docs" / "model-files.md"
+
+
+@pytest.fixture(scope="module")
+def section():
+    if not PAGE.exists():
+        pytest.skip("not part of a wheel's tests")
+    text = PAGE.read_text(encoding="utf-8")
+    return text[text.index("## A monitor") : text.index("## A bank")]
+
+
+def test_the_tables_name_the_members_of_the_file(section):
+    tables = re.findall(r"\|---\|---\|---\|---\|\n((?:\|.*\n)+)", section)
+    named = [
+        {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+        for table in tables
+    ]
+    file = monitorfile
+    kinds = (file.WARMING, file.WATCHING, file.MODE, file.ANCHOR, file.LIMIT)
+    assert named == [set(types) for types in kinds]
+
+
+def test_the_numbers_are_those_of_the_code(section):
+    text = " ".join(section.split())
+    tick = watching.TICK
+    for told in (
+        f"A tick is {tick} rows",
+        f"of this one, {2 * tick} entries",
+        f"rows of this tick, 0 to {tick - 1} |",
+        f"| `kept` | `float64` | $w - 1 + {2 * tick}$, $n$ |",
+        f"$w$, 1 to {monitorfile.LARGEST_WINDOW};",
+        f"| list | 1 to {watching.MODES} |",
+        f"the newest first; fewer than {watching.CANDIDATE} |",
+        f"| `means` | `float64` | {mode.STATISTICS} |",
+        f"$N = {instance.HIDDEN}$ units",
+        f"with more than {instance.WIDEST} inputs a projected one with $M = {instance.HIDDEN + 1}$",
+        f"unit of each feature: at least {monitorfile.SMALLEST_UNIT:g},",
+        f"rows behind `usual`, 0 to {mode.MEMORY} |",
+        f"a reach is at least {monitorfile.SMALLEST_REACH:g} |",
+        f"| `recent` | `float32` | 1 to {limit.RECENT} |",
+        f"raised the threshold by, 0 to {limit.HIGHEST:g} |",
+        f"rows since the last one (up to {limit.GAP})",
+        f"A window of more than {monitorfile.SHORT_WINDOW} rows has at most "
+        f"$n w = {monitorfile.LARGEST_INPUTS}$ inputs",
+    ):
+        assert told in text
