@@ -83,8 +83,9 @@ def test_help_has_an_example(name, capsys):
         (["demo", "--samples", "many"], "argument --samples: must be a whole number, got 'many'"),
         (["demo", "--seed", "-1"], "argument --seed: must be at least 0, got -1"),
         (["demo", "--no-plot", "--output", "a.png"], "not allowed with argument --no-plot"),
-        (["watch", "a.csv", "--threshold", "high"], "must be one of deviation:NUMBER, quantile"),
-        (["watch", "a.csv", "--threshold", "tail:7"], "got 'tail:7': q must be in (0, 1)"),
+        (["watch", "a.csv", "--false-alarms", "few"], "like 1/10000; got 'few'"),
+        (["watch", "a.csv", "--false-alarms", "1/0"], "must be above 0 and below 1"),
+        (["watch", "a.csv", "--false-alarms", "2"], "must be above 0 and below 1"),
         (["watch", "a.csv", "--delimiter", "ab"], "must be one character, or tab; got 'ab'"),
         (
             ["watch", "a.csv", "--load", "m", "--seed", "1"],

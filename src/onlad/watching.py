@@ -216,7 +216,8 @@ class Watching:
         """Move on after TICK rows; return whether a new mode was confirmed."""
         for i, mode in enumerate(self.modes):
             mode.centre, mode.scale = self._judge.unit(i)
-        self.limit.follow(self.score[TICK:] / self._now, self.score[TICK:] > self._gate)
+        judged = self.score[TICK:][self.open[TICK:]]  # while paused nothing follows the stream
+        self.limit.follow(judged / self._now, judged > self._gate)
         first, stop = (0, TICK) if self.ordered else (TICK, 2 * TICK)  # no order: no delay
         decided = np.arange(first, stop)[self.open[first:stop]]
         confirmed = False

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -10,27 +12,31 @@ from piping import NAMES, run, stream, table
 
 import onlad
 from onlad import cli
+from onlad.monitor import FEWEST
 from onlad.streams.evaluation import auc
+from onlad.streams.output import COLUMNS
 
-ROWS = 900
+ROWS, NORMAL = 900, 840
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Return a folder with a day's file, the next day's, and a model of the first."""
     path = tmp_path_factory.mktemp("pump")
-    (path / "one.csv").write_text(table(stream(ROWS)))
+    (path / "one.csv").write_text(table(history()))
     (path / "two.csv").write_text(table(stream(ROWS, seed=1)))
     assert cli.main(["fit", str(path / "one.csv"), "-o", str(path / "pump.onlad")]) == 0
     return path
 
 
-def fitted(*days):
-    monitor = onlad.Monitor()
-    for X in days:
-        for row in X.tolist():
-            monitor.observe(dict(zip(NAMES, row, strict=True)))
-    return monitor
+def history():
+    """Return a day without its fault."""
+    return stream(ROWS)[:NORMAL]
+
+
+def fitted(X, **settings):
+    rows = [dict(zip(NAMES, row, strict=True)) for row in X.tolist()]
+    return onlad.Monitor(**settings).fit(rows)
 
 
 def main(capsys, *args):
@@ -40,24 +46,80 @@ def main(capsys, *args):
 
 
 def test_fit_makes_the_model_that_the_library_makes(folder, tmp_path, capsys):
-    onlad.save(fitted(stream(ROWS)), tmp_path / "twin.onlad")
+    onlad.save(fitted(history()), tmp_path / "twin.onlad")
     assert (tmp_path / "twin.onlad").read_bytes() == (folder / "pump.onlad").read_bytes()
-    more = tmp_path / "more.onlad"
-    args = ("fit", folder / "two.csv", "--load", folder / "pump.onlad", "-o", more)
-    status, out, err = main(capsys, *args)
+    status, out, err = main(capsys, "fit", folder / "one.csv", "-o", tmp_path / "two.onlad")
     assert (status, out) == (0, "")
-    assert f"the model is in {more}" in err
-    onlad.save(fitted(stream(ROWS), stream(ROWS, seed=1)), tmp_path / "twin.onlad")
-    assert more.read_bytes() == (tmp_path / "twin.onlad").read_bytes()
+    assert re.fullmatch(r"onlad: 840 samples, \d+\.\d s\nonlad: the model is in .*two.onlad\n", err)
+
+
+def test_watch_goes_on_from_a_fit(folder, tmp_path, capsys):
+    model = tmp_path / "pump.onlad"
+    shutil.copy(folder / "pump.onlad", model)
+    args = ("watch", folder / "two.csv", "--model", model, "--all", "--output", "jsonl")
+    out = main(capsys, *args)[1]
+    verdicts = fitted(history()).observe_many(stream(ROWS, seed=1))
+    assert [json.loads(line)["score"] for line in out.splitlines()] == verdicts.score.tolist()
+    assert onlad.load(model).n_seen == NORMAL + ROWS
 
 
 def test_fit_takes_the_settings_of_a_monitor(folder, tmp_path, capsys):
     model = tmp_path / "a.onlad"
-    options = ["--threshold", "tail:0.001", "--warmup", "128", "--window", "3", "--seed", "9"]
+    options = ["--false-alarms", "1/1000", "--window", "3", "--seed", "9"]
     assert main(capsys, "fit", folder / "one.csv", *options, "-o", model)[0] == 0
-    monitor = onlad.load(model)
-    assert (monitor.warmup, monitor.window, monitor.detector.seed) == (128, 3, 9)
-    assert monitor.threshold == onlad.threshold.Tail(q=0.001)
+    settings = {"false_alarms": 1e-3, "window": 3, "seed": 9}
+    assert onlad.load(model).settings() == onlad.Monitor(**settings).settings()
+
+
+def test_fit_makes_a_model_of_each_series(tmp_path, capsys):
+    X = {"a": stream(100), "b": stream(100, seed=1), "c": stream(FEWEST - 1)}
+    lines = [
+        f"pump,host={host} "
+        + ",".join(f"{n}={v}" for n, v in zip(NAMES, row, strict=True) if v == v)
+        for host, rows in X.items()
+        for row in rows.tolist()
+    ]
+    (tmp_path / "a.lp").write_text("\n".join(lines) + "\n")
+    status, _, err = main(capsys, "fit", tmp_path / "a.lp", "-o", tmp_path / "models")
+    assert status == 1
+    assert f"series 'pump,host=c' has {FEWEST - 1} samples with a value; a model needs at " in err
+    made = sorted((tmp_path / "models").iterdir())
+    assert [path.name for path in made] == [f"pump%2Chost%3D{host}.onlad" for host in "ab"]
+    onlad.save(fitted(X["b"]), tmp_path / "b.onlad")
+    assert (tmp_path / "b.onlad").read_bytes() == made[1].read_bytes()
+
+
+def test_fit_refuses_a_history_that_is_too_short(tmp_path, capsys):
+    (tmp_path / "few.csv").write_text(table(stream(FEWEST - 1)))
+    status, _, err = main(capsys, "fit", tmp_path / "few.csv", "-o", tmp_path / "m.onlad")
+    assert status == 1
+    assert err.endswith(
+        f"the source has {FEWEST - 1} samples with a value; a model needs at least {FEWEST}. "
+        "onlad watch needs no history\n"
+    )
+    assert "the model is in" not in err
+    assert not (tmp_path / "m.onlad").exists()
+
+
+def test_false_alarms_take_effect_on_a_model_that_was_saved(folder, tmp_path, capsys):
+    model = tmp_path / "pump.onlad"
+    shutil.copy(folder / "pump.onlad", model)
+    args = ("watch", folder / "two.csv", "--model", model, "--false-alarms", "0.01")
+    status, _, err = main(capsys, *args)
+    assert (status, onlad.load(model).false_alarms) == (0, 0.01)
+    assert "stays" not in err
+    main(capsys, "watch", folder / "two.csv", "--model", model)
+    assert onlad.load(model).false_alarms == 0.01
+
+
+def test_what_a_model_cannot_change_any_more_is_said(folder, tmp_path, capsys):
+    model = tmp_path / "pump.onlad"
+    shutil.copy(folder / "pump.onlad", model)
+    args = ("watch", folder / "two.csv", "--model", model, "--window", "2", "--seed", "0")
+    status, _, err = main(capsys, *args)
+    assert status == 0
+    assert f"onlad: {model}: window stays the default, not 2: it was learned so. Remove" in err
+    assert "seed" not in err
 
 
 def test_fit_refuses_a_source_without_samples(tmp_path, capsys):
@@ -75,17 +137,17 @@ def test_score_learns_nothing(folder, capsys):
     status, out, _ = main(capsys, *args)
     rows = list(csv.DictReader(io.StringIO(out)))
     assert (status, len(rows)) == (0, ROWS)
-    assert list(rows[0]) == ["row", "time", "score", "threshold", "p_value", "is_anomaly", "cause"]
+    assert tuple(rows[0]) == COLUMNS
     assert len({row["threshold"] for row in rows}) == 1
     assert (folder / "pump.onlad").read_bytes() == before
     monitor = onlad.load(folder / "pump.onlad")
-    weights = monitor.detector.state.beta.copy()
+    learned = monitor.describe()["learned"]
     monitor.paused = True
     verdicts = monitor.observe_many(stream(ROWS, seed=1))
     assert [float(row["score"]) for row in rows] == verdicts.score.tolist()
     assert [row["is_anomaly"] == "1" for row in rows] == verdicts.is_anomaly.tolist()
     assert sum(verdicts.is_anomaly[-60:-50]) > 5
-    np.testing.assert_array_equal(monitor.detector.state.beta, weights)
+    assert monitor.describe()["learned"] == learned
     lines = main(capsys, *args, "--output", "jsonl")[1].splitlines()
     assert [json.loads(line)["score"] for line in lines] == verdicts.score.tolist()
     assert main(capsys, *args, "--output", "influx")[1].count("onlad score=") == ROWS
@@ -94,45 +156,55 @@ def test_score_learns_nothing(folder, capsys):
 def test_score_refuses_a_model_that_is_not_ready(folder, tmp_path, capsys):
     (tmp_path / "few.csv").write_text(table(stream(100)))
     model = tmp_path / "few.onlad"
-    main(capsys, "fit", tmp_path / "few.csv", "-o", model)
+    main(capsys, "watch", tmp_path / "few.csv", "--save", model)
     status, out, err = main(capsys, "score", model, folder / "two.csv")
     assert (status, out) == (1, "")
-    assert f"{model} has seen 100 samples and is ready after 256" in err
+    assert f"{model} is not ready: 156 more samples with a value are needed. Let it" in err
 
 
 def test_info_says_what_the_file_holds(folder, capsys):
     model = folder / "pump.onlad"
     facts = json.loads(main(capsys, "info", model, "--json")[1])
-    monitor = onlad.load(model)
+    said = onlad.load(model).describe()
     data = model.read_bytes()
     assert facts["sha256"] == data[-32:].hex()
     assert facts["bytes"] == len(data)
-    assert (facts["samples seen"], facts["ready"]) == (ROWS, True)
-    assert facts["samples learned"] == monitor.learned()["count"] < ROWS
-    assert facts["threshold"] == monitor.learned()["limit"]
-    assert list(facts["columns"]) == list(NAMES)
-    X = stream(ROWS)
-    for j, scale in enumerate(facts["columns"].values()):
-        # The scaler learns all but the few anomalies, and weighs samples by their age.
-        assert abs(scale["mean"] - np.nanmean(X[:-60, j])) < 0.5 * np.nanstd(X[:, j])
+    assert (facts["samples seen"], facts["ready"]) == (NORMAL, True)
+    same = {"threshold": "threshold", "ordered": "ordered", "window": "window", "start":
+            "samples at the start", "learned": "samples learned", "false_alarms": "false alarms",
+            "quarantine": "samples in quarantine", "candidate": "new mode on trial", "drifting":
+            "drifting", "never moved": "never moved"}  # fmt: skip
+    for name, shown in same.items():
+        assert facts[shown] == said[name], name
+    assert facts["columns"] == list(NAMES)
+    assert [mode["samples learned"] for mode in facts["modes"]] == said["modes"]
+    (mode,) = facts["modes"]
+    X = history()
+    for j, name in enumerate(NAMES):
+        assert mode["columns"][name]["centre"] == np.nanmedian(X[:, j])
+        assert mode["columns"][name]["unit"] >= np.nanstd(X[:, j]) * (1 - 1e-12)  # rounding
     text = main(capsys, "info", model)[1]
-    assert f"sha256                    {facts['sha256']}\n" in text
-    assert "samples seen              900\n" in text
+    assert f"sha256                 {facts['sha256']}\n" in text
+    assert "samples seen           840\n" in text
+    assert "false alarms           1 in 10,000 normal samples\n" in text
+    assert "mode 1 of 1: 840 samples learned\n  flow     centre " in text
 
 
-def test_info_knows_every_kind_of_model(tmp_path, capsys):
-    monitor = onlad.Monitor(scaler=onlad.scaler.MinMax(), gate=None)
-    X = stream(300)
+def test_info_knows_a_model_at_every_age(tmp_path, capsys):
+    monitor = onlad.Monitor()
+    X = np.column_stack([stream(300), np.full(300, 7.0)])
     for n, rows in ((0, X[:0]), (20, X[:20]), (300, X[20:])):
         if len(rows):
             monitor.observe_many(rows)
         onlad.save(monitor, tmp_path / "m.onlad")
         facts = json.loads(main(capsys, "info", tmp_path / "m.onlad", "--json")[1])
         assert (facts["samples seen"], facts["ready"]) == (n, n == 300)
-        assert (facts["threshold"] is None) == (n < 300)
+        assert facts.get("why") == monitor.describe().get("why")
         text = main(capsys, "info", tmp_path / "m.onlad")[1]
-        assert ("threshold                 -\n" in text) == (n < 300)
-    assert facts["columns"]["0"]["low"] < 42 < 58 < facts["columns"]["0"]["high"]
+        assert ("\nwhy " in text) == (n < 300)
+    assert facts["never moved"] == ["3"]
+    assert facts["modes"][0]["columns"]["3"] == {"centre": 7.0, "unit": None}
+    assert "never moved            3\n" in text
 
 
 def test_info_refuses_a_file_that_is_damaged(folder, tmp_path, capsys):

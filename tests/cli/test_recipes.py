@@ -81,20 +81,20 @@ def test_telegraf_runs_the_command_of_its_table(folder):
     (text,) = blocks("toml")
     command = re.findall(r'"([^"]*)"', text.split("command =")[1])
     command = [part.replace("/var/lib/telegraf", str(folder)) for part in command]
-    for start in (0, 40):
+    for start in (0, 250):
         with subprocess.Popen(
             command, env=environment(), text=True, bufsize=1,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
-            for t in range(start, start + 40):
+            for t in range(start, start + 250):
                 line = f"cpu,host=a usage_user={t % 7}.5,usage_system={t % 5} {17 * 10**17 + t}"
                 process.stdin.write(line + "\n")
                 answer = process.stdout.readline()
                 body, stamp = line.rsplit(" ", 1)
                 assert answer.startswith(body + ",onlad_score=")
                 assert answer.endswith(f" {stamp}\n")
-            # The first 32 samples are kept, and score 0: the second session is past them.
-            assert ("onlad_score=0.0," in answer) == (t < 32)
+            # A threshold comes after the warm-up: the second session is past it.
+            assert ("onlad_threshold=" in answer) == (t >= 256)
             process.send_signal(signal.SIGTERM)
             _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 143, err

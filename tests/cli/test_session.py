@@ -51,15 +51,38 @@ def test_a_save_that_fails_at_the_end_is_a_refusal(tmp_path, monkeypatch, capsys
     assert err.endswith("m.onlad: No space left on device\n")
 
 
+def wandering(rows):
+    """Return three sensors of one load that wanders."""
+    rng = np.random.default_rng(0)
+    load = np.sin(np.arange(rows) / 30) + np.sin(np.arange(rows) / 71)
+    return np.outer(load, [9.0, 5.0, 3.0]) + rng.normal(size=(rows, 3))
+
+
 def test_drift_is_said(tmp_path, capsys):
-    X = np.random.default_rng(0).normal(size=(2400, 3))
-    X[1000:] += 50
+    X = wandering(3000)
+    X[1000:, 1] *= -5
     (tmp_path / "a.csv").write_text(table(X))
     verdicts = onlad.Monitor().observe_many(X)
-    (row,) = np.flatnonzero(verdicts.drift)
+    rows = np.flatnonzero(verdicts.drift)
+    assert len(rows)
     _, out, err = main(capsys, "watch", tmp_path / "a.csv")
-    assert f"onlad: row {row}: drift. What was held out is the new normal" in err
+    for row in rows:
+        assert f"onlad: row {row}: drift. A new mode is normal from here on" in err
     assert len(out.splitlines()) == np.count_nonzero(verdicts.is_anomaly)
+
+
+def test_a_slow_drift_is_said_once(tmp_path, capsys):
+    X = wandering(24_000)
+    X[12_000:, 2] += np.linspace(0, 3, 12_000)
+    (tmp_path / "a.csv").write_text(table(X))
+    verdicts = onlad.Monitor().observe_many(X)
+    first = np.flatnonzero(verdicts.drifting >= 0)[0]
+    assert first > 12_000
+    _, _, err = main(capsys, "watch", tmp_path / "a.csv")
+    begins = np.diff(verdicts.drifting, prepend=-1) * (verdicts.drifting >= 0) != 0
+    said = [line for line in err.splitlines() if "drifts slowly" in line]
+    assert said[0].startswith(f"onlad: row {first}: bearing drifts slowly away from where it was")
+    assert len(said) == np.count_nonzero(begins)
 
 
 def test_parquet_and_line_protocol_cannot_be_what_they_are_not(tmp_path, capsys):

@@ -18,8 +18,9 @@ from piping import NAMES, ONLAD, PATIENCE, run, running, stream, table
 
 import onlad
 from onlad.streams.lines import LONGEST
+from onlad.streams.output import digits
 
-KEYS = ["row", "time", "score", "threshold", "p_value", "causes"]
+KEYS = ["row", "time", "score", "threshold", "p_value", "causes", "drifting"]
 
 # What a command needs at most, in KiB, after its last line of standard error.
 MEASURED = """
@@ -45,6 +46,7 @@ def judged(X, monitor=None):
                 "threshold": verdict.threshold if verdict.ready else None,
                 "p_value": verdict.p_value,
                 "causes": {name: round(share, 4) for name, share in verdict.causes.items()},
+                "drifting": verdict.drifting,
             }
         )
     return lines
@@ -86,9 +88,9 @@ def test_alarms_are_lines_for_people(pump, expected):
     assert len(lines) == len(alarms)
     for line, alarm in zip(lines, alarms, strict=True):
         cause = next(iter(alarm["causes"]))
-        start = f"{alarm['time']}  row {alarm['row']}  score {alarm['score']:.1f} > "
+        start = f"{alarm['time']}  row {alarm['row']}  score {digits(alarm['score'])} > "
         assert line.startswith(start)
-        assert f"{alarm['threshold']:.1f}  {cause} " in line
+        assert f"{digits(alarm['threshold'])}  {cause} " in line
 
 
 def test_a_pipe_is_answered_before_the_next_row_comes(X, expected):
