@@ -23,9 +23,9 @@ from onlad.reference import Array
 
 STATISTICS = 4
 FORGETTING = 0.9999  # the paper's a: squared errors k learned rows ago weigh a^(2k)
-CLIP = 20.0  # the largest scaled value
+CLIP = 100.0  # the largest scaled value
 RANGE = 4.0  # a unit is at least the range over this
-CAP = 1e4  # no square counts for more than this many times its usual one
+CAP = 1e6  # no square counts for more than this many times its usual one
 PRIOR, PRIOR_SQUARE = 64.0, 0.02  # rows that a usual square starts with, and the least of these
 MEMORY = 5_000  # rows that a usual square weighs at most
 SMOOTHING = 1 / 30  # weight of the newest row in a running mean
