@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from checks import stream
-from onlad import kernel
+from onlad import Monitor, kernel
 from onlad.detector import Detector
 from onlad.errors import NotInModelError
 from onlad.forgetting import Adaptive
@@ -157,6 +160,28 @@ def test_any_value_is_scored_or_refused_and_the_model_stays_finite(name, values)
     assert np.shape(values) == (3,)
     assert score >= 0
     assert all(np.isfinite(array).all() for array in detector.state)
+
+
+@pytest.fixture(scope="module")
+def monitor():
+    return Monitor(warmup=64).fit(stream(200))
+
+
+@given(values=ANY_SAMPLE)
+def test_any_value_is_judged_by_a_monitor_or_refused_and_nothing_else_changes(monitor, values):
+    before = pickle.dumps(monitor.learned())
+    twin = copy.deepcopy(monitor)
+    try:
+        verdict = twin.observe(values)
+    except (TypeError, ValueError):
+        assert pickle.dumps(twin.learned()) == before
+        with pytest.raises((TypeError, ValueError)):
+            twin.observe_many([stream(1)[0], values])
+        assert pickle.dumps(twin.learned()) == before
+        return
+    assert np.shape(values) == (3,)
+    assert np.isfinite(verdict.score)
+    assert twin.n_seen == monitor.n_seen + 1
 
 
 def same_numbers():

@@ -14,7 +14,8 @@ from plants import plant, smooth, white
 
 NAN = np.nan
 COLUMNS = (
-    "ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting", "shares",
+    "ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting",
+    "shares",
 )  # fmt: skip
 ROWS = 2000
 MOVES = 1300  # where feature 1 of `rough` first moves: in the middle of a tick

@@ -280,10 +280,10 @@ def test_what_is_missing_in_a_monitor_is_refused(tmp_path, way):
         ("limit.fresh", shaped(RECENT + 1, dtype="float32"), "fresh must have shape"),
         ("limit.episode", shaped(2), "episode must have shape (3,), got (2,)"),
         ("limit.episode", at(0, np.nan), "episode holds a number that is not finite"),
-        ("limit.episode", to(np.array([0.0, 0.0, 2.0])), "episode is not one of alarms"),
-        ("limit.episode", to(np.array([0.0, 1.0, 0.0])), "episode is not one of alarms"),
-        ("limit.episode", to(np.array([GAP + 1.0, 1.0, 2.0])), "episode is not one of alarms"),
-        ("limit.episode", to(np.array([-1.0, 1.0, 2.0])), "episode is not one of alarms"),
+        ("limit.episode", to(np.array([0.0, 0.0, 2.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([0.0, 1.0, 0.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([GAP + 1.0, 1.0, 2.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([-1.0, 1.0, 2.0])), "episode must be of refused"),
     ],
 )
 def test_arrays_of_a_monitor_that_cannot_be_are_refused(tmp_path, place, change, says):
@@ -389,6 +389,13 @@ def test_a_window_that_is_too_wide_to_load_is_not_saved(tmp_path):
     says = "a window of 100 rows has at most 163 features, got 200"
     with pytest.raises(ModelFileError, match=says):
         save(monitor, tmp_path / "m")
+
+
+def test_a_started_monitor_with_a_window_that_is_too_wide_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(monitorfile, "SHORT_WINDOW", 1)
+    monkeypatch.setattr(monitorfile, "LARGEST_INPUTS", 5)
+    says = "a window of 2 rows has at most 2 features, got 3"
+    refused(tmp_path, written(*described(SEASONED)), says)
 
 
 # -- what is let in goes on ---------------------------------------------------------------------

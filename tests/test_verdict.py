@@ -17,6 +17,7 @@ def filled(rows=5):
         column = getattr(verdicts, name)
         draw = rng.uniform(0, 1, rows)
         column[:] = draw < 0.5 if column.dtype == bool else draw
+    verdicts.drifting[2] = 1
     verdicts.shares[:] = rng.dirichlet([1, 1, 1], rows)
     return verdicts
 
@@ -30,6 +31,7 @@ def test_a_verdict_of_many_has_the_numbers_of_its_row():
             assert type(value) in (bool, float)  # of Python's: they print and serialise
         assert sorted(verdicts[i].causes) == ["flow", "heat", "power"]
         assert verdicts[i].causes["heat"] == verdicts.shares[i, 2]
+        assert verdicts[i].drifting == ("power" if i == 2 else None)
 
 
 def test_verdicts_are_a_sequence():
@@ -56,6 +58,7 @@ def test_nothing_is_said_before_it_is_known():
         causes={},
         learned=True,
         drift=False,
+        drifting=None,
     )
     assert list(Verdicts((), 0)) == []
 

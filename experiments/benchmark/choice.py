@@ -71,7 +71,7 @@ def change(variant: str) -> None:
     for (module, name), value in BEFORE.items():
         setattr(sys.modules[module], name, value)
     if variant != DEFAULT:
-        changed = variant.split(" ")[0]
+        changed, _, _ = variant.partition(" ")
         (value,) = (v for v in VARIANTS[changed] if f"{changed} {v:.4g}" == variant)
         for module, name in BEFORE:
             if name == changed:

@@ -56,20 +56,13 @@ def filled(X: Array) -> Array:
 # -- onlad's own ----------------------------------------------------------------------------------
 
 
-def _drifting(verdicts: Verdicts) -> Array:
-    """Return the index of the feature that drifts, -1 where none does."""
-    index = {name: i for i, name in enumerate(verdicts.names)}
-    return np.array([index.get(name, -1) for name in verdicts.drifting])
-
-
 def _outcome(*parts: Verdicts) -> Outcome:
-    says = all(hasattr(verdicts, "drifting") for verdicts in parts)
     return Outcome(
         score=np.concatenate([v.score for v in parts]),
         alarm=np.concatenate([v.is_anomaly for v in parts]),
         shares=np.concatenate([v.shares for v in parts]),
         ready=np.concatenate([v.ready for v in parts]),
-        drifting=np.concatenate([_drifting(v) for v in parts]) if says else None,
+        drifting=np.concatenate([v.drifting for v in parts]),
     )
 
 

@@ -220,4 +220,5 @@ def _check_limit(values: Values) -> None:
     need_array("episode", values["episode"], (3,), high=LARGEST)
     since, rows, peak = values["episode"].tolist()
     none = (since, rows, peak) == (-1, 0, 0)
-    need(none or (0 <= since <= GAP and rows >= 1 and peak > 1), "episode is not one of alarms")
+    some = 0 <= since <= GAP and rows >= 1 and peak > 0
+    need(none or some, "episode must be of refused rows, or -1, 0, 0")

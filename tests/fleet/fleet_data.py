@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pandas as pd
 
-from onlad import Detector, Monitor
+from onlad import Monitor
 
 # Tests compile little and allocate little: without these most of their time is the Java compiler's.
 QUICK = {
@@ -22,7 +22,7 @@ FIELDS = ["ready", "score", "threshold", "p_value", "is_anomaly", CAUSES, "learn
 
 def small_monitor():
     """Return a monitor that is ready early."""
-    return Monitor(detector=Detector(n_hidden=8, activation="tanh", ridge=0.1), warmup=64)
+    return Monitor(warmup=64)
 
 
 def devices(count, rows, seed=0):

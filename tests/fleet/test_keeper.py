@@ -17,6 +17,7 @@ from pyspark.sql import types as st
 from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fleet.spark.keeper import Keeper, answers
+from onlad.watching import CANDIDATE
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "results" / "spark.jsonl"
@@ -148,8 +149,13 @@ def test_sums_are_exchanged_without_spark():
 
 
 def test_a_state_is_as_large_as_the_page_says():
+    rng, t = np.random.default_rng(0), np.arange(3000)
+    cycles = np.array([np.sin(t / 20), np.cos(t / 33), np.sin(t / 7)]).T
     monitor = Monitor()
-    monitor.observe_many(np.random.default_rng(0).normal(size=(3000, 8)))
-    assert abs(len(persist.to_bytes(monitor)) - 175_000) < 1000
-    kept = monitor.learned()["yardstick"]
-    assert kept["ring"].nbytes + kept["scores"].nbytes == 98_304
+    monitor.observe_many(cycles @ rng.normal(size=(3, 8)) + 0.2 * rng.normal(size=(3000, 8)))
+    kept = monitor.learned()["watching"]
+    assert (len(kept["modes"]), len(kept["quarantine"]), kept["candidate"]) == (1, 0, None)
+    assert abs(len(persist.to_bytes(monitor)) - 51_000) < 1000
+    parts = [*kept["modes"][0].values(), *kept["anchors"][0].values()]
+    assert round(sum(part.nbytes for part in parts if isinstance(part, np.ndarray)), -3) == 28_000
+    assert round(8 * (CANDIDATE - 1) * 8 * kept["width"], -3) == 65_000
