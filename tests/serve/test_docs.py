@@ -172,7 +172,6 @@ def test_every_key_stands_on_the_page_with_its_default():
         "[http]": config.HttpTable,
         "[webhook]": config.WebhookTable,
         "[[streams]]": config.StreamTable,
-        "[streams.threshold]": config.ThresholdTable,
     }
     for head, table in tables.items():
         part = text.split(f"| `{head}` | default | |\n")[1].split("\n\n")[0]

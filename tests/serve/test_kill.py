@@ -26,6 +26,7 @@ from serving import (
     write_config,
 )
 
+from onlad import persist
 from onlad.serve import config
 
 CONFIG = """
@@ -141,7 +142,7 @@ def check(X, found, alarms, stream):
         assert model.n_seen == len(rows)
         assert model.names == twin.names
         # The same samples in the same order: a block of any size gives what single ones give.
-        np.testing.assert_allclose(model.detector.state.beta, twin.detector.state.beta, atol=1e-9)
+        assert persist.to_bytes(model) == persist.to_bytes(twin)
         anomalies = np.flatnonzero(verdicts.is_anomaly)
         began = [
             r for i, r in enumerate(anomalies) if i == 0 or r - anomalies[i - 1] > stream.quiet

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from serving import Client, Served, free_port, machine, sample, until, write_config
 from test_state import crash, feed, started
 
+from onlad import persist
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
 
@@ -150,5 +151,5 @@ def test_a_row_that_the_monitor_raises_on_is_set_aside_at_the_next_start(tmp_pat
     twin = last.streams["pump"].monitor()
     twin.observe_many([sample(x) for x in np.delete(X, 40, 0)])
     twin.observe_many([sample(x) for x in X[:10]])
-    np.testing.assert_array_equal(watcher.monitor.detector.state.P, twin.detector.state.P)
+    assert persist.to_bytes(watcher.monitor) == persist.to_bytes(twin)
     last.close()

@@ -68,7 +68,7 @@ def test_a_crash_before_the_first_checkpoint_loses_nothing(tmp_path):
     assert watcher.monitor.n_seen == 700
     twin = again.streams["pump"].monitor()
     twin.observe_many([sample(x) for x in X])
-    np.testing.assert_array_equal(watcher.monitor.detector.state.P, twin.detector.state.P)
+    assert persist.to_bytes(watcher.monitor) == persist.to_bytes(twin)
     assert list(watcher.alarms) == alarms
     assert [alarm.row for alarm in alarms] == [500]
     again.close()
@@ -374,10 +374,8 @@ def test_an_alarm_that_was_marked_as_normal_stays_learned_after_a_crash(tmp_path
     feed(service, X[600:])
     crash(service)
     again = started(tmp_path).watchers["pump", ""]
-    assert [alarm.marked for alarm in again.alarms] == [True]
-    assert again.monitor.detector.n_seen == watcher.monitor.detector.n_seen
-    P = watcher.monitor.detector.state.P
-    np.testing.assert_array_equal(again.monitor.detector.state.P, P)
+    assert again.alarms[0].marked
+    assert persist.to_bytes(again.monitor) == persist.to_bytes(watcher.monitor)
 
 
 def test_a_clock_that_jumps_makes_nothing_late(tmp_path, monkeypatch):

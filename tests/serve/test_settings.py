@@ -1,0 +1,101 @@
+"""A changed configuration and devices that have learned: what takes effect, and what is said."""
+
+import asyncio
+import logging
+
+import numpy as np
+from serving import machine
+from test_state import CONFIG, crash, feed, started
+
+from onlad import Monitor, persist
+from onlad.cli import main
+from onlad.serve.watcher import Watcher
+
+
+def test_changed_false_alarms_take_effect_at_the_next_start(tmp_path, monkeypatch):
+    X = machine(900)
+    service = started(tmp_path)
+    feed(service, X[:600])
+    asyncio.run(service.disk.checkpoint())
+    feed(service, X[600:700])
+    crash(service)
+    text = CONFIG + "false_alarms = 0.01\n"
+    again = started(tmp_path, text)
+    monitor = again.watchers["pump", ""].monitor
+    assert monitor.false_alarms == 0.01
+    feed(again, X[700:])
+    crash(again)
+    # What is replayed is judged as it was: the journal says from which row on the rate is new.
+    replayed, observe = [], Watcher.observe
+
+    def watched(self, X, times):
+        replayed.append((len(X), self.monitor.false_alarms))
+        return observe(self, X, times)
+
+    monkeypatch.setattr(Watcher, "observe", watched)
+    last = started(tmp_path, text)
+    assert replayed == [(100, 1e-4), (200, 0.01)]
+    same = last.watchers["pump", ""].monitor
+    assert persist.to_bytes(same) == persist.to_bytes(monitor)
+    asyncio.run(last.disk.checkpoint())
+    last.close()
+    del replayed[:]
+    final = started(tmp_path, text)
+    assert not replayed
+    assert final.watchers["pump", ""].monitor.false_alarms == 0.01
+    final.close()
+
+
+def test_changed_false_alarms_are_kept_by_a_checkpoint_without_samples(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(300))
+    asyncio.run(service.disk.checkpoint())
+    service.close()
+    again = started(tmp_path, CONFIG + "false_alarms = 0.01\n")
+    asyncio.run(again.disk.checkpoint())
+    again.close()
+    (file,) = (tmp_path / "state" / "models").iterdir()
+    assert persist.load(file).false_alarms == 0.01
+
+
+def test_what_a_device_cannot_change_is_said_at_the_start_and_by_check(tmp_path, capsys, caplog):
+    service = started(tmp_path)
+    for device in "abcdefg":
+        feed(service, machine(3), device=device)
+    asyncio.run(service.disk.checkpoint())
+    service.close()
+    text = CONFIG + "window = 2\nseed = 0\nfalse_alarms = 0.01\n"
+    path = tmp_path / "onlad.toml"
+    path.write_text(text)
+    said = (
+        "stream pump: window stays the default, not 2, for devices that have learned: pump/a, "
+        "pump/b, pump/c, pump/d, pump/e .... Forget a device to let it begin anew: onlad forget"
+    )
+    assert main(["serve", "--config", str(path), "--check"]) == 0
+    assert capsys.readouterr().err == f"onlad: {said}\n"
+    with caplog.at_level(logging.WARNING):
+        again = started(tmp_path, text)
+    assert said in caplog.text
+    assert main(["serve", "--config", str(path), "--check"]) == 0  # also while it runs
+    assert said in capsys.readouterr().err
+    again.close()
+
+
+def test_a_slow_drift_is_a_notice(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(3))
+    watcher = service.watchers["pump", ""]
+    verdicts = Monitor().observe_many(machine(2))
+    verdicts.names, verdicts.drifting[:] = watcher.names, 1
+
+    class Drifts(Monitor):
+        def observe_many(self, X):
+            return verdicts
+
+    stream = service.streams["pump"]
+    drifts = Watcher(9, stream, "", Drifts(), 10)
+    drifts.names = watcher.names
+    drifts.observe(machine(2), np.zeros(2))
+    assert (drifts.told()["drifting"], watcher.told()["drifting"]) == ("power", None)
+    assert drifts.state != "alarm"
+    service.close()
