@@ -136,6 +136,7 @@ NAN, INF = {"float": "nan"}, {"float": "inf"}
         (WATCHING + "at", TICK, f"at must be in [0, {TICK - 1}], got {TICK}"),
         (WATCHING + "begun", -1, "begun must be in [1, "),
         (WATCHING + "explained", -1, "explained must be in [0, 2^62], got -1"),
+        (WATCHING + "foreign", -1, "foreign must be in [0, 2^62], got -1"),
         (WATCHING + "foreign", 1.0, "foreign must be int, got 1.0"),
         (WATCHING + "drifting", 3, "drifting must be in [-1, 2], got 3"),
         (WATCHING + "drifting", -2, "drifting must be in [-1, 2], got -2"),
