@@ -155,7 +155,7 @@ def test_an_accepted_row_scores_lower_and_moves_nothing_else():
     odd = smooth(1, 4, seed=3)
     odd[0, 1] += 6.0
     before, usual = scores(mode, odd)[0], mode.usual.copy()
-    mode.accept(odd, 8)
+    mode.accept(odd)
     assert scores(mode, odd)[0] < before
     np.testing.assert_array_equal(mode.usual, usual)
     assert mode.count == 800

@@ -132,10 +132,9 @@ class Mode:
         self._take(E, present)
         self.count += len(V)
 
-    def accept(self, window: Array, share: int) -> None:
-        """Learn one row like one of `share` of the rows learned; the usual squares stay."""
-        V = np.repeat(self.scaled(window), max(min(self.count, MEMORY) // share, 1), axis=0)
-        _learn(self.instances, V, self.features, 1.0)
+    def accept(self, window: Array) -> None:
+        """Learn one row and forget nothing; the usual squares stay."""
+        _learn(self.instances, self.scaled(window), self.features, 1.0)
 
     def _take(self, E: Array, present: Array) -> None:
         """Let the usual squares follow errors."""

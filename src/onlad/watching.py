@@ -30,7 +30,6 @@ FOREIGN = 0.25  # share of refused rows that it may fail to explain
 ORDERED = 0.25  # least rank autocorrelation of a stream, at lags 1 and 2
 WIDEST, LONGEST_WINDOW = 64, 4  # inputs, and rows, that are looked at together
 HELD = 4.0  # a missing value is held for so many times its usual gap
-ACCEPTED = 8  # an accepted row weighs like one of so many rows learned
 HISTORY = 32_768  # rows of a history that are learned; of a longer one, blocks from all of it
 
 
@@ -318,7 +317,7 @@ class Watching:
         )  # fmt: skip
 
     def accept(self, X: Array) -> None:
-        """Learn the last row of `X` with weight, after the rows before it."""
+        """Learn the last row of `X`, whatever its score is, after the rows before it."""
         for i, mode in enumerate(self.modes):
             mode.centre, mode.scale = self._judge.unit(i)
         past = np.concatenate((np.repeat(X[:1], self.width, axis=0), X))
@@ -327,7 +326,7 @@ class Watching:
         for mode in self.modes:
             judge.wake(mode, X[-1])
         scores = [mode.score(mode.standardised(window, known)[0], None)[0] for mode in self.modes]
-        self.modes[int(np.argmin(scores))].accept(window, ACCEPTED)
+        self.modes[int(np.argmin(scores))].accept(window)
         self._inform()
 
     # -- values in and out --------------------------------------------------------------------

@@ -214,7 +214,7 @@ def test_requests_without_a_browser_keep_no_memory(tmp_path):
         return int(re.search(r"VmRSS:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
 
     with serving(tmp_path, "rate = 1e6") as (client, _):
-        for _ in range(150):
+        for _ in range(400):  # caches fill up
             assert client.get("/").status_code == 200
         before = memory(client.pid)
         for _ in range(200):
