@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from onlad import Monitor
+from onlad.limit import LASTING
 from onlad.mode import FORGETTING
 from onlad.watching import (
     CANDIDATE,
@@ -42,7 +43,9 @@ def test_a_new_mode_is_confirmed_once_and_is_known_when_it_returns(seed):
     verdicts = monitor.observe_many(mode(1, 6000, seed + 10))
     drift = np.flatnonzero(verdicts.drift)
     assert len(drift) == 1  # told once
-    assert verdicts.is_anomaly[: drift[0] + 1].mean() > 0.99
+    told = slice(0, LASTING)  # then the alarm is shelved
+    assert verdicts.is_anomaly[told].mean() > 0.99
+    assert verdicts.is_anomaly[LASTING + 2 * TICK : drift[0] + 1].mean() < 0.05
     assert not verdicts.learned[: drift[0] + 1].any()
     # Refused rows make a candidate, and then it has to explain as many more as patience wants.
     patience = min(max(PATIENCE * 3000, SHORTEST), LONGEST)
@@ -56,6 +59,21 @@ def test_a_new_mode_is_confirmed_once_and_is_known_when_it_returns(seed):
         assert not again.drift.any()
 
 
+def test_an_alarm_that_lasts_is_shelved_and_comes_back_when_it_gets_worse():
+    monitor = Monitor().fit(mode(0, 3000, 1))
+    X = mode(0, LASTING + 8 * TICK, 2)
+    X[:, 0] += 20 * X[:, 0].std()
+    shelved = monitor.observe_many(X)
+    assert shelved.is_anomaly[TICK:LASTING].all()
+    assert not shelved.is_anomaly[LASTING + TICK :].any()
+    assert not shelved.learned.any()
+    worse = mode(0, TICK, 3)
+    worse[:, 0] += 40 * X[:, 0].std()
+    assert monitor.observe_many(worse).is_anomaly.any()
+    monitor.observe_many(mode(0, 4 * TICK, 4))  # it is over
+    assert monitor.observe_many(X[:TICK]).is_anomaly.mean() > 0.9
+
+
 @pytest.mark.parametrize("rows", [200, 700, 1400])
 def test_a_fault_shorter_than_the_quarantine_never_becomes_a_mode(rows):
     X = mode(0, 8000, 1)
@@ -64,7 +82,8 @@ def test_a_fault_shorter_than_the_quarantine_never_becomes_a_mode(rows):
     monitor = Monitor().fit(X[:3000])
     verdicts = monitor.observe_many(X[3000:])
     fault = slice(1000, 1000 + rows)
-    assert verdicts.is_anomaly[fault].mean() > 0.99
+    told = slice(1000, 1000 + min(rows, LASTING))
+    assert verdicts.is_anomaly[told].mean() > 0.99
     assert not verdicts.learned[fault].any()
     assert not verdicts.drift.any()
     assert verdicts.is_anomaly[1000 + rows + LINGERS :].mean() < 0.005
@@ -75,7 +94,8 @@ def test_a_fault_that_is_soon_another_never_becomes_a_mode():
     monitor = Monitor().fit(mode(0, 3000, 0))
     faults = [mode(1 + i % 8, 350, i) * (1 + i // 8) for i in range(16)]
     verdicts = monitor.observe_many(np.vstack(faults))
-    assert verdicts.is_anomaly.mean() > 0.95
+    assert verdicts.is_anomaly[:LASTING].mean() > 0.95
+    assert not verdicts.learned.any()
     assert not verdicts.drift.any()
     assert len(monitor.describe()["modes"]) == 1
 

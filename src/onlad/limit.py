@@ -5,7 +5,8 @@ that may be false alarms (a generalised Pareto distribution of the roots of the 
 factor follows the alarms themselves, as in adaptive conformal prediction: each weak
 episode raises it, each row lowers it by as much as the budget allows. So the rate of false alarms
 comes down to the budget whatever the distribution is. An episode that is strong does not raise it:
-that is a fault.
+that is a fault. An alarm that has lasted for hundreds of rows was told: it is shelved, and comes back
+if scores rise.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TAIL = 0.02  # share of the scores that is fitted
 FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots:
 # less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
+LASTING = 512  # refused rows of an episode after which its alarm is shelved
 HIGHEST = 4.0  # of that logarithm
 GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
@@ -57,6 +59,11 @@ class Limit:
     def value(self, learned: int) -> float:
         """Return the limit of a stream that has learned so many rows."""
         return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
+
+    def lasts(self) -> bool:
+        """Return whether the episode has gone on for so long that its alarm was told."""
+        since, rows, _ = self.episode
+        return bool(since >= 0 and rows >= LASTING)
 
     def take(self, scores: Array, most: float) -> None:
         """Put scores of normal rows among the recent ones; none counts for more than `most`."""

@@ -22,6 +22,7 @@ from onlad.split import split
 
 TICK = 64
 REFUSED = 0.5  # rows above this share of the limit, or of 1 if the limit is lower, are not learned
+SHELVED = 1.5  # an alarm that has lasted comes back when a score is so much above the last tick's
 SPARED = 0.1  # share of the next rows that may be refused
 MODES = 4  # at most; the one that learned least is dropped
 CANDIDATE = 256  # refused rows from which a new mode is made
@@ -168,6 +169,8 @@ class Watching:
                 np.array(mode.levels),
             )  # fmt: skip
         self._now = self.limit.value(self.learned_rows)
+        if self.ordered and self.limit.lasts():
+            self._now = max(self._now, SHELVED * float(self.score[:TICK].max()))
         self._gate = REFUSED * max(1.0, self.limit.base)
 
     @property
