@@ -5,8 +5,8 @@ that may be false alarms (a generalised Pareto distribution of the roots of the 
 factor follows the alarms themselves, as in adaptive conformal prediction: each weak
 episode raises it, each row lowers it by as much as the budget allows. So the rate of false alarms
 comes down to the budget whatever the distribution is. An episode that is strong does not raise it:
-that is a fault. An alarm that has lasted for hundreds of rows was told: it is shelved, and comes back
-if scores rise.
+that is a fault. An alarm that has lasted for hundreds of rows was told: it is shelved, and comes
+back if scores rise.
 """
 
 from __future__ import annotations
