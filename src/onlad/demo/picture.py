@@ -63,7 +63,8 @@ def _scores(
     thresholds: Array,
     episodes: Sequence[Episode],
 ) -> None:
-    _prepare(ax, "score, in usual deviations")
+    _prepare(ax, "score")
+    ax.set_yscale("symlog", linthresh=1)  # linear up to 1, logarithmic above
     ax.plot(scores, color=LINE, linewidth=0.6, label="score")
     ax.plot(thresholds, color=ALARM, linewidth=1.6, label="threshold")
     strongest = [

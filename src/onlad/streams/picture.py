@@ -69,7 +69,8 @@ def _scores(ax: Any, track: Track) -> None:
         ax.fill_between(x, 0, 1, where=learning, transform=ax.get_xaxis_transform(),
                         color=FAINT, linewidth=0, label="learning")  # fmt: skip
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_ylabel("score, in usual deviations", color=INK, fontsize=10)
+    ax.set_ylabel("score", color=INK, fontsize=10)
+    ax.set_yscale("symlog", linthresh=1)  # linear up to 1, logarithmic above
     ax.tick_params(colors=INK, labelsize=9)
     ax.set_xlim(-0.5, max(len(track), 1) - 0.5)
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=5, frameon=False, fontsize=9)
