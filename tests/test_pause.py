@@ -80,7 +80,7 @@ def test_accepting_an_alarm_again_and_again_makes_it_usual():
     monitor = Monitor().fit(X)
     assert copy.deepcopy(monitor).observe_many(odd)[-1].is_anomaly
     seen = monitor.n_seen
-    for _ in range(30):
+    for _ in range(300):
         monitor.accept(odd)
     assert monitor.n_seen == seen  # the rows are of the past
     assert not copy.deepcopy(monitor).observe_many(odd)[-1].is_anomaly
