@@ -1,4 +1,6 @@
-"""Choose constants of `Monitor` on some collections, and judge the choice on those left out.
+"""Ask which constants of `Monitor` would be chosen without a collection, and judge them on it.
+
+The constants were found with all collections in view; this is a check of them, made afterwards.
 
     python -m experiments.benchmark.choice run          # skips what is stored
     python -m experiments.benchmark.choice summary      # from the records alone, for the page
