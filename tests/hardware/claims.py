@@ -9,9 +9,9 @@ from amaranth.lib import data
 from inside import SUMMED_IN_LANES, any_of, count, implies, is_op
 
 from onlad.hardware.packets import Mode
-from onlad.hardware.rtl.front import WORD
+from onlad.hardware.rtl.commands import READ_CYCLES
+from onlad.hardware.rtl.interfaces import WORD
 from onlad.hardware.rtl.operations import KEPT, Op
-from onlad.hardware.rtl.top import READ_CYCLES
 
 QUIET = (
     "FORWARD", "NORMALISE", "FORGOTTEN", "SQUARE", "NORMALISE_GAIN", "FINISH", "FINISHED",
@@ -19,17 +19,16 @@ QUIET = (
 )  # fmt: skip
 
 
-def rooms(claims, i):
-    """Say which room works when, and that no word is present while one does."""
+def modules(claims, i):
+    """Say which module works when, and that no word is present while one does."""
     add, commands, train, predict = claims.add, i.commands, i.train, i.predict
     for machine in (commands, train, predict):
         add(machine.signal.name, machine.known())
     front, core = i.parts["front"], i.core
-    nameless = front.nameless()
-    stages = [  # of the door: whether there is a word, and it
-        (next(s for s in nameless if len(s) == 1), next(s for s in nameless if len(s) == 64)),
+    stages = [  # of the input stage: whether there is a word, and it
+        (front["have_one"], front["one"]),
         (front["have_two"], front["two"]),
-        (core.front.present, core.front.word.as_value()),
+        (core.front.decoded.present, core.front.decoded.word.as_value()),
     ]
     have = [valid for valid, _ in stages]
     waiting = front["waiting"]
@@ -41,7 +40,7 @@ def rooms(claims, i):
         asking.append(valid & asks)
         last = waiting & ~any_of(have[:k]) if k else waiting
         add(f"none follows one that asks, {k}", implies(asking[k], last))
-    add("the door waits for an answer", implies(waiting, any_of(asking) | ~commands("IDLE")))
+    add("the input waits for an answer", implies(waiting, any_of(asking) | ~commands("IDLE")))
 
     add("training", train("IDLE") != commands("TRAIN"))
     works = commands("HIDDEN", "ERRORS") | train("HIDDEN", "LIMIT", "ERRORS")
@@ -54,7 +53,7 @@ def rooms(claims, i):
     add("errors have just begun", implies(train("LIMIT"), predict("FIRST")))
 
     # A word that a host reads is alone in the lanes, and far down before the next word comes.
-    at, wait = i.at, i.parts["top"]["wait"]
+    at, wait = i.at, i.parts["commands"]["wait"]
     valid = [stage.valid for stage in at]
     add("a read ends", implies(commands("READ"), wait < READ_CYCLES))
     for k in range(1, 11):

@@ -70,8 +70,8 @@ def prove(component, folder, *, script="", depth=None):
 # What a proof of the control can do without: what comes out of it may be anything in any cycle.
 NUMBERS = (
     "t:$memrd_v2", "top.core.arithmetic/lane*", "top.core.arithmetic/w:chain",
-    "top.core.arithmetic/w:across", "top.core.train_module/w:trace", "top.core.front/w:place",
-    "top.core.front/w:lane", "top.core.front/w:inside", "top.core.front/w:fits",
+    "top.core.arithmetic/w:across", "top.core.train_module/w:trace",
+    *(f"top.core.front/w:decoded__{name}" for name in ("place", "lane", "inside", "fits")),
 )  # fmt: skip
 
 INDUCTION = """read_rtlil top.il

@@ -55,14 +55,6 @@ class Part:
     def __getitem__(self, name):
         return next(s for s in self.signals if s.name == name)
 
-    def before(self, name):
-        """Return the signal that is driven for the first time just before that one is."""
-        return self.signals[[s.name for s in self.signals].index(name) - 1]
-
-    def nameless(self, like=False):
-        """Return, in order, what lost its name as it was made in one line with another."""
-        return [s for s in self.signals if s.name == ("$like" if like else "$signal")]
-
 
 class Inside:
     """The core as a part of `m`, and what a proof looks at.
@@ -81,7 +73,7 @@ class Inside:
             mine, theirs = getattr(ports, name), getattr(core, name)
             m.d.comb += theirs.eq(mine) if flow.flow is wiring.In else mine.eq(theirs)
         self.parts = parts = dict(_parts(fragment))
-        self.commands = State(parts["top"]["commands_state"])
+        self.commands = State(parts["commands"]["commands_state"])
         self.train = State(parts["train_module"]["train_state"])
         self.predict = State(parts["predict_module"]["predict_state"])
         self.scalars = State(parts["scalars"]["scalars_state"])
@@ -91,13 +83,13 @@ class Inside:
         stages = [lanes[f"at_{k}"] for k in range(1, 99) if f"at_{k}" in names]
         self.at = [core.walk.issue, *(data.View(layout, s) for s in stages)]
         walk = parts["walk"]
-        _, self.walk_outer, self.top = walk.nameless(like=True)
+        self.walk_outer, self.top = walk["outer"], walk["top"]
         self.end, self.stride = walk["end"], walk["stride"]
         self.inner = delayed(m, walk["inner"], len(stages), "inner")
         self.outer = delayed(m, self.walk_outer, len(stages), "outer")
         self.chain = lanes["going"]
         # A lane's number in the chain; one lane has none.
-        self.place = lanes.before("going") if config.lanes > 1 else 0
+        self.place = lanes["place"] if config.lanes > 1 else 0
         curve = 6 if config.activation == "sigmoid" else 0
         self.hidden = [parts["finish"][f"hidden_{k + 1}"] for k in range(4 + curve)]
         self.errors = [parts["finish"][f"errors_{k + 1}"] for k in range(4)]
@@ -149,7 +141,7 @@ class Claims:
         self.all[name] = claim
 
     def signal(self, m):
-        """Return a signal with a bit a claim."""
+        """Return a signal with one bit per claim."""
         held = Signal(len(self.all), name="held")
         m.d.comb += held.eq(Cat(*self.all.values()))
         return held

@@ -55,7 +55,7 @@ def test_cycles_are_near_what_the_gateware_takes_now():
 
 
 def test_the_bars_of_latency_hold():
-    # At 100 MHz: at most 145 us a step with 36 DSP, at most 75 us with 70.
+    # At 100 MHz: at most 145 us per step with 36 DSP, at most 75 us with 70.
     eight, sixteen = estimate(Config(512, 64, 8)), estimate(Config(512, 64, 16))
     assert eight.train <= 1.03 * eight.ideal_train
     assert eight.predict <= 1.02 * eight.ideal_predict

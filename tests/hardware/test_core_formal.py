@@ -53,25 +53,25 @@ class Watched(wiring.Component):
         return m
 
 
-ROOMS = (
+MODULES = (
     "train_module", "predict_module", "parameter_buffer", "input_buffer", "walk", "arithmetic",
     "normalise", "scalars", "finish", "h",
 )  # fmt: skip
 
 
 def test_the_streams_never_drop_double_or_change_a_word(tmp_path):
-    # Whatever the rooms behind the door do, at whatever time.
-    script = "\n".join(f"cutpoint top.core/{room}" for room in ROOMS)
+    # Whatever the modules behind the input stage do, at whatever time.
+    script = "\n".join(f"cutpoint top.core/{part}" for part in MODULES)
     verdict, text = prove(Watched(Top(Config(3, 2, 2))), tmp_path, script=script)
     assert verdict == "PASS", text
 
 
-PATIENCE = 2  # cycles that a room lets the door wait, at most
+PATIENCE = 2  # cycles that a module lets the input stage wait, at most
 ANSWERED = 4 * PATIENCE + 8  # cycles until a request is answered
 
 
 class Timed(wiring.Component):
-    """The core, with rooms that let the door wait for `PATIENCE` cycles at most."""
+    """The core, with modules that let the input stage wait for `PATIENCE` cycles at most."""
 
     def __init__(self, core, within):
         super().__init__(PORTS)
@@ -83,7 +83,12 @@ class Timed(wiring.Component):
         for name, flow in PORTS.items():
             mine, theirs = getattr(self, name), getattr(core, name)
             m.d.comb += theirs.eq(mine) if flow.flow is wiring.In else mine.eq(theirs)
-        for said in (core.train.done, core.predict.done, core.scalars.done, core.scalars.idle):
+        for said in (
+            core.train.done,
+            core.predict.done,
+            core.scalars.train.done,
+            core.scalars.train.idle,
+        ):
             silent = Signal(range(PATIENCE + 1))
             m.d.sync += silent.eq(silent + 1)
             with m.If(said):
@@ -106,8 +111,8 @@ class Timed(wiring.Component):
 @pytest.mark.parametrize(("within", "verdict"), [(ANSWERED, "PASS"), (ANSWERED - 1, "FAIL")])
 def test_no_request_is_forgotten(within, verdict, tmp_path):
     # Three cycles to decode, one to start; then at most four waits: hidden layer, errors, the
-    # scalars' rest, the mean. For every input at every time, as long as no room sleeps.
-    script = "\n".join(f"cutpoint top.core/{room}" for room in ROOMS)
+    # scalars' rest, the mean. For every input at every time, as long as every module ends.
+    script = "\n".join(f"cutpoint top.core/{part}" for part in MODULES)
     found, text = prove(Timed(Top(Config(3, 2, 2)), within), tmp_path, script=script)
     assert found == verdict, text
 

@@ -42,7 +42,7 @@ class Memories(wiring.Component):
     def elaborate(self, platform):
         m, claims = Module(), self.claims
         i = Inside(m, self.config, self)
-        say.rooms(claims, i)
+        say.modules(claims, i)
         say.phases(claims, i)
         say.normalising(claims, i)
         say.addresses(claims, i)
@@ -82,7 +82,7 @@ def never_busy(plain):
 def writes_where_it_reads(plain):
     def elaborate(self, platform):
         m = plain(self, platform)
-        m.d.comb += self.write_word.eq(self.address.word)
+        m.d.comb += self.parameters.write_word.eq(self.parameters.address.word)
         return m
 
     return elaborate
@@ -91,7 +91,7 @@ def writes_where_it_reads(plain):
 def one_slot(plain):
     def elaborate(self, platform):
         m = plain(self, platform)
-        m.d.comb += self.request.slot.eq(0)
+        m.d.comb += self.passes.request.slot.eq(0)
         return m
 
     return elaborate

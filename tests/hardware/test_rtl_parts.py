@@ -164,28 +164,28 @@ def test_normalised_words_share_one_exponent(width):
             sums = [rng.randrange(-(1 << bits - 1), 1 << bits - 1) for _ in range(5)]
             if case == 0:
                 sums = [0] * 5
-            ctx.set(part.clear, 1)
+            ctx.set(part.train.clear, 1)
             await ctx.tick()
-            ctx.set(part.clear, 0)
+            ctx.set(part.train.clear, 0)
             ctx.set(part.keep, 1)
             for k, value in enumerate(sums):
                 ctx.set(part.keep_index, k)
                 ctx.set(part.sum, value)
                 await ctx.tick()
             ctx.set(part.keep, 0)
-            ctx.set(part.gain, case % 2)
-            ctx.set(part.start, 1)
+            ctx.set(part.train.gain, case % 2)
+            ctx.set(part.train.start, 1)
             await ctx.tick()
-            ctx.set(part.start, 0)
+            ctx.set(part.train.start, 0)
             found = {}
-            while not ctx.get(part.done):
+            while not ctx.get(part.train.done):
                 if ctx.get(part.valid):
                     found[ctx.get(part.index)] = ctx.get(part.word)
                 await ctx.tick()
             length = fixed.bit_length(sums)
             shift = length - (width - 2) if case % 2 else length + config.headroom - (width - 1)
             exact = [(v + (1 << shift - 1)) >> shift if shift > 0 else v << -shift for v in sums]
-            assert ctx.get(part.length) == length
+            assert ctx.get(part.train.length) == length
             assert [found[k] for k in range(5)] == exact
 
     run(part, bench)

@@ -27,7 +27,7 @@ class OnladCore:
     Parameters
     ----------
     n
-        Features a sample.
+        Features per sample.
     hidden
         Hidden units.
     lanes

@@ -14,7 +14,7 @@ Storage: TypeAlias = Literal["stored", "narrow", "seeded"]
 
 ACTIVATIONS: tuple[Activation, ...] = ("identity", "sigmoid")
 STORAGES: tuple[Storage, ...] = ("stored", "narrow", "seeded")
-FRACTIONS = {32: 24, 25: 17, 18: 12}  # of data, by width of a word: see docs/hardware.md
+FRACTIONS = {32: 24, 25: 17, 18: 12}  # of data, by width of a word: the page ONLAD Core says why
 LANES = (1, 2, 4, 8, 16, 32)
 MOST_FEATURES, MOST_HIDDEN = 4096, 256
 

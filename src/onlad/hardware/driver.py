@@ -83,7 +83,7 @@ class Device:
 
     @property
     def n_features(self) -> int:
-        """Features a sample."""
+        """Features per sample."""
         return self.config.n
 
     @property
@@ -288,7 +288,7 @@ def _config(transport: Transport) -> Config:
     if words[Describe.IDENTITY] & 0xFF != packets.VERSION:
         raise OnladError(
             f"this core speaks version {words[Describe.IDENTITY] & 0xFF} of the packets, this "
-            f"driver {packets.VERSION}. Build the core anew, or install the driver of its version"
+            f"driver {packets.VERSION}. Build the core again, or install the driver of its version"
         )
     options = words[Describe.OPTIONS]
     config = Config(
@@ -344,9 +344,9 @@ def _scale(alpha: Array, b: Array, config: Config) -> float:
     if config.alpha == "seeded":
         return 1.0
     sums = np.maximum(np.maximum(alpha, 0).sum(axis=0), np.maximum(-alpha, 0).sum(axis=0))
-    room = ldexp(1, config.width - 2 - config.fraction)
+    largest = ldexp(1, config.width - 2 - config.fraction)
     largest = max(
-        float((sums + np.abs(b)).max()) / room,
+        float((sums + np.abs(b)).max()) / largest,
         float(np.abs(alpha).max()) / ldexp(1, config.alpha_width - 1 - config.alpha_fraction),
     )
     return float(2.0 ** min(0, -int(np.ceil(np.log2(largest))))) if largest > 0 else 1.0

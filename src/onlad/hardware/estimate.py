@@ -77,7 +77,7 @@ def _train(config: Config) -> int:
 def _predict(config: Config) -> int:
     """Hidden; errors of each block; the mean.
 
-    Two blocks are under way at a time. When they are short, the way of a sum from the lanes to its
+    Two blocks are under way at a time. When they are short, the path of a sum from the lanes to its
     error is what takes the time.
     """
     N, U = config.hidden, config.lanes

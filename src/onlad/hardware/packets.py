@@ -108,7 +108,7 @@ class Reason(IntFlag):
     BAD_FACTOR = 2  # a forgetting factor outside (0, 1], or a negative limit
     BAD_VALUE = 4  # a value wider than the core's words
     NOT_READY = 8  # no forgetting factor since reset
-    SINGULAR = 16  # d < epsilon: TRAIN with index 1 has no score to answer with
+    SINGULAR = 16  # the sample was not learned: TRAIN with index 1 has no score to answer with
 
 
 class PacketError(OnladError):
@@ -129,7 +129,7 @@ def _in_words(reason: Reason) -> str:
         Reason.BAD_FACTOR: "a forgetting factor was outside (0, 1]",
         Reason.BAD_VALUE: "a value was too wide for the core's words",
         Reason.NOT_READY: "no forgetting factor was written since reset",
-        Reason.SINGULAR: "the step was singular (d < 1e-4)",
+        Reason.SINGULAR: "the sample cannot be learned: a hidden sum left its word, or S'h is 0",
     }
     return "; ".join(text for bit, text in texts.items() if bit in reason)
 

@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 HARNESS = Path(__file__).with_name("harness.cpp")
 PATIENCE = 1 << 20  # cycles without a handshake after which a core counts as stuck
-_CHUNK = 1 << 14  # words a call, so that Ctrl-C is heard
+_CHUNK = 1 << 14  # words per call, so that Ctrl-C is heard
 # -O1 simulates as fast as -O2 and compiles in three quarters of the time.
 _FLAGS = ("-O1", "-std=c++20", "-fPIC", "-DVL_TIME_CONTEXT")
 

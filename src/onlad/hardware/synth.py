@@ -152,7 +152,7 @@ def synthesise(
 ) -> Report:
     """Return what the Verilog of a core costs on a part.
 
-    With `seeds`, and for a part that has one, also place and route from so many seeds.
+    With `seeds`, and for a part that has one, also place and route, once per seed.
     """
     chip, begun = part(name), time.perf_counter()
     if seeds and not chip.nextpnr:

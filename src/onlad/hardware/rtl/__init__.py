@@ -1,1 +1,1 @@
-"""The gateware, in Amaranth. Each room has a twin on integers in `onlad.hardware.model`."""
+"""The gateware, in Amaranth; `onlad.hardware.model` is its counterpart on integers."""

@@ -8,8 +8,8 @@ The way of a product, by cycle::
     3  words in registers; the scalar is chosen          8  sum, or stored word plus product
     4  factors a and b                                   9  rounded, saturated: written
 
-Sums in the lanes are taken over in cycle 9 and leave one a cycle. Sums across the lanes go through
-a tree of adders and are whole `ceil(log2(lanes)) + 1` cycles after the product.
+Sums in the lanes are taken over in cycle 9 and leave one per cycle. Sums across the lanes go
+through a tree of adders and are whole `ceil(log2(lanes)) + 1` cycles after the product.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from amaranth.utils import ceil_log2
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import COARSE
 from onlad.hardware.rtl.banks import Banks
+from onlad.hardware.rtl.interfaces import parameters
 from onlad.hardware.rtl.lane import BASE, Lane, placed
 from onlad.hardware.rtl.operations import (
     KEPT,
@@ -44,21 +45,19 @@ class Arithmetic(wiring.Component):
     Members
     -------
     issue : In
-        What to do, one product a lane a cycle.
+        What to do: one product per lane and cycle.
     idle : Out(1)
         Nothing is under way.
     x, h : In
-        The scalars, a cycle after the issue.
+        The scalars, one cycle after the issue.
     held_x : Out
-        x a cycle later, from a register: how a host reads it.
+        x one cycle later, from a register: how a host reads it.
     root_scale, beta_scale, renormal, coarse : In
         C, R, how S is scaled (-1, 0, 1), and whether k has fewer fraction bits.
-    word, read, alpha, root, beta
-        The parameters: an address in cycle 1, words in cycle 2.
-    stored, write_root, write_beta, write_word
-        Words to write back in cycle 9, and where.
+    parameters : Out(interfaces.parameters)
+        To and from `ParameterBuffer`.
     vector_*
-        Where f, g and e are written, one a cycle.
+        Where f, g and e are written, one per cycle.
     chain_*
         A sum that leaves the lanes, first lane first.
     across, across_op, across_valid
@@ -87,14 +86,7 @@ class Arithmetic(wiring.Component):
                 "beta_scale": In(signed(c.scalar_width)),
                 "renormal": In(signed(2)),
                 "coarse": In(1),
-                "address": Out(layout),
-                "alpha": In(signed(c.alpha_width)).array(U),
-                "root": In(signed(W)).array(U),
-                "beta": In(signed(W)).array(U),
-                "stored": Out(signed(W)).array(U),
-                "write_root": Out(1),
-                "write_beta": Out(1),
-                "write_word": Out(layout["word"].shape),
+                "parameters": Out(parameters(c)),
                 "vector_lane": In(U),
                 "vector_address": In(layout["vector"].shape),
                 "vector_data": In(signed(W)),
@@ -120,7 +112,7 @@ class Arithmetic(wiring.Component):
         # errors the lanes must not seem to rest.
         at = delayed(m, self.issue, max(13, 11 + depth), "at")
         m.d.comb += self.idle.eq(~Cat(*(stage.valid for stage in at[1:])).any() & ~self.chain_valid)
-        m.d.comb += self.address.eq(at[1])
+        m.d.comb += self.parameters.address.eq(at[1])
 
         m.submodules.vectors = vectors = Banks(U, 2 * c.alpha_row + 2, signed(c.width))
         m.d.comb += [
@@ -155,8 +147,10 @@ class Arithmetic(wiring.Component):
             gains.write_address.eq(at[9].scalar[bank:]),
             gains.write.eq((at[9].valid & is_any(at[9].op, KEPT)).replicate(U)),
         ]
-        x, h = Signal(signed(c.width)), Signal(signed(c.width))
-        gain, scalar = Signal(signed(c.scalar_width)), Signal(signed(c.scalar_width))
+        x = Signal(signed(c.width))
+        h = Signal(signed(c.width))
+        gain = Signal(signed(c.scalar_width))
+        scalar = Signal(signed(c.scalar_width))
         picked = Array(gains.words)[at[1].scalar[:bank]] if bank else gains.words[0]
         m.d.sync += [x.eq(self.x), h.eq(self.h), gain.eq(picked)]
         m.d.comb += self.held_x.eq(x)
@@ -180,15 +174,17 @@ class Arithmetic(wiring.Component):
         """Choose the factors of a lane in cycle 4 and the stored word in 7; return the first."""
         W = self.config.width
         alpha = Signal(signed(self.config.alpha_width), name=f"alpha{k}")
-        root, beta = Signal(signed(W), name=f"root{k}"), Signal(signed(W), name=f"beta{k}")
+        root = Signal(signed(W), name=f"root{k}")
+        beta = Signal(signed(W), name=f"beta{k}")
         vector = Signal(signed(W), name=f"vector{k}")
         m.d.sync += [
-            alpha.eq(self.alpha[k]),
-            root.eq(self.root[k]),
-            beta.eq(self.beta[k]),
+            alpha.eq(self.parameters.alpha[k]),
+            root.eq(self.parameters.root[k]),
+            beta.eq(self.parameters.beta[k]),
             vector.eq(vector_word),
         ]
-        a, b = Signal(signed(W), name=f"a{k}"), Signal(signed(len(lane.b)), name=f"b{k}")
+        a = Signal(signed(W), name=f"a{k}")
+        b = Signal(signed(len(lane.b)), name=f"b{k}")
         with m.Switch(self._a):
             for choice, word in enumerate((vector, alpha, root, beta)):
                 with m.Case(choice):
@@ -225,9 +221,10 @@ class Arithmetic(wiring.Component):
     def _decode(self, m: Module, at: list[Any]) -> None:
         """Tell all lanes, from registers: their factors in cycle 3, how they end in 6 and later.
 
-        A choice among four words has a code of two bits: with it, a bit takes one table.
+        A choice among four words has a code of two bits: then each bit takes one lookup table.
         """
-        self._a, self._b = Signal(2, name="choose_a"), Signal(2, name="choose_b")
+        self._a = Signal(2, name="choose_a")
+        self._b = Signal(2, name="choose_b")
         self._learns_root = Signal(name="learns_root")
         op = at[2].op
         with m.Switch(op):
@@ -247,10 +244,11 @@ class Arithmetic(wiring.Component):
             with m.Default():
                 m.d.sync += self._b.eq(0)
         m.d.sync += self._learns_root.eq(op == Op.ROOT)
-        self._kept, self._replace, self._coarse, self._gain = (
-            Signal(name=name) for name in ("kept", "replace", "coarse_word", "gain_word")
-        )
-        self._how = Signal(2)
+        self._kept = Signal(name="kept")
+        self._replace = Signal(name="replace")
+        self._coarse = Signal(name="coarse_word")
+        self._gain = Signal(name="gain_word")
+        self._how = Signal(2, name="how")
         coarse = self.coarse & (at[5].op == Op.TEACH)
         root = at[5].op == Op.ROOT
         m.d.sync += [
@@ -265,12 +263,14 @@ class Arithmetic(wiring.Component):
         c, valid, op = self.config, at[9].valid, at[9].op
         root = valid & (op == Op.ROOT)
         beta = valid & (op == Op.TEACH)
-        m.d.comb += [self.write_root.eq(root), self.write_beta.eq(beta)]
-        m.d.comb += self.write_word.eq(at[9].word)
-        near, over, cut = (Signal(c.lanes) for _ in range(3))
+        m.d.comb += [self.parameters.write_root.eq(root), self.parameters.write_beta.eq(beta)]
+        m.d.comb += self.parameters.write_word.eq(at[9].word)
+        near = Signal(c.lanes)
+        over = Signal(c.lanes)
+        cut = Signal(c.lanes)
         for k, lane in enumerate(lanes):
             word = Cat(lane.result[: c.width - 1], lane.result[-1]).as_signed()
-            m.d.comb += [self.stored[k].eq(word), self._gains.data[k].eq(lane.result)]
+            m.d.comb += [self.parameters.stored[k].eq(word), self._gains.data[k].eq(lane.result)]
             size = magnitude(word)
             m.d.sync += [
                 near[k].eq(root & size[c.root_fraction - 2 :].any()),
@@ -280,10 +280,11 @@ class Arithmetic(wiring.Component):
         m.d.comb += [self.near.eq(near.any()), self.over.eq(over.any()), self.cut.eq(cut.any())]
 
     def _chain(self, m: Module, lanes: list[Lane], at: list[Any]) -> None:
-        """Let sums leave the lanes one a cycle; the last has left when the next are whole."""
+        """Let sums leave the lanes one per cycle; the last has left when the next are whole."""
         U = self.config.lanes
         chain = [Signal(signed(len(self.chain)), name=f"chain{k}") for k in range(U)]
-        place, going = Signal(range(U)), Signal()
+        place = Signal(range(U))
+        going = Signal()
         op = Signal(Op)
         with m.If(going):
             m.d.sync += [place.eq(place + 1), going.eq(place != U - 1)]

@@ -1,4 +1,4 @@
-"""Memories with one read and one write port, a word a lane.
+"""Memories with one read and one write port, one word per lane.
 
 No port is transparent: reading and writing one address in one cycle gives the old word in one tool
 and the new one in another. The formal checks show that it never happens.
@@ -24,7 +24,7 @@ class Banks(wiring.Component):
         Read all banks; the words come in the next cycle.
     words : Out, each
     write_address, write, data : In
-        `write` has a bit a bank, `data` a word a bank.
+        `write` has one bit per bank, `data` one word.
     """
 
     def __init__(self, count: int, depth: int, shape: Any) -> None:

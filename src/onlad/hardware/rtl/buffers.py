@@ -12,19 +12,9 @@ from amaranth.utils import ceil_log2
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
 from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.operations import Op, is_any, issue_layout
+from onlad.hardware.rtl.interfaces import host_write, parameters
+from onlad.hardware.rtl.operations import Op, is_any
 from onlad.hardware.seeded import SHIFTS, lane_seeds
-
-
-def host_layout(config: Config) -> dict[str, Any]:
-    """Return how a host writes the memories: never while a step is under way."""
-    return {
-        "host_mode": In(Mode),
-        "host_write": In(1),
-        "host_lane": In(max(1, ceil_log2(config.lanes))),
-        "host_word": In(issue_layout(config)["word"].shape),
-        "host_value": In(signed(config.width)),
-    }
 
 
 class ParameterBuffer(wiring.Component):
@@ -32,32 +22,21 @@ class ParameterBuffer(wiring.Component):
 
     Members
     -------
-    host_* : see `host_layout`
-    address : In
-        An issue, in its cycle 1; words come in cycle 2.
-    alpha, root, beta : Out
-    stored, write_root, write_beta, write_word : In
+    host, lanes
+        From and to the host and the lanes: see `interfaces`.
     b_index, b_read, b : In, In, Out
         The word comes in the next cycle.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = c = config
-        layout, U, W = issue_layout(c), config.lanes, config.width
         super().__init__(
             {
-                **host_layout(c),
-                "address": In(layout),
-                "alpha": Out(signed(c.alpha_width)).array(U),
-                "root": Out(signed(W)).array(U),
-                "beta": Out(signed(W)).array(U),
-                "stored": In(signed(W)).array(U),
-                "write_root": In(1),
-                "write_beta": In(1),
-                "write_word": In(layout["word"].shape),
+                "host": In(host_write(c)),
+                "lanes": In(parameters(c)),
                 "b_index": In(ceil_log2(c.hidden)),
                 "b_read": In(1),
-                "b": Out(signed(W)),
+                "b": Out(signed(c.width)),
             }
         )
 
@@ -74,9 +53,9 @@ class ParameterBuffer(wiring.Component):
         m.d.comb += [
             b.read.eq(self.b_read),
             b.read_address.eq(self.b_index),
-            b.write.eq(self.host_write & (self.host_mode == Mode.B)),
-            b.write_address.eq(self.host_word),
-            b.data[0].eq(self.host_value),
+            b.write.eq(self.host.write & (self.host.mode == Mode.B)),
+            b.write_address.eq(self.host.word),
+            b.data[0].eq(self.host.value),
             self.b.eq(b.words[0]),
         ]
         return m
@@ -85,49 +64,51 @@ class ParameterBuffer(wiring.Component):
         """Return banks that issues read."""
         m.submodules[mode.name.lower()] = banks = Banks(self.config.lanes, depth, signed(width))
         m.d.comb += [
-            banks.read.eq(self.address.valid & is_any(self.address.op, ops)),
-            banks.read_address.eq(self.address.word),
+            banks.read.eq(self.lanes.address.valid & is_any(self.lanes.address.op, ops)),
+            banks.read_address.eq(self.lanes.address.word),
         ]
         return banks
 
     def _alpha(self, m: Module) -> None:
         c = self.config
         banks = self._bank(m, Mode.ALPHA, c.n * c.alpha_row, c.alpha_width, (Op.HIDDEN,))
-        asked = self.host_write & (self.host_mode == Mode.ALPHA)
-        m.d.comb += banks.write_address.eq(self.host_word)
-        m.d.comb += banks.write.eq(asked << self.host_lane)
+        asked = self.host.write & (self.host.mode == Mode.ALPHA)
+        m.d.comb += banks.write_address.eq(self.host.word)
+        m.d.comb += banks.write.eq(asked << self.host.lane)
         for k in range(c.lanes):
-            m.d.comb += [banks.data[k].eq(self.host_value), self.alpha[k].eq(banks.words[k])]
+            m.d.comb += [banks.data[k].eq(self.host.value), self.lanes.alpha[k].eq(banks.words[k])]
 
     def _matrix(self, m: Module, mode: Mode, depth: int) -> None:
         """Keep S or beta, which the lanes write as well."""
         root = mode is Mode.P
         ops = (Op.FORWARD, Op.GAIN, Op.ROW, Op.ROOT) if root else (Op.ERRORS, Op.TEACH)
         banks = self._bank(m, mode, depth, self.config.width, ops)
-        # What a host writes has gone through the lanes' last register, a cycle later.
-        late, lane, word = Signal(), Signal.like(self.host_lane), Signal.like(self.host_word)
+        # What a host writes has gone through the lanes' last register, one cycle later.
+        late = Signal()
+        lane = Signal.like(self.host.lane)
+        word = Signal.like(self.host.word)
         m.d.sync += [
-            late.eq(self.host_write & (self.host_mode == mode)),
-            lane.eq(self.host_lane),
-            word.eq(self.host_word),
+            late.eq(self.host.write & (self.host.mode == mode)),
+            lane.eq(self.host.lane),
+            word.eq(self.host.word),
         ]
         m.d.comb += banks.write_address.eq(word)
         m.d.comb += banks.write.eq(late << lane)
-        with m.If(self.write_root if root else self.write_beta):
+        with m.If(self.lanes.write_root if root else self.lanes.write_beta):
             m.d.comb += banks.write.eq(-1)
-            m.d.comb += banks.write_address.eq(self.write_word)
+            m.d.comb += banks.write_address.eq(self.lanes.write_word)
         for k in range(self.config.lanes):
-            m.d.comb += banks.data[k].eq(self.stored[k])
-            m.d.comb += (self.root if root else self.beta)[k].eq(banks.words[k])
+            m.d.comb += banks.data[k].eq(self.lanes.stored[k])
+            m.d.comb += (self.lanes.root if root else self.lanes.beta)[k].eq(banks.words[k])
 
     def _generators(self, m: Module) -> None:
-        """Make alpha anew, a word a lane a cycle: `seeded.advance` in gates."""
-        read = self.address.valid & (self.address.op == Op.HIDDEN)
+        """Generate alpha, one word per lane and cycle: `seeded.advance` in gates."""
+        read = self.lanes.address.valid & (self.lanes.address.op == Op.HIDDEN)
         for k, seed in enumerate(lane_seeds(self.config)):
             state = Signal(32, name=f"state{k}")
             now: Any = Signal(32, name=f"now{k}")
             m.d.comb += now.eq(state)
-            with m.If(self.address.word == 0):
+            with m.If(self.lanes.address.word == 0):
                 m.d.comb += now.eq(Const(seed, 32))
             later: Any = now
             for shift in SHIFTS:
@@ -135,7 +116,7 @@ class ParameterBuffer(wiring.Component):
             with m.If(read):
                 m.d.sync += [
                     state.eq(later),
-                    self.alpha[k].eq(now[32 - self.config.alpha_width :].as_signed()),
+                    self.lanes.alpha[k].eq(now[32 - self.config.alpha_width :].as_signed()),
                 ]
 
 
@@ -144,7 +125,8 @@ class InputBuffer(wiring.Component):
 
     Members
     -------
-    host_* : see `host_layout`
+    host
+        From the host: see `interfaces.host_write`.
     index, read, word : In, In, Out
         The word comes in the next cycle.
     """
@@ -153,7 +135,7 @@ class InputBuffer(wiring.Component):
         self.config = c = config
         super().__init__(
             {
-                **host_layout(c),
+                "host": In(host_write(c)),
                 "index": In(ceil_log2(c.n)),
                 "read": In(1),
                 "word": Out(signed(c.width)),
@@ -163,13 +145,13 @@ class InputBuffer(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.x = x = Banks(1, self.config.n, signed(self.config.width))
-        asked = self.host_mode == Mode.X
+        asked = self.host.mode == Mode.X
         m.d.comb += [
             x.read.eq(self.read),
             x.read_address.eq(self.index),
-            x.write.eq(self.host_write & asked),
-            x.write_address.eq(self.host_word),
-            x.data[0].eq(self.host_value),
+            x.write.eq(self.host.write & asked),
+            x.write_address.eq(self.host.word),
+            x.data[0].eq(self.host.value),
             self.word.eq(x.words[0]),
         ]
         return m

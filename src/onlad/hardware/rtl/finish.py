@@ -1,4 +1,4 @@
-"""The way of a sum from a lane to h or e, one a cycle: add b or take from x, round, saturate, G."""
+"""From a sum of the lanes to h or e: add b or subtract from x, round, saturate, apply G."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Finish(wiring.Component):
     valid, op, sum : In
         A sum that leaves the lanes. `Op.FORWARD` is not for here.
     base : In(signed(width))
-        The b or x that belongs to it, a cycle later.
+        The b or x that belongs to it, one cycle later.
     place : In
         What to carry along: where the result belongs.
     h_valid, e_valid, result, result_place, cut : Out
@@ -69,7 +69,8 @@ class Finish(wiring.Component):
         alpha_fraction, fraction = c.alpha_fraction - c.sum_cut, c.fraction - c.sum_cut
         value = Signal(signed(c.sum_width + 2))
         m.d.sync += value.eq(Mux(hidden[2], at(alpha_fraction), at(fraction)) + terms)
-        word, cut = Signal(signed(c.width)), Signal()
+        word = Signal(signed(c.width))
+        cut = Signal()
         rounded = Mux(hidden[3], value >> 1 + alpha_fraction, value >> 1 + fraction)
         m.d.sync += saturate(rounded, word, cut)
         m.d.comb += [
@@ -109,7 +110,8 @@ class Curve(wiring.Component):
         size = magnitude(self.z)
         drop = fraction - 5 - steps
         place = size >> drop if drop > 0 else size << -drop
-        segment, within = Signal(segment_bits), Signal(steps)
+        segment = Signal(segment_bits)
+        within = Signal(steps)
         beyond = place[steps + segment_bits :].any()
         m.d.sync += [
             segment.eq(Mux(beyond, sigmoid.SEGMENTS - 1, place[steps:])),
@@ -123,7 +125,8 @@ class Curve(wiring.Component):
         width = sigmoid.VALUE_BITS + sigmoid.SLOPE_BITS
         m.submodules.table = memory = Memory(shape=width, depth=sigmoid.SEGMENTS, init=rows)
         port = memory.read_port()
-        row, product = Signal(width), Signal(sigmoid.SLOPE_BITS + steps)
+        row = Signal(width)
+        product = Signal(sigmoid.SLOPE_BITS + steps)
         starts = delayed(m, row[: sigmoid.VALUE_BITS], 1, "start")
         withins = delayed(m, within, 2, "within")
         high = Signal(sigmoid.VALUE_BITS + steps)

@@ -1,17 +1,16 @@
-"""The door: words in, checked and brought to where they belong; answers out."""
+"""The input stage: words are taken from the stream, checked and decoded."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import (
-    INDEX_BITS,
     INDEX_SHIFT,
     MODE_SHIFT,
     READ_SHIFT,
@@ -20,43 +19,32 @@ from onlad.hardware.packets import (
     Mode,
     Status,
 )
-from onlad.hardware.rtl.operations import issue_layout
-
-WORD = data.StructLayout({"mode": Mode, "read": 1, "index": INDEX_BITS, "value": signed(32)})
+from onlad.hardware.rtl.interfaces import WORD, decoded
 
 
 class Front(wiring.Component):
-    """Take words in order; each is decoded in three cycles, one a cycle.
+    """Take words in order; each is decoded in three cycles, one word per cycle.
 
     After a word that is answered no other is taken until its answer has been.
 
     Members
     -------
     data, valid, ready : the stream in
-    answering : In(1)
+    answered : In(1)
         The answer to the last word was taken.
-    word, present : Out
-        A word that is decoded.
-    lane, place : Out
-        Where it belongs in the memories.
-    inside, fits : Out(1)
-        Its index is in range; its value fits the memory.
+    decoded
+        See `interfaces.decoded`.
     """
 
     def __init__(self, config: Config) -> None:
-        self.config = c = config
+        self.config = config
         super().__init__(
             {
                 "data": In(64),
                 "valid": In(1),
                 "ready": Out(1),
                 "answered": In(1),
-                "word": Out(WORD),
-                "present": Out(1),
-                "lane": Out(max(1, ceil_log2(c.lanes))),
-                "place": Out(issue_layout(c)["word"].shape),
-                "inside": Out(1),
-                "fits": Out(1),
+                "decoded": Out(decoded(config)),
             }
         )
 
@@ -94,13 +82,16 @@ class Front(wiring.Component):
         with m.Elif(self.answered):
             m.d.sync += waiting.eq(0)
 
-        one, two = Signal(WORD), Signal(WORD)
-        have_one, have_two = Signal(), Signal()
-        inside, fits = Signal(), Signal()
+        one = Signal(WORD)
+        two = Signal(WORD)
+        have_one = Signal()
+        have_two = Signal()
+        inside = Signal()
+        fits = Signal()
         with m.If(take):
             m.d.sync += one.eq(raw)  # a word that is answered stays until it is
         m.d.sync += [have_one.eq(take), have_two.eq(have_one), two.eq(one)]
-        m.d.sync += [self.present.eq(have_two), self.word.eq(two)]
+        m.d.sync += [self.decoded.present.eq(have_two), self.decoded.word.eq(two)]
         with m.Switch(one.mode):
             for mode, size in self.sizes().items():
                 with m.Case(mode):
@@ -108,7 +99,7 @@ class Front(wiring.Component):
         narrow = Mux(
             one.mode == Mode.ALPHA, _fits(one.value, c.alpha_width), _fits(one.value, c.width)
         )
-        m.d.sync += [fits.eq(narrow), self.inside.eq(inside), self.fits.eq(fits)]
+        m.d.sync += [fits.eq(narrow), self.decoded.inside.eq(inside), self.decoded.fits.eq(fits)]
         self._place(m, one, two)
         return m
 
@@ -122,7 +113,8 @@ class Front(wiring.Component):
                 Mode.BETA: (c.n, c.beta_row)}  # fmt: skip
         most = max(self.sizes().values())
         reach = most.bit_length()
-        index, padded = Signal(reach), Signal(reach + bits + 1)
+        index = Signal(reach)
+        padded = Signal(reach + bits + 1)
         m.d.sync += index.eq(one.index)
         m.d.comb += padded.eq(index)
         lengths = sorted({length for length, words in rows.values() if length % c.lanes})
@@ -136,9 +128,12 @@ class Front(wiring.Component):
                 m.d.comb += padded.eq(index + row * (-length % c.lanes))
         vector = (two.mode == Mode.X) | (two.mode == Mode.B)
         with m.If(vector):
-            m.d.sync += [self.place.eq(index), self.lane.eq(0)]
+            m.d.sync += [self.decoded.place.eq(index), self.decoded.lane.eq(0)]
         with m.Else():
-            m.d.sync += [self.place.eq(padded >> bits), self.lane.eq(padded[:bits] if bits else 0)]
+            m.d.sync += [
+                self.decoded.place.eq(padded >> bits),
+                self.decoded.lane.eq(padded[:bits] if bits else 0),
+            ]
 
 
 def _fits(value: Any, width: int) -> Any:

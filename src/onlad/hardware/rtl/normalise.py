@@ -11,6 +11,7 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.rtl.banks import Banks
+from onlad.hardware.rtl.interfaces import normalising
 from onlad.hardware.rtl.operations import delayed, magnitude
 
 STRIDE = 8  # bits of the coarse shift
@@ -21,18 +22,12 @@ class Normalise(wiring.Component):
 
     Members
     -------
-    clear : In(1)
-        Forget what was kept.
+    train
+        From and to Train Module: see `interfaces.normalising`.
     keep, keep_index, sum : In
         A sum to keep.
-    start, gain : In(1)
-        Give all: of f, or of g.
-    length : Out
-        Bits, without sign, of the widest sum, two cycles after `start`.
     valid, index, word : Out
-        One word a cycle.
-    done : Out(1)
-        The last word has left.
+        One word per cycle.
     """
 
     def __init__(self, config: Config) -> None:
@@ -40,17 +35,13 @@ class Normalise(wiring.Component):
         A = c.sum_width
         super().__init__(
             {
-                "clear": In(1),
+                "train": In(normalising(c)),
                 "keep": In(1),
                 "keep_index": In(ceil_log2(c.hidden)),
                 "sum": In(signed(A)),
-                "start": In(1),
-                "gain": In(1),
-                "length": Out(range(A)),
                 "valid": Out(1),
                 "index": Out(ceil_log2(c.hidden)),
                 "word": Out(signed(c.width)),
-                "done": Out(1),
             }
         )
 
@@ -64,15 +55,16 @@ class Normalise(wiring.Component):
             sums.write_address.eq(self.keep_index),
             sums.data[0].eq(self.sum),
         ]
-        with m.If(self.clear):
+        with m.If(self.train.clear):
             m.d.sync += mask.eq(0)
         with m.Elif(self.keep):
             m.d.sync += mask.eq(mask | magnitude(self.sum))
 
         # The place of the highest bit, in two cycles; then the words, 4 cycles each.
         coarse, fine = self._highest(m, mask)
-        started = delayed(m, self.start, 2, "started")[-1]
-        running, index = Signal(), Signal(ceil_log2(c.hidden))
+        started = delayed(m, self.train.start, 2, "started")[-1]
+        running = Signal()
+        index = Signal(ceil_log2(c.hidden))
         last = index == c.hidden - 1
         with m.If(started):
             m.d.sync += [running.eq(1), index.eq(0)]
@@ -83,12 +75,13 @@ class Normalise(wiring.Component):
         m.d.comb += [
             self.valid.eq(going[-1]),
             self.index.eq(delayed(m, index, 5, "index")[-1]),
-            self.done.eq(delayed(m, running & last, 6, "last")[-1]),
+            self.train.done.eq(delayed(m, running & last, 6, "last")[-1]),
         ]
         # To the left until the highest bit of the widest stands below the sign.
         groups = -(-(A - 1) // STRIDE)
         spare = groups * STRIDE - (A - 1)  # the top group is not full: A - 1 bits in all
-        word, left = Signal(signed(A), name="kept"), Signal(signed(A), name="left")
+        word = Signal(signed(A), name="kept")
+        left = Signal(signed(A), name="left")
         moved = Signal(signed(A + spare))
         m.d.sync += word.eq(sums.words[0])
         with m.Switch(coarse):
@@ -100,14 +93,16 @@ class Normalise(wiring.Component):
                 with m.Case(k):
                     m.d.sync += left.eq(_move(moved, STRIDE - 1 - k - spare))
         low, high = A + c.headroom - c.width, A - c.width + 1
-        m.d.sync += self.word.eq(Mux(self.gain, _rounded(left, high), _rounded(left, low)))
+        m.d.sync += self.word.eq(Mux(self.train.gain, _rounded(left, high), _rounded(left, low)))
         return m
 
     def _highest(self, m: Module, mask: Any) -> tuple[Any, Any]:
         """Return group and place of the highest bit of mask; set `length`."""
         groups = [mask[k : k + STRIDE] for k in range(0, len(mask), STRIDE)]
-        coarse, fine = Signal(range(len(groups))), Signal(range(STRIDE))
-        some, group = Signal(), Signal(STRIDE)
+        coarse = Signal(range(len(groups)))
+        fine = Signal(range(STRIDE))
+        some = Signal()
+        group = Signal(STRIDE)
         for k, bits in enumerate(groups):
             with m.If(bits.any()):
                 m.d.sync += [coarse.eq(k), group.eq(bits)]
@@ -118,9 +113,10 @@ class Normalise(wiring.Component):
         for k in range(STRIDE):
             with m.If(group[k]):
                 m.d.sync += fine.eq(k)
-        coarse_later, some_later = Signal.like(coarse), Signal()
+        coarse_later = Signal.like(coarse)
+        some_later = Signal()
         m.d.sync += [coarse_later.eq(coarse), some_later.eq(some)]
-        m.d.comb += self.length.eq(Mux(some_later, coarse_later * STRIDE + fine + 1, 0))
+        m.d.comb += self.train.length.eq(Mux(some_later, coarse_later * STRIDE + fine + 1, 0))
         return coarse_later, fine
 
 

@@ -12,7 +12,7 @@ from onlad.hardware.config import Config
 
 
 class Op(enum.Enum, shape=unsigned(4)):  # type: ignore[call-arg]
-    """One product a lane; where its factors come from and where it goes."""
+    """One product per lane: where its factors come from and where it goes."""
 
     HIDDEN = 0  # x_i alpha_ij, summed in the lanes
     FORWARD = 1  # h_i S_ij, summed in the lanes

@@ -13,8 +13,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
+from onlad.hardware.rtl.interfaces import passes
 from onlad.hardware.rtl.operations import Op
-from onlad.hardware.rtl.walk import request_layout
 
 
 class PredictModule(wiring.Component):
@@ -26,10 +26,8 @@ class PredictModule(wiring.Component):
         Start.
     teach : In(1)
         Teach beta as well; constant from `errors` to `done`.
-    request, taken
+    passes
         To and from `Walk`.
-    settled : In(1)
-        Nothing is under way anywhere.
     block_done : In(1)
         The errors of one more block are in place.
     done : Out(1)
@@ -43,9 +41,7 @@ class PredictModule(wiring.Component):
                 "hidden": In(1),
                 "errors": In(1),
                 "teach": In(1),
-                "request": Out(request_layout(config)),
-                "taken": In(1),
-                "settled": In(1),
+                "passes": Out(passes(config)),
                 "block_done": In(1),
                 "done": Out(1),
             }
@@ -54,16 +50,16 @@ class PredictModule(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         blocks = self.config.beta_row
-        block = Signal.like(self.request.start)
+        block = Signal.like(self.passes.request.start)
         ready = Signal(2)  # blocks whose errors are in place and not yet used
 
         def ask(op: Any, start: Any, end: Any) -> None:
             m.d.comb += [
-                self.request.valid.eq(1),
-                self.request.op.eq(op),
-                self.request.start.eq(start),
-                self.request.end.eq(end),
-                self.request.slot.eq(block[0]),
+                self.passes.request.valid.eq(1),
+                self.passes.request.op.eq(op),
+                self.passes.request.start.eq(start),
+                self.passes.request.end.eq(end),
+                self.passes.request.slot.eq(block[0]),
             ]
 
         used = Signal()
@@ -81,22 +77,22 @@ class PredictModule(wiring.Component):
                     m.next = "FIRST"
             with m.State("HIDDEN"):
                 ask(Op.HIDDEN, 0, self.config.alpha_row - 1)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "SETTLE"
             with m.State("FIRST"):
                 ask(Op.ERRORS, 0, 0)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "NEXT"
             with m.State("NEXT"):
                 with m.If(block == blocks - 1):
                     m.next = "LOSS"
                 with m.Else():
                     ask(Op.ERRORS, block + 1, block + 1)
-                    with m.If(self.taken):
+                    with m.If(self.passes.taken):
                         m.next = "LOSS"
             with m.State("LOSS"), m.If(ready != 0):
                 ask(Op.LOSS, block, block)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.d.comb += used.eq(1)
                     with m.If(self.teach):
                         m.next = "TEACH"
@@ -107,12 +103,12 @@ class PredictModule(wiring.Component):
                             m.next = "SETTLE"
             with m.State("TEACH"):
                 ask(Op.TEACH, block, block)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.d.sync += block.eq(block + 1)
                     m.next = "NEXT"
                     with m.If(block == blocks - 1):
                         m.next = "SETTLE"
-            with m.State("SETTLE"), m.If(self.settled):
+            with m.State("SETTLE"), m.If(self.passes.settled):
                 m.d.comb += self.done.eq(1)
                 m.next = "IDLE"
         return m

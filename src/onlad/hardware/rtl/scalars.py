@@ -18,31 +18,27 @@ from onlad.hardware.fixed import (
     TRACE_BITS,
     TRACE_FRACTION,
 )
+from onlad.hardware.rtl.interfaces import scaling
 from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
 
 SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of
 
 
 class Scalars(wiring.Component):
-    """Forget, scale, bound and mean: each is started by a pulse and ends with `done`.
+    """Forget, scale, bound and mean: each is started by a pulse and ends with `train.done`.
 
     Members
     -------
-    forget, scale, finish, limiting, mean : In(1)
-        Start: m 4^z <- m 4^z a^2; the quotients of d; C and R; the bound; the score.
-    held : In(1)
-        Forget nothing.
-    factor, limit, mantissa, exponent, renormal : In
-        a, the guard's limit, m and z, and how S will be scaled: -1, 0 or 1.
-    squares, forward_length, gain_length, loss : In
-        f.f; lengths of the sums of f and g; e.e.
-    new_mantissa, new_exponent : Out
-        After forgetting.
-    root_scale, beta_scale, coarse, bound, score : Out
-        C, R, whether k gives up fraction bits, from which trace of S S' on the guard acts, and the
-        mean of e.e.
-    done, idle : Out(1)
-        For a cycle; nothing is under way.
+    train
+        From and to Train Module: see `interfaces.scaling`.
+    mean : In(1)
+        Start: the score.
+    factor, limit : In
+        a, and the guard's limit.
+    squares, loss : In
+        f.f and e.e.
+    root_scale, beta_scale, coarse, score : Out
+        C, R, whether k gives up fraction bits, and the mean of e.e.
     """
 
     def __init__(self, config: Config) -> None:
@@ -50,30 +46,16 @@ class Scalars(wiring.Component):
         A = c.accumulator_width
         super().__init__(
             {
-                "forget": In(1),
-                "scale": In(1),
-                "finish": In(1),
-                "limiting": In(1),
+                "train": In(scaling(c)),
                 "mean": In(1),
-                "held": In(1),
                 "factor": In(31),
                 "limit": In(31),
-                "mantissa": In(MANTISSA_BITS),
-                "exponent": In(signed(6)),
-                "renormal": In(signed(2)),
                 "squares": In(A),
-                "forward_length": In(range(c.sum_width)),
-                "gain_length": In(range(c.sum_width)),
                 "loss": In(A),
-                "new_mantissa": Out(MANTISSA_BITS),
-                "new_exponent": Out(signed(7)),
                 "root_scale": Out(signed(c.scalar_width)),
                 "beta_scale": Out(signed(c.scalar_width)),
                 "coarse": Out(1),
-                "bound": Out(TRACE_BITS),
                 "score": Out(31),
-                "done": Out(1),
-                "idle": Out(1),
             }
         )
 
@@ -81,9 +63,12 @@ class Scalars(wiring.Component):
         m = Module()
         c, W, hb = self.config, self.config.width, self.config.headroom
         m.submodules.serial = serial = Serial()
-        M, F = Signal(DIVISOR), Signal(DIVISOR)
-        root, beta = Signal(WIDE), Signal(WIDE)  # C and R on their way, then the bound in `root`
-        root_right, beta_right = Signal(signed(10)), Signal(signed(10))  # places to the right
+        M = Signal(DIVISOR)
+        F = Signal(DIVISOR)
+        root = Signal(WIDE)  # C and R on their way, then the bound in `root`
+        beta = Signal(WIDE)
+        root_right = Signal(signed(10))  # places to the right
+        beta_right = Signal(signed(10))
         v = Signal(signed(9))
         second = Signal()
 
@@ -98,67 +83,76 @@ class Scalars(wiring.Component):
         kept = Mux(large, beta >> COARSE, beta)
         far = (beta_right < 0) | kept[c.scalar_width - 2 :].any()
         over = (root_right < 0) | root[c.scalar_width - 1 :].any()
-        m.d.comb += self.bound.eq(root)
+        m.d.comb += self.train.bound.eq(root)
 
         with m.FSM(name="scalars"):
             with m.State("IDLE"):
-                m.d.comb += self.idle.eq(1)
+                m.d.comb += self.train.idle.eq(1)
                 m.d.sync += second.eq(0)
-                with m.If(self.forget):
-                    m.d.sync += self.new_mantissa.eq(self.mantissa)
-                    m.d.sync += self.new_exponent.eq(self.exponent)
-                    with m.If(self.held):
+                with m.If(self.train.forget):
+                    m.d.sync += self.train.new_mantissa.eq(self.train.mantissa)
+                    m.d.sync += self.train.new_exponent.eq(self.train.exponent)
+                    with m.If(self.train.held):
                         m.next = "DONE"
                     with m.Else():
                         m.next = "FORGET"
-                with m.If(self.scale):
+                with m.If(self.train.scale):
                     m.d.sync += v.eq(
-                        self.forward_length
+                        self.train.forward_length
                         + (c.sum_cut + 2 * hb - (W - 1) - c.fraction)
-                        - self.new_exponent
+                        - self.train.new_exponent
                     )
                     m.next = "ALIGN"
-                with m.If(self.finish):
+                with m.If(self.train.finish):
                     # The places that depend on g were taken as few as can be; now they are known.
-                    rest = c.sum_width - 1 - self.gain_length
+                    rest = c.sum_width - 1 - self.train.gain_length
                     m.d.sync += root_right.eq(root_right + rest)
                     m.d.sync += beta_right.eq(beta_right + rest)
                     m.next = "LATE"
-                with m.If(self.limiting):
+                with m.If(self.train.limiting):
                     m.next = "BOUND"
                 with m.If(self.mean):
                     m.next = "MEAN"
 
             with m.State("FORGET"):
-                do(Do.MULTIPLY, self.new_mantissa, self.factor)
+                do(Do.MULTIPLY, self.train.new_mantissa, self.factor)
                 m.next = "FORGOT"
             with m.State("FORGOT"), m.If(serial.done):
-                m.d.sync += [self.new_mantissa.eq(serial.product >> c.ff_fraction), second.eq(1)]
+                m.d.sync += [
+                    self.train.new_mantissa.eq(serial.product >> c.ff_fraction),
+                    second.eq(1),
+                ]
                 m.next = "FORGET"
                 with m.If(second):
                     m.next = "LIFT"
             with m.State("LIFT"):
-                low = ~self.new_mantissa[MANTISSA_BITS - 2 :].any()
-                with m.If((self.new_mantissa == 0) | (low & (self.new_exponent == EXPONENTS[0]))):
-                    m.d.sync += self.new_mantissa.eq(self.mantissa)
-                    m.d.sync += self.new_exponent.eq(self.exponent)
+                low = ~self.train.new_mantissa[MANTISSA_BITS - 2 :].any()
+                with m.If(
+                    (self.train.new_mantissa == 0)
+                    | (low & (self.train.new_exponent == EXPONENTS[0]))
+                ):
+                    m.d.sync += self.train.new_mantissa.eq(self.train.mantissa)
+                    m.d.sync += self.train.new_exponent.eq(self.train.exponent)
                     m.next = "DONE"
                 with m.Elif(low):
-                    m.d.sync += self.new_mantissa.eq(self.new_mantissa << 2)
-                    m.d.sync += self.new_exponent.eq(self.new_exponent - 1)
+                    m.d.sync += self.train.new_mantissa.eq(self.train.new_mantissa << 2)
+                    m.d.sync += self.train.new_exponent.eq(self.train.new_exponent - 1)
                 with m.Else():
                     m.next = "DONE"
 
             with m.State("ALIGN"):
                 cut = 2 * (W - 1) - SCALAR_BITS
                 squares = self.squares >> cut if cut >= 0 else self.squares << -cut
-                m.d.sync += [M.eq(self.new_mantissa << SCALAR_BITS - MANTISSA_BITS), F.eq(squares)]
+                m.d.sync += [
+                    M.eq(self.train.new_mantissa << SCALAR_BITS - MANTISSA_BITS),
+                    F.eq(squares),
+                ]
                 least = c.accumulator_width - 1 + 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
                 m.d.sync += root_right.eq(
-                    -(least + c.root_scale_fraction + self.renormal) - Mux(v < 0, v << 1, 0)
+                    -(least + c.root_scale_fraction + self.train.renormal) - Mux(v < 0, v << 1, 0)
                 )
                 m.d.sync += beta_right.eq(
-                    Mux(v < 0, -v, v) - (least + c.beta_scale_fraction) + self.new_exponent
+                    Mux(v < 0, -v, v) - (least + c.beta_scale_fraction) + self.train.new_exponent
                 )
                 m.next = "ALIGNING"
             with m.State("ALIGNING"):
@@ -216,7 +210,7 @@ class Scalars(wiring.Component):
                 m.next = "DONE"
 
             with m.State("BOUND"):
-                do(Do.MULTIPLY, self.mantissa, self.limit[8:])
+                do(Do.MULTIPLY, self.train.mantissa, self.limit[8:])
                 m.next = "BOUNDED"
             with m.State("BOUNDED"), m.If(serial.done):
                 m.d.sync += root.eq(serial.product)
@@ -224,7 +218,7 @@ class Scalars(wiring.Component):
                     MANTISSA_BITS
                     - TRACE_FRACTION
                     - self.limit[:8].as_signed()
-                    - (self.exponent << 1)
+                    - (self.train.exponent << 1)
                 )
                 m.next = "BOUNDING"
             with m.State("BOUNDING"):
@@ -240,7 +234,7 @@ class Scalars(wiring.Component):
 
             self._mean(m, do, serial)
             with m.State("DONE"):
-                m.d.comb += self.done.eq(1)
+                m.d.comb += self.train.done.eq(1)
                 m.next = "IDLE"
         return m
 

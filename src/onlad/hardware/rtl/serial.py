@@ -1,4 +1,4 @@
-"""Scalars, one bit a cycle: product, square root and quotient in one small machine."""
+"""Scalars, one bit per cycle: product, square root and quotient in one small machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ class Serial(wiring.Component):
         m = Module()
         factor = Signal(WIDE)
         rest = Signal(DIVISOR + 1)
-        count, doing, busy = Signal(range(64)), Signal(Do), Signal()
+        count = Signal(range(64))
+        doing = Signal(Do)
+        busy = Signal()
         low, high = self.product[:SHORT], self.product[SHORT:]
         m.d.sync += self.done.eq(0)
         with m.If(self.start):

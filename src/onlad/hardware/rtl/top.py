@@ -1,31 +1,31 @@
-"""ONLAD Core: the four rooms of the paper around one row of lanes, between two streams."""
+"""ONLAD Core: the paper's four modules around one row of lanes, between two streams."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
-from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS
-from onlad.hardware.packets import Ff, Mode, Reason, Status
+from onlad.hardware.packets import Mode
+from onlad.hardware.rtl.answers import Answers
 from onlad.hardware.rtl.arithmetic import Arithmetic
 from onlad.hardware.rtl.banks import Banks
 from onlad.hardware.rtl.buffers import InputBuffer, ParameterBuffer
+from onlad.hardware.rtl.commands import Commands
 from onlad.hardware.rtl.finish import Finish
 from onlad.hardware.rtl.front import Front
 from onlad.hardware.rtl.normalise import Normalise
 from onlad.hardware.rtl.operations import Op, is_any, magnitude
 from onlad.hardware.rtl.predict import PredictModule
+from onlad.hardware.rtl.registers import Registers
 from onlad.hardware.rtl.scalars import Scalars
+from onlad.hardware.rtl.status import StatusWords
 from onlad.hardware.rtl.train import TrainModule
 from onlad.hardware.rtl.walk import Walk
-
-DECODE_CYCLES = 3  # from the taking of a word to the first cycle of its work
-READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked
 
 
 class Top(wiring.Component):
@@ -56,6 +56,10 @@ class Top(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.front = self.front = Front(c)
+        m.submodules.registers = self.registers = Registers(c)
+        m.submodules.commands = self.commands = Commands(c)
+        m.submodules.status = self.status = StatusWords()
+        m.submodules.answers = self.answers = Answers(c)
         m.submodules.parameter_buffer = self.parameters = ParameterBuffer(c)
         m.submodules.input_buffer = self.inputs = InputBuffer(c)
         m.submodules.train_module = self.train = TrainModule(c)
@@ -66,61 +70,96 @@ class Top(wiring.Component):
         m.submodules.scalars = self.scalars = Scalars(c)
         place = data.StructLayout({"index": ceil_log2(max(c.beta_row, c.alpha_row) * c.lanes + 1)})
         m.submodules.finish = self.finish = Finish(c, place)
-        self._passes(m)
+        connect(
+            m,
+            self.front.decoded,
+            self.registers.decoded,
+            self.commands.decoded,
+            self.answers.decoded,
+        )
+        connect(m, self.commands.host, self.parameters.host, self.inputs.host)
+        connect(m, self.arithmetic.parameters, self.parameters.lanes)
+        connect(m, self.train.passes, self.walk.train)
+        connect(m, self.predict.passes, self.walk.predict)
+        connect(m, self.train.scaling, self.scalars.train)
+        connect(m, self.train.normalising, self.normalise.train)
+        self._streams(m)
+        self._issues(m)
+        self._reads(m)
         self._sums(m)
         self._steps(m)
         self._commands(m)
         return m
 
-    def _passes(self, m: Module) -> None:
-        """Bring requests to the walk, issues to the lanes, words to and from the memories."""
-        walk, lanes, parameters = self.walk, self.arithmetic, self.parameters
-        m.d.comb += walk.request.eq(self.predict.request)
-        with m.If(self.train.request.valid):
-            m.d.comb += walk.request.eq(self.train.request)
-        settled = walk.idle & lanes.idle & self.finish.idle
+    def _streams(self, m: Module) -> None:
+        """Take words in, give answers out, each with the TLAST of its request."""
+        last = Signal()
+        with m.If(self.s_axis_tvalid & self.s_axis_tready):
+            m.d.sync += last.eq(self.s_axis_tlast)
         m.d.comb += [
-            self.train.taken.eq(walk.taken & self.train.request.valid),
-            self.predict.taken.eq(walk.taken & ~self.train.request.valid),
-            self.train.settled.eq(settled),
-            self.predict.settled.eq(settled),
-            lanes.issue.eq(walk.issue),
-            lanes.pick.eq(self.front.lane),
-            parameters.address.eq(lanes.address),
-            parameters.write_root.eq(lanes.write_root),
-            parameters.write_beta.eq(lanes.write_beta),
-            parameters.write_word.eq(lanes.write_word),
+            self.front.data.eq(self.s_axis_tdata),
+            self.front.valid.eq(self.s_axis_tvalid),
+            self.s_axis_tready.eq(self.front.ready),
+            self.front.answered.eq(self.m_axis_tvalid & self.m_axis_tready),
+            self.commands.answered.eq(self.m_axis_tready),
+            self.m_axis_tvalid.eq(self.commands.answering),
+            self.m_axis_tdata.eq(self.answers.answer),
+            self.m_axis_tlast.eq(last),
         ]
-        for k in range(self.config.lanes):
-            m.d.comb += [
-                lanes.alpha[k].eq(parameters.alpha[k]),
-                lanes.root[k].eq(parameters.root[k]),
-                lanes.beta[k].eq(parameters.beta[k]),
-                parameters.stored[k].eq(lanes.stored[k]),
-            ]
 
-    def _sums(self, m: Module) -> None:
-        """Bring sums from the lanes to h, f, g and e."""
-        c, lanes, finish, normalise = self.config, self.arithmetic, self.finish, self.normalise
-        bits = ceil_log2(c.lanes)
+    def _issues(self, m: Module) -> None:
+        """Bring products to the lanes: of a pass, or of a word that the host reads."""
+        lanes, word = self.arithmetic, self.front.decoded
+        reads = {Mode.ALPHA: Op.HIDDEN, Mode.BETA: Op.ERRORS, Mode.P: Op.FORWARD}
+        m.d.comb += [
+            self.walk.quiet.eq(lanes.idle & self.finish.idle),
+            lanes.pick.eq(word.lane),
+            lanes.issue.eq(self.walk.issue),
+        ]
+        with m.If(self.commands.fetch), m.Switch(word.word.mode):
+            for matrix, op in reads.items():
+                with m.Case(matrix):
+                    # The first product of a sum that never ends: no result leaves the lanes.
+                    m.d.comb += [
+                        lanes.issue.valid.eq(1),
+                        lanes.issue.op.eq(op),
+                        lanes.issue.word.eq(word.place),
+                        lanes.issue.first.eq(1),
+                        lanes.issue.last.eq(0),
+                    ]
+
+    def _reads(self, m: Module) -> None:
+        """Read x and b: for a sum, or for the host."""
+        word, lanes, issue = self.front.decoded, self.arithmetic, self.walk.issue
         # Which sum leaves the lanes: they come in order, and a pass starts when all is quiet.
-        index = Signal.like(finish.place.index)
+        self.index = index = Signal.like(self.finish.place.index)
         with m.If(lanes.chain_valid):
             m.d.sync += index.eq(index + 1)
         with m.Elif(self.walk.idle & lanes.idle):
             m.d.sync += index.eq(0)
         errors = lanes.chain_valid & (lanes.chain_op == Op.ERRORS)
         hidden = lanes.chain_valid & (lanes.chain_op == Op.HIDDEN)
-        issue = self.walk.issue
         x_read = issue.valid & (issue.op == Op.HIDDEN)
-        late, blank = Signal(), Signal()
+        x_host = self.commands.fetch & (word.word.mode == Mode.X)
+        b_host = self.commands.fetch & (word.word.mode == Mode.B)
+        m.d.comb += [
+            self.inputs.read.eq(x_read | errors | x_host),
+            self.inputs.index.eq(Mux(x_host, word.place, Mux(errors, index, issue.scalar))),
+            self.parameters.b_read.eq(hidden | b_host),
+            self.parameters.b_index.eq(Mux(b_host, word.place, index)),
+            lanes.x.eq(self.inputs.word),
+        ]
+
+    def _sums(self, m: Module) -> None:
+        """Bring sums from the lanes to h, f, g and e."""
+        c, lanes, finish, normalise = self.config, self.arithmetic, self.finish, self.normalise
+        bits, index, issue = ceil_log2(c.lanes), self.index, self.walk.issue
+        errors = lanes.chain_valid & (lanes.chain_op == Op.ERRORS)
+        hidden = lanes.chain_valid & (lanes.chain_op == Op.HIDDEN)
+        late = Signal()
+        blank = Signal()
         m.d.sync += [late.eq(errors), blank.eq(self.train.blank | (index >= c.n))]
         m.d.comb += [
-            self.inputs.read.eq(x_read | errors),
-            self.inputs.index.eq(Mux(errors, index, issue.scalar)),
-            self.parameters.b_read.eq(hidden),
-            self.parameters.b_index.eq(index),
-            lanes.x.eq(self.inputs.word),
             finish.valid.eq(errors | (hidden & (index < c.hidden))),
             finish.op.eq(lanes.chain_op),
             finish.sum.eq(lanes.chain),
@@ -144,7 +183,7 @@ class Top(wiring.Component):
         row = Signal(ceil_log2(c.hidden))
         with m.If(gain):
             m.d.sync += row.eq(row + 1)
-        with m.Elif(normalise.clear):
+        with m.Elif(self.train.normalising.clear):
             m.d.sync += row.eq(0)
         m.d.comb += [
             normalise.keep.eq(forward | gain),
@@ -156,7 +195,7 @@ class Top(wiring.Component):
         ]
         slot = at[bits] if len(at) > bits else Const(0)
         lane = Mux(finish.e_valid, at, normalise.index)[:bits] if bits else Const(0, 1)
-        vector = Mux(self.train.gain, c.alpha_row, 0) + (normalise.index >> bits)
+        vector = Mux(self.train.normalising.gain, c.alpha_row, 0) + (normalise.index >> bits)
         m.d.comb += [
             lanes.vector_lane.eq((finish.e_valid | normalise.valid) << lane),
             lanes.vector_address.eq(Mux(finish.e_valid, 2 * c.alpha_row + slot, vector)),
@@ -164,251 +203,80 @@ class Top(wiring.Component):
         ]
 
     def _steps(self, m: Module) -> None:
-        """Connect Train Module with what it steers."""
+        """Bring what a step needs to Train Module, the scalars and the lanes."""
         train, scalars, lanes = self.train, self.scalars, self.arithmetic
-        across = lanes.across_op
-        squares = lanes.across_valid & (across == Op.SQUARE)
+        word, host = self.front.decoded.word, self.commands.host
+        squares = lanes.across_valid & (lanes.across_op == Op.SQUARE)
         with m.If(squares):
             m.d.sync += scalars.squares.eq(lanes.across)
         seen = Signal()
         m.d.sync += seen.eq(squares)
-        with m.If(lanes.across_valid & (across == Op.LOSS) & ~train.blank):
+        with m.If(lanes.across_valid & (lanes.across_op == Op.LOSS) & ~train.blank):
             m.d.sync += scalars.loss.eq(lanes.across)
         m.d.comb += [
             train.squares_valid.eq(seen),
-            train.row_valid.eq(lanes.across_valid & (across == Op.ROW)),
+            train.row_valid.eq(lanes.across_valid & (lanes.across_op == Op.ROW)),
             train.row.eq(lanes.across),
             train.predicted.eq(self.predict.done),
-            train.over.eq(lanes.over),
-            train.near.eq(lanes.near),
-            train.scaled.eq(scalars.done),
-            train.bounded.eq(scalars.idle),
-            train.bound.eq(scalars.bound),
-            train.new_mantissa.eq(scalars.new_mantissa),
-            train.new_exponent.eq(scalars.new_exponent),
-            train.normalised.eq(self.normalise.done),
-            train.length.eq(self.normalise.length),
-            self.normalise.clear.eq(train.clear),
-            self.normalise.start.eq(train.normalise),
-            self.normalise.gain.eq(train.gain),
-            scalars.forget.eq(train.forget),
-            scalars.held.eq(train.paused),
-            scalars.scale.eq(train.scale),
-            scalars.finish.eq(train.finish),
-            scalars.limiting.eq(train.limiting),
-            scalars.mantissa.eq(train.mantissa),
-            scalars.exponent.eq(train.exponent),
-            scalars.renormal.eq(train.renormal),
-            scalars.forward_length.eq(train.forward_length),
-            scalars.gain_length.eq(train.gain_length),
+            train.cut.eq(self.status.hidden_was_cut),
+            train.ridge.eq(self.registers.ridge),
+            train.limited.eq(self.registers.limit[8:].any()),
+            train.load_mantissa.eq(self.registers.load_mantissa),
+            train.load_exponent.eq(self.registers.load_exponent),
+            train.load_value.eq(word.value),
+            scalars.factor.eq(self.registers.factor),
+            scalars.limit.eq(self.registers.limit),
             lanes.root_scale.eq(scalars.root_scale),
             lanes.beta_scale.eq(scalars.beta_scale),
-            lanes.renormal.eq(train.renormal),
+            lanes.renormal.eq(train.scaling.renormal),
             lanes.coarse.eq(scalars.coarse),
+            lanes.host.eq(Mux(host.write & is_any(host.mode, (Mode.BETA, Mode.P)), word.value, 0)),
         ]
+        # Whether a word of S reaches 1/4 or 1: of the host's, or of those that the lanes write.
+        size, fraction = magnitude(word.value), self.config.root_fraction
+        with m.If(host.write & (host.mode == Mode.P)):
+            m.d.comb += train.near.eq(size[fraction - 2 :].any())
+            m.d.comb += train.over.eq(size[fraction:].any())
+        with m.Else():
+            m.d.comb += [train.near.eq(lanes.near), train.over.eq(lanes.over)]
 
     def _commands(self, m: Module) -> None:
-        """Do what words say, and answer."""
-        c, front, train, predict = self.config, self.front, self.train, self.predict
-        word, present = front.word, front.present
-        mode = word.mode
-        answer, last = Signal(32), Signal()
-        reasons = Signal(5, init=int(Reason.NOT_READY))
-        factor = Signal(31, init=1 << c.ff_fraction)
-        limit, ridge = Signal(31), Signal(c.width - 1)
-        status = {s: Signal(16, name=s.name.lower()) for s in Status if s is not Status.REASONS}
-        status[Status.CYCLES] = clock = Signal(24)
-        timing = Signal()
+        """Let the commands start modules, and their ends be heard."""
+        c, train, predict, scalars = self.commands, self.train, self.predict, self.scalars
+        registers, status, answers = self.registers, self.status, self.answers
         m.d.comb += [
-            front.data.eq(self.s_axis_tdata),
-            front.valid.eq(self.s_axis_tvalid),
-            self.s_axis_tready.eq(front.ready),
-            front.answered.eq(self.m_axis_tvalid & self.m_axis_tready),
-            self.m_axis_tdata.eq(answer),
-            self.m_axis_tlast.eq(last),
-            self.scalars.factor.eq(factor),
-            self.scalars.limit.eq(limit),
-            train.ridge.eq(ridge),
-            train.limited.eq(limit[8:].any()),
-            train.load_value.eq(word.value),
+            registers.mantissa.eq(train.scaling.mantissa),
+            registers.exponent.eq(train.scaling.exponent),
+            registers.told.eq(c.told),
+            c.reasons.eq(registers.reasons),
+            c.trained.eq(train.done),
+            c.learned.eq(train.learned),
+            c.predicted.eq(predict.done),
+            c.rested.eq(scalars.train.idle),
+            c.meant.eq(scalars.train.done),
+            train.start.eq(c.train),
+            predict.hidden.eq(train.hidden | c.hidden),
+            predict.errors.eq(train.errors | c.errors),
+            predict.teach.eq(c.teach),
+            scalars.mean.eq(c.mean),
+            status.idle.eq(c.idle),
+            status.begun.eq(c.begun),
+            status.ends.eq(c.answering),
+            status.trains.eq(c.train),
+            status.trained.eq(train.done),
+            status.learned.eq(train.learned),
+            status.paused.eq(train.paused),
+            status.cut.eq(self.finish.cut | self.arithmetic.cut),
+            status.hidden_cut.eq(self.finish.cut & ~self.finish.e_valid),
+            status.reasons.eq(registers.reasons),
+            status.index.eq(self.front.decoded.word.index),
+            answers.take.eq(c.take),
+            answers.refusal.eq(c.refusal),
+            answers.learned.eq(train.learned),
+            answers.score.eq(scalars.score),
+            answers.register.eq(registers.value),
+            answers.status.eq(status.value),
+            answers.x.eq(self.arithmetic.held_x),  # a memory's own output comes late in a cycle
+            answers.b.eq(self.parameters.b),
+            answers.matrix.eq(self.arithmetic.picked),
         ]
-        with m.If(self.s_axis_tvalid & self.s_axis_tready):
-            m.d.sync += last.eq(self.s_axis_tlast)
-        with m.If(timing):
-            m.d.sync += clock.eq(clock + 1)
-
-        # Words that write.
-        memory = is_any(mode, (Mode.X, Mode.ALPHA, Mode.BETA, Mode.P, Mode.B))
-        writes = present & ~word.read
-        good = front.inside & front.fits
-        for buffer in (self.parameters, self.inputs):
-            m.d.comb += [
-                buffer.host_mode.eq(mode),
-                buffer.host_write.eq(writes & memory & good),
-                buffer.host_lane.eq(front.lane),
-                buffer.host_word.eq(front.place),
-                buffer.host_value.eq(word.value),
-            ]
-        matrix = writes & good & is_any(mode, (Mode.BETA, Mode.P))
-        m.d.comb += self.arithmetic.host.eq(Mux(matrix, word.value, 0))
-        size = magnitude(word.value)
-        with m.If(writes & (mode == Mode.P) & good):
-            m.d.comb += [
-                train.near.eq(size[c.root_fraction - 2 :].any()),
-                train.over.eq(size[c.root_fraction :].any()),
-            ]
-        new_reasons = Signal(5)
-        with m.If(present & (memory | (mode == Mode.FF) | word.read)):
-            with m.If(~front.inside):
-                m.d.comb += new_reasons[0].eq(1)
-            with m.Elif(~word.read & memory & ~front.fits):
-                m.d.comb += new_reasons[2].eq(1)
-        with m.If(writes & (mode == Mode.FF) & front.inside):
-            value = word.value
-            checks = {
-                Ff.FACTOR: (value > 0) & (value <= 1 << c.ff_fraction),
-                Ff.LIMIT: value >= 0,
-                Ff.RIDGE: (value >= 0) & front.fits,
-                Ff.MANTISSA: value >= 1 << MANTISSA_BITS - 2,
-                Ff.EXPONENT: (value >= EXPONENTS[0]) & (value <= EXPONENTS[-1]),
-            }
-            with m.Switch(word.index[:3]):
-                for register, check in checks.items():
-                    with m.Case(int(register)):
-                        m.d.comb += new_reasons[1].eq(~check)
-                        with m.If(check):
-                            if register is Ff.FACTOR:
-                                m.d.sync += factor.eq(value)
-                            elif register is Ff.LIMIT:
-                                m.d.sync += limit.eq(value)
-                            elif register is Ff.RIDGE:
-                                m.d.sync += ridge.eq(value)
-                            elif register is Ff.MANTISSA:
-                                m.d.comb += train.load_mantissa.eq(1)
-                            else:
-                                m.d.comb += train.load_exponent.eq(1)
-        sets_factor = writes & (mode == Mode.FF) & front.inside & (word.index[:3] == 0)
-        ready_now = sets_factor & ~new_reasons[1]
-        m.d.sync += reasons.eq((reasons | new_reasons) & ~(ready_now << 3))
-
-        # Words that are answered.
-        paused, saturated, hidden_cut = Signal(), Signal(), Signal()
-        with m.If(self.finish.cut | self.arithmetic.cut):
-            m.d.sync += saturated.eq(1)
-        m.d.comb += train.cut.eq(hidden_cut)
-        with m.If(self.finish.cut & ~self.finish.e_valid):
-            m.d.sync += hidden_cut.eq(1)
-        registers = Signal(32)
-        with m.Switch(word.index[:3]):
-            for register, value in {
-                Ff.FACTOR: factor, Ff.LIMIT: limit, Ff.RIDGE: ridge,
-                Ff.MANTISSA: train.mantissa, Ff.EXPONENT: train.exponent,
-            }.items():  # fmt: skip
-                with m.Case(int(register)):
-                    m.d.comb += registers.eq(value)
-        describe, state = Signal(32), Signal(32)
-        with m.Switch(word.index[:3]):
-            for k, constant in enumerate(c.describe()):
-                with m.Case(k):
-                    m.d.comb += describe.eq(constant)
-        with m.Switch(word.index[:3]):
-            with m.Case(int(Status.REASONS)):
-                m.d.comb += state.eq(reasons)
-            for which, signal in status.items():
-                with m.Case(int(which)):
-                    m.d.comb += state.eq(signal)
-
-        m.d.comb += [predict.hidden.eq(train.hidden), predict.errors.eq(train.errors)]
-        wait = Signal(range(READ_CYCLES))
-        refused = Signal(5)
-        bad = word.index > Mux(mode == Mode.TRAIN, 1, 0)
-        m.d.comb += refused.eq(reasons | bad)
-        with m.FSM(name="commands"):
-            with m.State("IDLE"):
-                m.d.sync += [saturated.eq(0), hidden_cut.eq(0)]
-                m.d.sync += paused.eq(train.paused)
-                with m.If(present & word.read):
-                    self._read(m, mode)
-                    m.d.sync += wait.eq(READ_CYCLES - 1)
-                    m.next = "READ"
-                with m.Elif(present & ~memory & (mode != Mode.FF)):
-                    m.d.sync += [timing.eq(1), clock.eq(DECODE_CYCLES)]
-                    with m.If(refused != 0):
-                        m.d.sync += answer.eq(Cat(refused, Const(0, 26), Const(1, 1)))
-                        m.d.sync += reasons.eq(reasons & int(Reason.NOT_READY))
-                        m.next = "ANSWER"
-                    with m.Elif(mode == Mode.TRAIN):
-                        m.d.comb += train.start.eq(1)
-                        m.d.sync += status[Status.TRAINED].eq(status[Status.TRAINED] + 1)
-                        m.next = "TRAIN"
-                    with m.Else():
-                        m.d.comb += predict.hidden.eq(1)
-                        m.next = "HIDDEN"
-            with m.State("READ"):
-                m.d.sync += wait.eq(wait - 1)
-                with m.If(wait == 0):
-                    m.next = "ANSWER"
-                with m.Switch(mode):
-                    with m.Case(Mode.PREDICT):
-                        m.d.sync += answer.eq(describe)
-                    with m.Case(Mode.TRAIN):
-                        m.d.sync += answer.eq(state)
-                    with m.Case(Mode.FF):
-                        m.d.sync += answer.eq(registers)
-                    with m.Case(Mode.X):  # a memory's own output comes late in a cycle
-                        m.d.sync += answer.eq(self.arithmetic.held_x)
-                    with m.Case(Mode.B):
-                        m.d.sync += answer.eq(self.parameters.b)
-                    with m.Default():
-                        m.d.sync += answer.eq(self.arithmetic.picked)
-                with m.If(~front.inside):
-                    m.d.sync += answer.eq(0)
-            with m.State("TRAIN"):
-                m.d.comb += predict.teach.eq(1)
-                with m.If(train.done):
-                    m.d.sync += answer.eq(train.learned)
-                    with m.If(~train.learned):
-                        m.d.sync += status[Status.SINGULAR].eq(status[Status.SINGULAR] + 1)
-                    with m.Elif(paused):
-                        m.d.sync += status[Status.PAUSED].eq(status[Status.PAUSED] + 1)
-                    with m.If(saturated):
-                        m.d.sync += status[Status.SATURATED].eq(status[Status.SATURATED] + 1)
-                    m.next = "ANSWER"
-                    with m.If(word.index[0]):
-                        m.next = "MEAN"
-                        with m.If(~train.learned):
-                            m.d.sync += answer.eq(1 << 31 | int(Reason.SINGULAR))
-                            m.next = "ANSWER"
-            with m.State("HIDDEN"), m.If(predict.done):
-                m.next = "ERRORS_START"
-            with m.State("ERRORS_START"):
-                m.d.comb += predict.errors.eq(1)
-                m.next = "ERRORS"
-            with m.State("ERRORS"), m.If(predict.done):
-                m.next = "MEAN"
-            with m.State("MEAN"), m.If(self.scalars.idle):
-                m.d.comb += self.scalars.mean.eq(1)
-                m.next = "MEAN_END"
-            with m.State("MEAN_END"), m.If(self.scalars.done):
-                m.d.sync += answer.eq(self.scalars.score)
-                m.next = "ANSWER"
-            with m.State("ANSWER"):
-                m.d.comb += self.m_axis_tvalid.eq(1)
-                m.d.sync += timing.eq(0)
-                with m.If(self.m_axis_tready):
-                    m.next = "IDLE"
-
-    def _read(self, m: Module, mode: Any) -> None:
-        """Fetch a word of a memory, if the index is in range: of a matrix through the lanes."""
-        front, issue = self.front, self.arithmetic.issue
-        reads = {Mode.ALPHA: Op.HIDDEN, Mode.BETA: Op.ERRORS, Mode.P: Op.FORWARD}
-        with m.If(front.inside), m.Switch(mode):
-            for matrix, op in reads.items():
-                with m.Case(matrix):
-                    # The first product of a sum that never ends: no result leaves the lanes.
-                    m.d.comb += [issue.valid.eq(1), issue.op.eq(op), issue.word.eq(front.place)]
-                    m.d.comb += [issue.first.eq(1), issue.last.eq(0)]
-            with m.Case(Mode.X):
-                m.d.comb += [self.inputs.read.eq(1), self.inputs.index.eq(front.place)]
-            with m.Case(Mode.B):
-                m.d.comb += [self.parameters.b_read.eq(1), self.parameters.b_index.eq(front.place)]

@@ -10,9 +10,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
-from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS, TRACE_BITS, TRACE_FRACTION
+from onlad.hardware.fixed import EXPONENTS, TRACE_BITS, TRACE_FRACTION
+from onlad.hardware.rtl.interfaces import normalising, passes, scaling
 from onlad.hardware.rtl.operations import Op
-from onlad.hardware.rtl.walk import request_layout
 
 
 class TrainModule(wiring.Component):
@@ -25,28 +25,22 @@ class TrainModule(wiring.Component):
         The step has ended, for a cycle; whether the sample was learned.
     paused : Out(1)
         The step forgets nothing.
-    request, taken, settled
-        To and from `Walk`; nothing is under way anywhere.
+    passes, scaling, normalising
+        To and from `Walk`, `Scalars` and `Normalise`: see `interfaces`.
     hidden, errors, predicted
         To and from `PredictModule`.
     blank : Out(1)
         x counts as zero: the guard's own sample is learned.
     cut : In(1)
         A sum of the hidden layer was out of range.
-    forget, scale, finish, limiting, scaled
-        To and from `Scalars`.
-    clear, normalise, gain, normalised, length
-        To and from `Normalise`.
     h_write, h_index, h_value : Out
         The guard's own h.
     squares_valid, row_valid, row : In
         f.f is there; the squares of a row of S are there.
-    mantissa, exponent : Out
-        m and z; set by `load_*`.
-    renormal : Out(signed(2))
-        How S is scaled in this step: -1, 0 or 1.
-    limited, bounded, bound : In
-        There is a limit to the trace; it is known; it.
+    load_mantissa, load_exponent, load_value : In
+        Set m or z.
+    limited : In(1)
+        There is a limit to the trace.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,24 +52,14 @@ class TrainModule(wiring.Component):
                 "done": Out(1),
                 "learned": Out(1),
                 "paused": Out(1),
-                "request": Out(request_layout(c)),
-                "taken": In(1),
-                "settled": In(1),
+                "passes": Out(passes(c)),
                 "hidden": Out(1),
                 "errors": Out(1),
                 "predicted": In(1),
                 "blank": Out(1),
                 "cut": In(1),
-                "forget": Out(1),
-                "scale": Out(1),
-                "finish": Out(1),
-                "scaled": In(1),
-                "limiting": Out(1),
-                "clear": Out(1),
-                "normalise": Out(1),
-                "gain": Out(1),
-                "normalised": In(1),
-                "length": In(range(c.sum_width)),
+                "scaling": Out(scaling(c)),
+                "normalising": Out(normalising(c)),
                 "h_write": Out(1),
                 "h_index": Out(index),
                 "h_value": Out(signed(c.width)),
@@ -88,43 +72,38 @@ class TrainModule(wiring.Component):
                 "load_mantissa": In(1),
                 "load_exponent": In(1),
                 "load_value": In(signed(32)),
-                "new_mantissa": In(MANTISSA_BITS),
-                "new_exponent": In(signed(7)),
-                "mantissa": Out(MANTISSA_BITS, init=1 << MANTISSA_BITS - 2),
-                "exponent": Out(signed(6)),
-                "forward_length": Out(range(c.sum_width)),
-                "gain_length": Out(range(c.sum_width)),
-                "renormal": Out(signed(2)),
                 "limited": In(1),
-                "bounded": In(1),
-                "bound": In(TRACE_BITS),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self.config
-        over, near, wound, ready = Signal(), Signal(), Signal(), Signal()
+        over = Signal()
+        near = Signal()
+        wound = Signal()
+        ready = Signal()
         self._look(m, over, near)
-        commit, measure_all = Signal(), Signal()
+        commit = Signal()
+        measure_all = Signal()
         trace, round_row = self._trace(m, commit, measure_all)
-        m.d.comb += self.paused.eq(wound)
+        m.d.comb += [self.paused.eq(wound), self.scaling.held.eq(wound)]
 
         def ask(op: Any, start: Any = 0, end: Any = 0) -> None:
             m.d.comb += [
-                self.request.valid.eq(1),
-                self.request.op.eq(op),
-                self.request.start.eq(start),
-                self.request.end.eq(end),
+                self.passes.request.valid.eq(1),
+                self.passes.request.op.eq(op),
+                self.passes.request.start.eq(start),
+                self.passes.request.end.eq(end),
             ]
 
-        with m.If(self.scaled):
+        with m.If(self.scaling.done):
             m.d.sync += ready.eq(1)
         with m.FSM(name="train"):
             with m.State("IDLE"):
                 m.d.sync += [self.blank.eq(0), self.learned.eq(0)]
                 with m.If(self.start):
-                    m.d.comb += [self.hidden.eq(1), self.forget.eq(1)]
+                    m.d.comb += [self.hidden.eq(1), self.scaling.forget.eq(1)]
                     m.d.sync += ready.eq(0)
                     m.next = "HIDDEN"
             with m.State("HIDDEN"), m.If(self.predicted):
@@ -134,64 +113,64 @@ class TrainModule(wiring.Component):
             with m.State("REFUSED"), m.If(ready):
                 m.next = "DONE"
             with m.State("FORWARD"):
-                m.d.comb += self.clear.eq(1)
+                m.d.comb += self.normalising.clear.eq(1)
                 ask(Op.FORWARD, 0, c.alpha_row - 1)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "FORWARD_END"
-            with m.State("FORWARD_END"), m.If(self.settled):
-                m.d.comb += self.normalise.eq(1)
+            with m.State("FORWARD_END"), m.If(self.passes.settled):
+                m.d.comb += self.normalising.start.eq(1)
                 m.next = "NORMALISE"
-            with m.State("NORMALISE"), m.If(self.normalised):
+            with m.State("NORMALISE"), m.If(self.normalising.done):
                 m.next = "FORGOTTEN"
             with m.State("FORGOTTEN"), m.If(ready):
-                m.d.sync += [self.forward_length.eq(self.length), ready.eq(0)]
-                m.d.sync += self.renormal.eq(self._renormal(over, near))
-                m.d.comb += self.clear.eq(1)
+                m.d.sync += [self.scaling.forward_length.eq(self.normalising.length), ready.eq(0)]
+                m.d.sync += self.scaling.renormal.eq(self._renormal(over, near))
+                m.d.comb += self.normalising.clear.eq(1)
                 m.next = "SQUARE"
-                with m.If(self.length == 0):
+                with m.If(self.normalising.length == 0):
                     m.next = "DONE"
             with m.State("SQUARE"):
                 ask(Op.SQUARE)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "GAIN"
             with m.State("GAIN"):
-                m.d.comb += self.scale.eq(self.squares_valid)
+                m.d.comb += self.scaling.scale.eq(self.squares_valid)
                 ask(Op.GAIN, 0, c.hidden - 1)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "GAIN_END"
             with m.State("GAIN_END"):
-                m.d.comb += [self.scale.eq(self.squares_valid), self.gain.eq(1)]
-                with m.If(self.settled & ~self.squares_valid):
-                    m.d.comb += self.normalise.eq(1)
+                m.d.comb += [self.scaling.scale.eq(self.squares_valid), self.normalising.gain.eq(1)]
+                with m.If(self.passes.settled & ~self.squares_valid):
+                    m.d.comb += self.normalising.start.eq(1)
                     m.next = "NORMALISE_GAIN"
             with m.State("NORMALISE_GAIN"):
-                m.d.comb += self.gain.eq(1)
-                m.d.sync += self.gain_length.eq(self.length)
-                with m.If(self.normalised):
+                m.d.comb += self.normalising.gain.eq(1)
+                m.d.sync += self.scaling.gain_length.eq(self.normalising.length)
+                with m.If(self.normalising.done):
                     m.next = "FINISH"
             with m.State("FINISH"), m.If(ready):
-                m.d.comb += self.finish.eq(1)
+                m.d.comb += self.scaling.finish.eq(1)
                 m.d.sync += ready.eq(0)
                 m.next = "FINISHED"
             with m.State("FINISHED"), m.If(ready):
                 m.next = "ROOT_GAIN"
             with m.State("ROOT_GAIN"):
                 ask(Op.ROOT_GAIN)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "BETA_GAIN"
             with m.State("BETA_GAIN"):
                 ask(Op.BETA_GAIN)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "GAINS_END"
-            with m.State("GAINS_END"), m.If(self.settled):
+            with m.State("GAINS_END"), m.If(self.passes.settled):
                 m.next = "ROOT"
             with m.State("ROOT"):
                 ask(Op.ROOT, 0, c.hidden - 1)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.d.comb += [commit.eq(1), self.errors.eq(1)]
                     m.next = "LIMIT"
             with m.State("LIMIT"):
-                m.d.comb += self.limiting.eq(1)
+                m.d.comb += self.scaling.limiting.eq(1)
                 m.next = "ERRORS"
             with m.State("ERRORS"), m.If(self.predicted):
                 m.d.sync += self.learned.eq(1)
@@ -202,12 +181,12 @@ class TrainModule(wiring.Component):
                     ask(Op.ROW, 0, c.hidden - 1)
                 with m.Else():
                     ask(Op.ROW, round_row, round_row)
-                with m.If(self.taken):
+                with m.If(self.passes.taken):
                     m.next = "ROW_END"
-            with m.State("ROW_END"), m.If(self.settled & self.bounded):
+            with m.State("ROW_END"), m.If(self.passes.settled & self.scaling.idle):
                 m.next = "COMPARE"
             with m.State("COMPARE"):
-                act = self.limited & (trace > self.bound)
+                act = self.limited & (trace > self.scaling.bound)
                 m.d.sync += wound.eq(act)
                 m.next = "DONE"
                 with m.If(act & ~self.blank):
@@ -218,7 +197,7 @@ class TrainModule(wiring.Component):
                 m.d.comb += self.h_value.eq(Mux(self.h_index == self._worst, self.ridge, 0))
                 m.d.sync += self.h_index.eq(self.h_index + 1)
                 with m.If(self.h_index == c.hidden - 1):
-                    m.d.comb += self.forget.eq(1)  # paused: it only takes m and z over
+                    m.d.comb += self.scaling.forget.eq(1)  # paused: it only takes m and z over
                     m.d.sync += ready.eq(0)
                     m.next = "FORWARD"
             with m.State("DONE"):
@@ -231,36 +210,38 @@ class TrainModule(wiring.Component):
         m.d.sync += [over.eq(over | self.over), near.eq(near | self.near)]
         self._over, self._near = over, near
         with m.If(self.load_mantissa):
-            m.d.sync += self.mantissa.eq(self.load_value)
+            m.d.sync += self.scaling.mantissa.eq(self.load_value)
         with m.If(self.load_exponent):
-            m.d.sync += self.exponent.eq(self.load_value)
+            m.d.sync += self.scaling.exponent.eq(self.load_value)
 
     def _renormal(self, over: Any, near: Any) -> Any:
         wanted = Mux(over, -1, Mux(near, 0, 1))
-        low = over & (self.new_exponent == EXPONENTS[0])
-        high = ~over & ~near & (self.new_exponent == EXPONENTS[-1])
+        low = over & (self.scaling.new_exponent == EXPONENTS[0])
+        high = ~over & ~near & (self.scaling.new_exponent == EXPONENTS[-1])
         return Mux(low | high, 0, wanted)
 
     def _trace(self, m: Module, commit: Any, measure_all: Any) -> tuple[Any, Any]:
-        """Measure trace(S S') a row a step, and which row is largest."""
+        """Measure trace(S S'), one row per step, and which row is largest."""
         c = self.config
-        trace, total, largest = (Signal(TRACE_BITS, name=n) for n in ("trace", "total", "largest"))
-        row, largest_row, worst = (
-            Signal(ceil_log2(c.hidden), name=n) for n in ("round_row", "largest_row", "worst")
-        )
+        trace = Signal(TRACE_BITS)
+        total = Signal(TRACE_BITS)
+        largest = Signal(TRACE_BITS)
+        row = Signal(ceil_log2(c.hidden), name="round_row")
+        largest_row = Signal.like(row)
+        worst = Signal.like(row)
         self._worst = worst
         with m.If(commit):
             m.d.sync += [
-                self.mantissa.eq(self.new_mantissa),
-                self.exponent.eq(self.new_exponent + self.renormal),
+                self.scaling.mantissa.eq(self.scaling.new_mantissa),
+                self.scaling.exponent.eq(self.scaling.new_exponent + self.scaling.renormal),
                 self._over.eq(0),
                 self._near.eq(0),
             ]
             for value in (trace, total, largest):
-                with m.If(self.renormal > 0):
+                with m.If(self.scaling.renormal > 0):
                     lost = value[-2:].any()
                     m.d.sync += value.eq(Mux(lost, (1 << TRACE_BITS) - 1, value << 2))
-                with m.Elif(self.renormal < 0):
+                with m.Elif(self.scaling.renormal < 0):
                     m.d.sync += value.eq(value >> 2)
         with m.If(measure_all):
             m.d.sync += [total.eq(0), row.eq(0)]

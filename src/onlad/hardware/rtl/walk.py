@@ -1,24 +1,16 @@
-"""The order in which a pass goes through a matrix or a vector, one issue a cycle."""
+"""The order in which a pass goes through a matrix or a vector, one issue per cycle."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
+from onlad.hardware.rtl.interfaces import passes, request_layout
 from onlad.hardware.rtl.operations import Op, is_any, issue_layout
-
-
-def request_layout(config: Config) -> data.StructLayout:
-    """Return what a module asks of `Walk`: a pass over the blocks or rows `start` to `end`."""
-    most = max(config.hidden, config.beta_row)
-    return data.StructLayout(
-        {"valid": 1, "op": Op, "start": ceil_log2(most), "end": ceil_log2(most), "slot": 1}
-    )
 
 
 class Walk(wiring.Component):
@@ -29,38 +21,52 @@ class Walk(wiring.Component):
 
     Members
     -------
-    request : In
-    taken : Out(1)
-        The request was taken in this cycle.
+    train, predict : In
+        Who asks for passes; Train Module comes first.
     issue : Out
     idle : Out(1)
         No pass is under way.
+    quiet : In(1)
+        Nothing is under way behind the issues.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
             {
-                "request": In(request_layout(config)),
-                "taken": Out(1),
+                "train": In(passes(config)),
+                "predict": In(passes(config)),
                 "issue": Out(issue_layout(config)),
                 "idle": Out(1),
+                "quiet": In(1),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c, row = self.config, self.config.alpha_row
-        active, op = Signal(), Signal(Op)
-        outer, end = Signal.like(self.request.start), Signal.like(self.request.end)
+        first = self.train.request.valid
+        request = Signal(request_layout(c))
+        taken = Signal()
+        active = Signal()
+        op = Signal(Op)
+        outer = Signal.like(request.start)
+        end = Signal.like(request.end)
         inner = Signal(range(max(c.n, c.hidden)))
-        top, stride = Signal.like(inner), Signal(range(max(row, c.beta_row) + 1))
-        word, slot = Signal.like(self.issue.word), Signal()
+        top = Signal.like(inner)
+        stride = Signal(range(max(row, c.beta_row) + 1))
+        word = Signal.like(self.issue.word)
+        slot = Signal()
         inner_last, outer_last = inner == top, outer == end
         by_rows = is_any(op, (Op.GAIN, Op.ROOT, Op.ROW))
 
         m.d.comb += [
-            self.taken.eq(self.request.valid & (~active | (inner_last & outer_last))),
+            request.eq(Mux(first, self.train.request.as_value(), self.predict.request.as_value())),
+            taken.eq(request.valid & (~active | (inner_last & outer_last))),
+            self.train.taken.eq(taken & first),
+            self.predict.taken.eq(taken & ~first),
+            self.train.settled.eq(self.idle & self.quiet),
+            self.predict.settled.eq(self.idle & self.quiet),
             self.idle.eq(~active),
             self.issue.valid.eq(active),
             self.issue.op.eq(op),
@@ -95,26 +101,26 @@ class Walk(wiring.Component):
                 m.d.sync += [inner.eq(0), outer.eq(outer + 1), active.eq(~outer_last)]
                 with m.If(~by_rows):
                     m.d.sync += word.eq(outer + 1)
-        with m.If(self.taken):
+        with m.If(taken):
             m.d.sync += [
                 active.eq(1),
-                op.eq(self.request.op),
-                outer.eq(self.request.start),
-                end.eq(self.request.end),
-                slot.eq(self.request.slot),
+                op.eq(request.op),
+                outer.eq(request.start),
+                end.eq(request.end),
+                slot.eq(request.slot),
                 inner.eq(0),
             ]
-            with m.Switch(self.request.op):
+            with m.Switch(request.op):
                 with m.Case(Op.HIDDEN):
-                    m.d.sync += [top.eq(c.n - 1), stride.eq(row), word.eq(self.request.start)]
+                    m.d.sync += [top.eq(c.n - 1), stride.eq(row), word.eq(request.start)]
                 with m.Case(Op.FORWARD):
-                    m.d.sync += [top.eq(c.hidden - 1), stride.eq(row), word.eq(self.request.start)]
+                    m.d.sync += [top.eq(c.hidden - 1), stride.eq(row), word.eq(request.start)]
                 with m.Case(Op.ERRORS, Op.TEACH):
                     m.d.sync += [top.eq(c.hidden - 1), stride.eq(c.beta_row)]
-                    m.d.sync += word.eq(self.request.start)
+                    m.d.sync += word.eq(request.start)
                 with m.Case(Op.LOSS):
                     m.d.sync += top.eq(0)
                 with m.Default():  # rows and vectors
                     m.d.sync += [top.eq(row - 1), stride.eq(1)]
-                    m.d.sync += word.eq(self.request.start * row)
+                    m.d.sync += word.eq(request.start * row)
         return m

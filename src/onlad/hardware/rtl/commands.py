@@ -1,0 +1,136 @@
+"""What a decoded word makes the core do, from its start to its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from onlad.hardware.config import Config
+from onlad.hardware.packets import Mode, Reason
+from onlad.hardware.rtl.answers import Take
+from onlad.hardware.rtl.interfaces import decoded, host_write
+from onlad.hardware.rtl.operations import is_any
+from onlad.hardware.rtl.registers import MEMORIES, flag
+
+READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked
+
+
+class Commands(wiring.Component):
+    """Write, read, train or predict, as the word says; then let the answer be taken.
+
+    Members
+    -------
+    decoded : In
+    host : Out
+        Words that write the memories.
+    reasons, refusal, told : In, Out, Out
+        Why it must be refused; that and a wrong index; it is refused in this cycle.
+    idle, begun : Out(1)
+        No word is worked on; a PREDICT or TRAIN starts.
+    fetch : Out(1)
+        Read the memory that the word names.
+    train, trained, learned
+        To and from Train Module: start; the step has ended; it was learned.
+    hidden, errors, teach, predicted
+        To and from Predict Module.
+    mean, rested, meant
+        To and from `Scalars`.
+    take : Out(Take)
+        What the answer is made of.
+    answering, answered : Out(1), In(1)
+        There is an answer; it is taken.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "decoded": In(decoded(config)),
+                "host": Out(host_write(config)),
+                "reasons": In(len(Reason)),
+                "refusal": Out(len(Reason)),
+                "told": Out(1),
+                "idle": Out(1),
+                "begun": Out(1),
+                "fetch": Out(1),
+                "train": Out(1),
+                "trained": In(1),
+                "learned": In(1),
+                "hidden": Out(1),
+                "errors": Out(1),
+                "teach": Out(1),
+                "predicted": In(1),
+                "mean": Out(1),
+                "rested": In(1),
+                "meant": In(1),
+                "take": Out(Take),
+                "answering": Out(1),
+                "answered": In(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        word, present = self.decoded.word, self.decoded.present
+        memory = is_any(word.mode, MEMORIES)
+        good = self.decoded.inside & self.decoded.fits
+        wrong = word.index > Mux(word.mode == Mode.TRAIN, 1, 0)
+        m.d.comb += [
+            self.host.mode.eq(word.mode),
+            self.host.write.eq(present & ~word.read & memory & good),
+            self.host.lane.eq(self.decoded.lane),
+            self.host.word.eq(self.decoded.place),
+            self.host.value.eq(word.value),
+            self.refusal.eq(self.reasons | flag(wrong, Reason.BAD_INDEX)),
+        ]
+        wait = Signal(range(READ_CYCLES))
+        with m.FSM(name="commands"):
+            with m.State("IDLE"):
+                m.d.comb += self.idle.eq(1)
+                with m.If(present & word.read):
+                    m.d.comb += self.fetch.eq(self.decoded.inside)
+                    m.d.sync += wait.eq(READ_CYCLES - 1)
+                    m.next = "READ"
+                with m.Elif(present & ~memory & (word.mode != Mode.FF)):
+                    m.d.comb += self.begun.eq(1)
+                    with m.If(self.refusal != 0):
+                        m.d.comb += [self.told.eq(1), self.take.eq(Take.REFUSAL)]
+                        m.next = "ANSWER"
+                    with m.Elif(word.mode == Mode.TRAIN):
+                        m.d.comb += self.train.eq(1)
+                        m.next = "TRAIN"
+                    with m.Else():
+                        m.d.comb += self.hidden.eq(1)
+                        m.next = "HIDDEN"
+            with m.State("READ"):
+                m.d.comb += self.take.eq(Take.READ)
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    m.next = "ANSWER"
+            with m.State("TRAIN"):
+                m.d.comb += self.teach.eq(1)
+                with m.If(self.trained):
+                    m.d.comb += self.take.eq(Take.SUCCESS)
+                    m.next = "ANSWER"
+                    with m.If(word.index[0] & self.learned):
+                        m.next = "MEAN"
+            with m.State("HIDDEN"), m.If(self.predicted):
+                m.next = "ERRORS_START"
+            with m.State("ERRORS_START"):
+                m.d.comb += self.errors.eq(1)
+                m.next = "ERRORS"
+            with m.State("ERRORS"), m.If(self.predicted):
+                m.next = "MEAN"
+            with m.State("MEAN"), m.If(self.rested):
+                m.d.comb += self.mean.eq(1)
+                m.next = "MEAN_END"
+            with m.State("MEAN_END"), m.If(self.meant):
+                m.d.comb += self.take.eq(Take.SCORE)
+                m.next = "ANSWER"
+            with m.State("ANSWER"):
+                m.d.comb += self.answering.eq(1)
+                with m.If(self.answered):
+                    m.next = "IDLE"
+        return m
