@@ -118,20 +118,23 @@ class Listener(threading.Thread):
         return np.array(found)
 
 
-def send(port: int, rate: float, seconds: float, qos: int, devices: int) -> int:
-    """Publish at a steady rate; return how many."""
+def send(port: int, rate: float, seconds: float, qos: int, devices: int, *, block: int = 1) -> int:
+    """Publish at a steady rate, in messages of one sample or of a block; return how many."""
     s = connect(port, "sensor")
     threading.Thread(target=_drain, args=(s,), daemon=True).start()
     rng = np.random.default_rng(0)
     rows = [", ".join(f'"s{j}": {v:.6f}' for j, v in enumerate(r))
             for r in rng.normal(20, 3, (4096, FEATURES))]  # fmt: skip
-    start, sent, total = time.time(), 0, int(rate * seconds)
+    start, sent, total = time.time(), 0, int(rate * seconds) // block * block
     while sent < total:
-        due = min(total, int((time.time() - start + EVERY) * rate))
+        due = min(total, int((time.time() - start + EVERY) * rate) // block * block)
         group = []
-        for i in range(sent, due):
-            body = f'{{"at": {time.time():.6f}, {rows[i % len(rows)]}}}'.encode()
-            group.append(publish(f"bench/{i % devices}", body, qos, i % 60000 + 1))
+        for i in range(sent, due, block):
+            at = time.time()
+            samples = [f'{{"at": {at:.6f}, {rows[k % len(rows)]}}}' for k in range(i, i + block)]
+            body = (samples[0] if block == 1 else f"[{', '.join(samples)}]").encode()
+            number = i // block
+            group.append(publish(f"bench/{number % devices}", body, qos, number % 60000 + 1))
         s.sendall(b"".join(group))
         sent = due
         time.sleep(max(0.0, start + sent / rate - time.time()))
@@ -147,6 +150,20 @@ def _drain(s: socket.socket) -> None:
 def cpu(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def commit() -> str:
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
+
+
+def _until_idle(pid: int) -> None:
+    last = cpu(pid)
+    for _ in range(600):
+        time.sleep(0.5)
+        if (now := cpu(pid)) - last < 0.03:
+            return
+        last = now
 
 
 def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
@@ -177,14 +194,19 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         os.sched_setaffinity(service.pid, cores[:1])
         while b"connected" not in (folder / "log").read_bytes():
             time.sleep(0.1)
-        send(port, 1000, 1.0 + 0.3 * args.devices, args.qos, args.devices)  # the warm-up
-        time.sleep(1)
+        # The warm-up: 320 samples of each device.
+        send(port, 20_000, 0.016 * args.devices + 0.01, args.qos, args.devices, block=20)
+        if args.stagger:  # the models of devices do not all move on at the same sample
+            for more in range(64):
+                few = args.devices * (63 - more) // 64
+                send(port, 20_000, few / 20_000, args.qos, max(1, few))
+        _until_idle(service.pid)
         listener = Listener(port)
         listener.start()
         time.sleep(0.2)
         before = cpu(service.pid)
         begin = time.time()
-        sent = send(port, args.rate, args.seconds, args.qos, args.devices)
+        sent = send(port, args.rate, args.seconds, args.qos, args.devices, block=args.block)
         took = time.time() - begin
         last, since = -1, time.time()
         while time.time() - since < 5:  # until no more verdicts come
@@ -200,7 +222,11 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         "backend": BACKEND,
         "features": FEATURES,
         "devices": args.devices,
+        "block": args.block,
+        "stagger": args.stagger,
         "qos": args.qos,
+        "commit": commit(),
+        "load": round(os.getloadavg()[0], 1),
         "rate": round(sent / took),
         "sent": sent,
         "verdicts": len(late),
@@ -213,9 +239,11 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=float, default=5000, help="samples a second")
+    parser.add_argument("--rate", type=float, default=5000, help="samples per second")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--block", type=int, default=1, help="samples in a message")
+    parser.add_argument("--stagger", action="store_true", help="devices started at other times")
     parser.add_argument("--qos", type=int, default=1, choices=(0, 1))
     parser.add_argument("--checkpoint", type=float, default=5, help="seconds between checkpoints")
     parser.add_argument("--store", type=Path, help="append the record to this file")

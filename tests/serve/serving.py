@@ -47,6 +47,18 @@ def until(holds, what, timeout=30.0):
     return found
 
 
+def resumed(config):
+    """Return a service that has gone on where the last one was."""
+    service = Service(config)
+    try:
+        for _ in service.resume():
+            pass
+    except BaseException:
+        service.close()
+        raise
+    return service
+
+
 class Client:
     """A sensor and a listener: publishes, and keeps what it hears."""
 
@@ -138,12 +150,18 @@ class Served:
         try:
             self.stop_event, self.loop = asyncio.Event(), asyncio.get_running_loop()
             self.service = Service(load(self._config))
-            self.loop.call_later(0.01, self._ready.set)
+            self._look()
             await run(self.service, self.stop_event)
         except BaseException as error:
             self.error = error
         finally:
             self._ready.set()
+
+    def _look(self):
+        if self.service.resumed:
+            self._ready.set()
+        else:
+            self.loop.call_later(0.01, self._look)
 
     def do(self, coroutine):
         """Run a coroutine on the service's loop and return what it returns."""

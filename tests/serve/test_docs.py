@@ -24,7 +24,7 @@ from onlad.serve import config
 from onlad.serve.toml import tomllib
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "howto"
 
 pytestmark = [
     pytest.mark.skipif(not DOCS.exists(), reason="the docs are not in the package"),
@@ -165,7 +165,7 @@ def test_the_first_service_may_be_pasted_as_one_block(tmp_path, broker):
 
 
 def test_every_key_stands_on_the_page_with_its_default():
-    text = (DOCS / "serving.md").read_text().split("## Every key")[1]
+    text = (DOCS.parent / "reference" / "configuration.md").read_text()
     tables = {
         "[service]": config.ServiceTable,
         "[mqtt]": config.MqttTable,
@@ -216,7 +216,7 @@ def test_the_page_on_the_pi(tmp_path, broker, receiver):
     try:
         shell.run(install)
         shell.run(setup)
-        assert (tmp_path / "pip.log").read_text() == "install onlad[serve]\n"
+        assert (tmp_path / "pip.log").read_text() == "install .[serve]\n"
         wait_until_ready(http)
         assert shell.run(ready) == "ready\n"
         shell.run(sensor)
@@ -262,7 +262,7 @@ def test_the_recipes_for_node_red_home_assistant_and_grafana(tmp_path, broker):
     }
     assert yaml.safe_load(scrape)["scrape_configs"][0]["static_configs"]
     with Client(broker.port, topics) as client, Served(path) as served:
-        until(lambda: "mqtt" not in served.service.trouble, "a connection")
+        until(lambda: "mqtt" not in served.service.health.trouble, "a connection")
         for value in machine(500, faults=[450])[:, 2]:
             client.send("homeassistant_states/sensor/boiler/state", f"{value:.3f}")
         until(lambda: client.on("onlad/home/boiler/alarm"), "the alarm, on both topics")

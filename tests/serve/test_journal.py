@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlad.serve import decimals
 from onlad.serve.journal import Fact, Journal, JournalError, Mark, Rows, decode, digest, encode
 
 RECORDS = [
@@ -154,3 +155,30 @@ def test_covered_segments_are_forgotten(tmp_path):
 def test_a_digest_tells_messages_apart():
     assert digest(b"a", b"1") != digest(b"a", b"2")
     assert digest(b"a", b"1") != digest(b"b", b"1")
+
+
+values = (
+    st.integers(-(10**9), 10**9).map(float)
+    | st.builds(
+        lambda whole, places: whole / 10**places, st.integers(-(10**8), 10**8), st.integers(0, 7)
+    )
+    | st.floats()
+    | st.just(-0.0)
+)
+
+
+@settings(max_examples=300)
+@given(st.data(), st.integers(0, 4), st.integers(1, 5))
+def test_packed_measurements_come_back_to_the_last_bit(data, rows, features):
+    flat = data.draw(st.lists(values, min_size=rows * features, max_size=rows * features))
+    X = np.array(flat, float).reshape(rows, features)
+    record = Rows(1, 0, False, 5.0, X, np.zeros(rows), [])
+    assert decode(encode(record)).X.tobytes() == X.tobytes()
+
+
+def test_measurements_with_few_decimal_places_take_half_their_bytes():
+    rng = np.random.default_rng(0)
+    for places in (0, 1, 3, 6):
+        X = np.round(rng.normal(20, 3, (5, 8)), places)
+        assert len(decimals.packed(X)) == 1 + X.nbytes // 2
+    assert decimals.packed(rng.normal(20, 3, (5, 8))) is None

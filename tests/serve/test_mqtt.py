@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import httpx
+import paho.mqtt.client as paho
 import pytest
 from serving import Client, Process, Served, free_port, machine, models, sample, until, write_config
 
@@ -40,7 +41,7 @@ def config(folder, port, version, more=""):
 
 
 def connected(served):
-    until(lambda: "mqtt" not in served.service.trouble, "a connection")
+    until(lambda: "mqtt" not in served.service.health.trouble, "a connection")
 
 
 def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
@@ -86,6 +87,10 @@ def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
         assert not any(topic.endswith(("verdict", "alarm")) for topic in kept)
 
 
+def in_alarm(states):
+    return [state for state in states if state["state"] == "alarm"]
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_device_in_alarm_is_in_alarm_after_a_restart(tmp_path, broker, version, end):
     path = config(tmp_path, broker.port, version)
@@ -96,7 +101,7 @@ def test_a_device_in_alarm_is_in_alarm_after_a_restart(tmp_path, broker, version
             rows = [sample(x) | {"at": 1000.0 + i} for i, x in enumerate(X)]
             client.send("plant/a/sensors", rows).wait_for_publish(10)
             until(lambda: client.on("onlad/pump/a/alarm"), "the alarm")
-            before = until(lambda: client.on("onlad/pump/a/state"), "the state")[-1]
+            before = until(lambda: in_alarm(client.on("onlad/pump/a/state")), "the state")[-1]
             getattr(process, end)()
         client.heard.clear()
         with Process(path):
@@ -177,7 +182,7 @@ def test_a_broker_that_goes_and_comes_back(tmp_path, start_broker, version):
     path = config(tmp_path, port, version)
     X = machine(40)
     with Served(path) as served:  # it starts without a broker
-        assert served.service.problems()
+        assert served.service.health.problems()
         first = start_broker(port)
         connected(served)
         with Client(port) as client:
@@ -185,7 +190,7 @@ def test_a_broker_that_goes_and_comes_back(tmp_path, start_broker, version):
                 client.send("plant/a/sensors", sample(x)).wait_for_publish(10)
             until(lambda: served.samples() == 20, "samples")
         first.stop()
-        until(lambda: "mqtt" in served.service.trouble, "the loss to be noticed")
+        until(lambda: "mqtt" in served.service.health.trouble, "the loss to be noticed")
         start_broker(port)
         connected(served)
         with Client(port) as client:
@@ -259,7 +264,7 @@ def test_what_a_broker_sends_again_after_its_own_crash_is_known_by_its_time(
     first.process.wait(10)
     start_broker(port, more="autosave_interval 0\n")
     with Served(path) as served:
-        until(lambda: served.service.duplicates >= 50, "what was sent again")
+        until(lambda: served.service.health.duplicates >= 50, "what was sent again")
         with Client(port) as client:
             client.send("plant/a/sensors", sample(x) | {"at": 2000.0}).wait_for_publish(10)
             watcher = served.service.watchers["pump", "a"]
@@ -312,13 +317,13 @@ def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatc
         monkeypatch.setattr(type(journal), "append", no_space)
         for x in X:
             client.send("plant/a/sensors", sample(x))
-        until(lambda: "journal" in served.service.trouble, "the trouble to show")
-        assert any("No space left" in problem for problem in served.service.problems())
+        until(lambda: "journal" in served.service.health.trouble, "the trouble to show")
+        assert any("No space left" in problem for problem in served.service.health.problems())
         time.sleep(0.5)
         assert served.samples() == 0
         full[0] = False
         until(lambda: served.samples() == 60, "all samples, once there is space")
-        until(lambda: not served.service.problems(), "no more trouble")
+        until(lambda: not served.service.health.problems(), "no more trouble")
     found = models(tmp_path / "state")["pump", "a"]
     twin = served.service.streams["pump"].monitor()
     twin.observe_many([sample(x) for x in X])
@@ -358,12 +363,12 @@ def test_tls_with_a_client_certificate(certificates, start_broker, version):
     text = CONFIG.replace("VERSION", version).replace("[mqtt]\n", "[mqtt]\n" + more)
     with Served(write_config(folder, port, text)) as served:
         connected(served)
-        assert served.service.problems() == []
+        assert served.service.health.problems() == []
     # Without a certificate of its own it stays outside.
     text = text.replace('certificate = "client.pem"\nkey = "client.key"\n', "")
     with Served(write_config(folder, port, text)) as served:
         time.sleep(1)
-        assert served.service.problems() == ["there is no connection to the broker"]
+        assert served.service.health.problems() == ["there is no connection to the broker"]
     context = ssl.create_default_context(cafile=folder / "ca.pem")
     assert context.verify_mode is ssl.CERT_REQUIRED
 
@@ -386,7 +391,52 @@ def test_user_and_password(tmp_path, start_broker, version):
     wrong = text.replace("[mqtt]\n", '[mqtt]\nusername = "pi"\npassword = "strawberry"\n')
     with Served(write_config(tmp_path, port, wrong)) as served:
         time.sleep(1)
-        assert served.service.problems() == ["there is no connection to the broker"]
+        assert served.service.health.problems() == ["there is no connection to the broker"]
+
+
+def test_tls_and_a_password_together_and_why_a_broker_refuses(
+    certificates, start_broker, version, caplog
+):
+    folder, port = certificates, free_port()
+    mosquitto_passwd = shutil.which("mosquitto_passwd")
+    if mosquitto_passwd is None:
+        pytest.skip("mosquitto_passwd is not installed")
+    users = str(folder / "users")
+    subprocess.run([mosquitto_passwd, "-c", "-b", users, "pi", "raspberry"], check=True)
+    start_broker(
+        more=f"listener {port} 127.0.0.1\ncertfile {folder}/server.pem\n"
+        f"keyfile {folder}/server.key\nallow_anonymous false\npassword_file {users}\n",
+        first="per_listener_settings true\n",
+    )
+    (folder / "secret").write_text("raspberry\n")
+    table = '[mqtt]\ntls = true\nca = "ca.pem"\nusername = "pi"\npassword_file = "secret"\n'
+    text = CONFIG.replace("VERSION", version).replace("[mqtt]\n", table)
+    with Served(write_config(folder, port, text)) as served:
+        connected(served)
+        sensor = Client.__new__(Client)
+        sensor.paho = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        sensor.paho.tls_set(folder / "ca.pem")
+        sensor.paho.username_pw_set("pi", "raspberry")
+        sensor.paho.connect("127.0.0.1", port)
+        sensor.paho.loop_start()
+        for x in machine(300):
+            sensor.send("plant/a/sensors", sample(x))
+        until(lambda: served.samples() == 300, "all samples over TLS")
+        sensor.close()
+
+    def refused(text, why):
+        caplog.clear()
+        with Served(write_config(folder, port, text)) as served:
+            until(lambda: any("no broker" in r.message for r in caplog.records), "a refusal")
+            (problem,) = served.service.health.problems()
+            assert problem == "there is no connection to the broker"
+        facts = [r.facts for r in caplog.records if r.message == "no broker"]
+        assert why in facts[0]["why"]
+
+    (folder / "wrong").write_text("strawberry")
+    refused(text.replace('"secret"', '"wrong"'), "it does not let this client in")
+    refused(text.replace('"ca.pem"', '"client.pem"'), "certificate verify failed")
+    refused(text.replace("[mqtt]\n", '[mqtt]\nhost = "localhost"\n'), "certificate verify failed")
 
 
 def test_alarms_reach_a_webhook_that_was_down(tmp_path, broker, receiver):
@@ -424,7 +474,7 @@ def test_a_webhook_that_redirects_is_told_and_tried_again(tmp_path, broker, rece
         assert "onlad_webhook_failures_total 0.0" not in metrics
         receiver.redirect = False
         until(lambda: receiver.got, "the alarm")
-        until(lambda: not served.service.problems(), "no more trouble")
+        until(lambda: not served.service.health.problems(), "no more trouble")
 
 
 def test_undelivered_alarms_survive(tmp_path, broker, receiver):
@@ -454,7 +504,7 @@ def test_a_broker_that_takes_nothing_stalls_nobody(tmp_path, broker):
         try:
             for _ in range(100):
                 assert client.post(url, content=body).json()["accepted"] == 1000
-                if served.service.dropped.get("verdict"):
+                if served.service.health.dropped.get("verdict"):
                     break
             else:
                 raise AssertionError("what is for the broker piles up without an end")

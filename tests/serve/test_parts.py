@@ -1,5 +1,6 @@
 """Topics, payloads, packets, logs and the outbox, each for itself."""
 
+import asyncio
 import io
 import json
 import logging
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
 from onlad.serve import logs, page, payload, wire
+from onlad.serve.client import BrokerError, Calls
+from onlad.serve.client import Client as Broker
 from onlad.serve.config import StreamTable
+from onlad.serve.listener import Listener
 from onlad.serve.outbox import MOST, Outbox
 from onlad.serve.topics import Pattern
 
@@ -58,7 +62,7 @@ def read(data, **settings):
 )
 def test_what_is_no_sample_is_named(data, why):
     found = read(data)
-    assert not found.rows
+    assert len(found.rows) == 0
     assert why in found.bad[0][1]
 
 
@@ -66,7 +70,7 @@ def test_what_is_no_sample_is_named(data, why):
 def test_any_bytes_are_samples_or_refused(data):
     for kind in ("json", "plain"):
         found = read(data, payload=kind, time="t")
-        assert found.rows or found.bad
+        assert len(found.rows) or found.bad
         assert all(np.abs(row[~np.isnan(row)]).max(initial=0) <= 1e100 for row in found.rows)
 
 
@@ -93,70 +97,65 @@ def test_a_time_is_one_in_whatever_unit_machines_count(factor):
 @given(st.floats() | st.integers() | st.text(max_size=30))
 def test_any_time_is_one_that_a_page_can_show_or_refused(value):
     found = read(json.dumps({"a": 1, "t": value}).encode(), time="t")
-    assert found.rows or found.bad
+    assert len(found.rows) or found.bad
     for when in found.times:
         assert page._when(when)
 
 
-class Fake:
-    """A socket that has some chunks."""
-
-    def __init__(self, *chunks):
-        self.chunks = list(chunks)
-
-    def recv(self, size):
-        if not self.chunks:
-            raise BlockingIOError
-        assert len(self.chunks[0]) <= size
-        return self.chunks.pop(0)
-
-    def fileno(self):
-        return 7
-
-
-def framed(kind, body):
-    length, size = len(body), b""
-    while True:
-        length, low = divmod(length, 128)
-        size += bytes([low | (128 if length else 0)])
-        if not length:
-            return bytes([kind]) + size + body
-
-
-def sent(message, qos, five):
+def sent(message, five):
     """Return the packet of a message."""
-    mid = message.mid.to_bytes(2, "big") if qos else b""
+    mid = message.mid.to_bytes(2, "big") if message.qos else b""
     # The message's expiry, a pair of texts, and the subscriptions.
     listed = b"".join(b"\x0b" + bytes([n & 127 | 128, n >> 7]) for n in message.subscriptions)
     properties = b"\x02\0\0\0\x09\x26\0\x01a\0\x02bc" + listed
     properties = bytes([len(properties)]) + properties if five else b""
-    body = len(message.topic).to_bytes(2, "big") + message.topic + mid + properties
-    kind = 0x30 | qos << 1 | message.again << 3 | message.retained
-    return framed(kind, body + message.payload)
+    kind = 0x30 | message.qos << 1 | message.again << 3 | message.retained
+    return wire.packed(kind, wire.text(message.topic), mid, properties, message.payload)
 
 
-def read_like_paho(socket):
-    """Return the packets that are left for paho, read as it reads: kind, length, body."""
-    packets, part = [], b""
-    while True:
-        try:
-            if not part:
-                part = socket.recv(1)
-            while len(part) < 2 or part[-1] & 128:
-                part += socket.recv(1)
-            length = sum((byte & 127) << 7 * i for i, byte in enumerate(part[1:]))
-            body = b""
-            while len(body) < length:
-                body += socket.recv(length - len(body))
-            packets.append(part + body)
-            part = b""
-        except BlockingIOError:
-            assert not part  # the tests below give whole packets
-            if socket.pending() == 0 and not socket._socket.chunks:
-                return packets
+class Transport:
+    """Keeps what is written, and whether it may read."""
+
+    def __init__(self):
+        self.written, self.reads, self.closed = [], True, False
+
+    def pause_reading(self):
+        self.reads = False
+
+    def resume_reading(self):
+        self.reads = True
+
+    def write(self, data):
+        self.written.append(data)
+
+    def is_closing(self):
+        return self.closed
+
+    def abort(self):
+        self.closed = True
 
 
-others = st.builds(framed, st.sampled_from([0x40, 0x90, 0xD0]), st.binary(max_size=300))
+class Wired:
+    """A client with a broker's bytes in hand, and what it took."""
+
+    def __init__(self, five=False):
+        self.taken, self.large, self.arrived, self.busy = [], [], [], False
+        self.transport = Transport()
+        calls = Calls(
+            self.taken.append,
+            lambda message, size: self.large.append((message, size)),
+            self.arrived.append,
+            lambda: self.busy,
+        )
+
+        async def make():
+            return Broker(calls, five)
+
+        self.client = asyncio.run(make())
+        self.client.connection_made(self.transport)
+        self.client.open()
+
+
 messages = st.builds(
     wire.Publication,
     st.binary(min_size=1, max_size=20),
@@ -171,82 +170,136 @@ messages = st.builds(
 
 @settings(max_examples=200)
 @given(
-    packets=st.lists(messages | others | messages.map(lambda m: m._replace(qos=2)), max_size=12),
+    packets=st.lists(messages | st.just(b"\xd0\0"), max_size=12),
     five=st.booleans(),
     cuts=st.lists(st.integers(1, 400), max_size=30),
+    busy=st.lists(st.booleans(), max_size=30),
 )
-def test_messages_are_taken_out_and_paho_gets_the_rest(packets, five, cuts):
+def test_messages_are_taken_in_order_however_they_are_cut(packets, five, cuts, busy):
     if not five:
         packets = [p._replace(subscriptions=()) if isinstance(p, tuple) else p for p in packets]
-    data = b"".join(sent(p, p.qos, five) if isinstance(p, wire.Publication) else p for p in packets)
-    chunks = []
-    for cut in cuts:
-        chunks.append(data[:cut])
+    data = b"".join(sent(p, five) if isinstance(p, wire.Publication) else p for p in packets)
+    wired = Wired(five)
+    for i, cut in enumerate([*cuts, len(data)]):
+        wired.busy = i < len(busy) and busy[i]
+        wired.client.data_received(data[:cut])
         data = data[cut:]
-    chunks += [data[i : i + wire.CHUNK] for i in range(0, len(data), wire.CHUNK)]
-    taken: list[wire.Publication] = []
-    socket = wire.Buffered(Fake(*filter(None, chunks)), lambda: False, taken.append, five)
-    left = read_like_paho(socket)
-    small = [p for p in packets if isinstance(p, wire.Publication) and p.qos == 1]
-    assert taken == [p for p in small if len(p.payload) < 70_000]
-    rest = [p for p in packets if p not in taken]
-    assert left == [sent(p, p.qos, five) if isinstance(p, wire.Publication) else p for p in rest]
+    wired.busy = False
+    wired.client.read_on()
+    assert wired.taken == [p for p in packets if isinstance(p, wire.Publication)]
+    assert wired.transport.reads
+    assert not wired.client.lost.done()
 
 
 def test_nothing_is_read_while_too_much_waits():
-    busy, taken = [False], []
+    wired = Wired()
     one = wire.Publication(b"t", b"1", 1, 1, False, False)
-    chunk = sent(one, 1, False)
-    socket = wire.Buffered(Fake(chunk + chunk[:3], chunk[3:]), lambda: busy[0], taken.append, False)
-    assert socket.fileno() == 7
-    with pytest.raises(BlockingIOError):
-        socket.recv(1)
-    assert taken == [one]
-    assert not socket.blocked
-    assert socket.pending() == 0  # half a message is none
-    busy[0] = True
-    with pytest.raises(BlockingIOError):
-        socket.recv(1)
-    assert socket.blocked
-    busy[0] = False
-    with pytest.raises(BlockingIOError):
-        socket.recv(1)
-    assert taken == [one, one]
+    wired.busy = True
+    wired.client.data_received(sent(one, False))
+    assert (wired.taken, wired.transport.reads) == ([], False)
+    wired.busy = False
+    wired.client.read_on()
+    assert (wired.taken, wired.transport.reads) == ([one], True)
 
 
-def test_the_end_of_a_connection_is_seen():
-    socket = wire.Buffered(Fake(b""), lambda: False, print, False)
-    assert socket.recv(1) == b""
-    socket = wire.Buffered(Fake(b"\x40\x02", b""), lambda: False, print, False)
-    assert (socket.recv(1), socket.recv(1), socket.recv(2)) == (b"\x40", b"\x02", b"")
+def test_no_message_is_taken_before_the_service_is_ready_for_it():
+    wired = Wired()
+    wired.client._open = False
+    one = wire.Publication(b"t", b"1", 1, 1, False, False)
+    wired.client.data_received(b"\x20\x02\x01\0" + sent(one, False))
+    assert wired.client._greeted.result() == wire.Greeting(0, True)
+    assert wired.taken == []
+    wired.client.open()
+    assert wired.taken == [one]
+
+
+@pytest.mark.parametrize("five", [False, True])
+def test_a_message_that_is_too_large_is_never_kept(five):
+    wired = Wired(five)
+    one = wire.Publication(b"t", b"1", 1, 1, False, False)
+    large = wire.Publication(b"big", b"x" * (5 << 20), 1, 7, False, False)
+    data = sent(large, five) + sent(one, five)
+    for start in range(0, len(data), 100_000):
+        wired.client.data_received(data[start : start + 100_000])
+        kept = len(wired.client._data) + sum(map(len, wired.client._more))
+        assert kept < 400_000
+    ((message, size),) = wired.large
+    assert (message.topic, message.mid, wired.taken) == (b"big", 7, [one])
+    assert size > 5 << 20
 
 
 @pytest.mark.parametrize("five", [False, True])
 @given(body=st.binary(max_size=40), kind=st.integers(0x30, 0x3F))
-def test_any_bytes_are_a_message_or_left_to_paho(body, kind, five):
-    found = wire.read(kind, body, five)
-    assert found is None or (found.topic in body and body.endswith(found.payload))
+def test_any_bytes_are_a_message_or_refused(body, kind, five):
+    try:
+        found = wire.read(kind, body, five)
+    except wire.WireError:
+        return
+    assert found.topic in body
+    assert body.endswith(found.payload)
 
 
-def test_no_length_at_all_is_left_to_paho():
-    socket = wire.Buffered(Fake(b"\x30" + b"\xff" * 9), lambda: False, print, False)
-    assert b"".join(socket.recv(1) for _ in range(5)) == b"\x30\xff\xff\xff\xff"
+@settings(max_examples=300)
+@given(data=st.binary(max_size=60), five=st.booleans())
+def test_any_bytes_of_a_broker_are_taken_or_end_the_connection(data, five):
+    wired = Wired(five)
+    wired.client.data_received(data)
+    if wired.client.lost.done():
+        with pytest.raises(BrokerError, match=r"the broker sent what is no MQTT|the broker ends"):
+            wired.client.lost.result()
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 20_000, 3_000_000])
 @pytest.mark.parametrize("five", [False, True])
-def test_a_publication_is_what_paho_reads(size, five):
-    data = wire.publication(b"a/b", b"x" * size, five)
-    length, at, shift = 0, 1, 0
-    while True:
-        length |= (data[at] & 127) << shift
-        shift, at = shift + 7, at + 1
-        if not data[at - 1] & 128:
-            break
-    assert data[0] == 0x30
-    assert len(data) == at + length
-    assert data[at:] == b"\0\x03a/b" + (b"\0" if five else b"") + b"x" * size
+@pytest.mark.parametrize("mid", [0, 258])
+def test_a_publication_is_read_as_it_was_written(size, five, mid):
+    data = wire.publication(b"a/b", b"x" * size, five, mid, retain=True)
+    kind, start, stop = wire.packet(data, 0)
+    assert stop == len(data)
+    found = wire.read(kind, data[start:stop], five)
+    assert found == wire.Publication(b"a/b", b"x" * size, bool(mid), mid, False, True)
     assert wire.acknowledgement(258) == b"\x40\x02\x01\x02"
+
+
+def test_no_more_messages_are_on_their_way_than_the_broker_takes():
+    wired = Wired(five=True)
+    wired.client._greeting = wire.greeting(b"\0\0\x03\x21\0\x02", five=True)
+    assert wired.client._greeting.receive_maximum == 2
+    mids = [wired.client.publish("t", b"") for _ in range(5)]
+    assert len(wired.transport.written) == 2
+    for mid in mids[:2]:
+        wired.client.data_received(b"\x40\x02" + mid.to_bytes(2, "big"))
+    assert (wired.arrived, len(wired.transport.written)) == (mids[:2], 4)
+
+
+@pytest.mark.parametrize("five", [False, True])
+def test_a_subscription_that_the_broker_refuses_is_an_error(five):
+    async def work(code):
+        client = Broker(Calls(print, print, print, lambda: False), five)
+        client.connection_made(Transport())
+        asked = asyncio.ensure_future(client.subscribe("a/#", 1, 7))
+        await asyncio.sleep(0)
+        client.data_received(wire.packed(wire.SUBACK, b"\0\x01", b"\0" if five else b"", code))
+        await asked
+
+    asyncio.run(work(b"\x01"))
+    why = "it does not let this client in" if five else "it refuses"
+    with pytest.raises(BrokerError, match=f"the broker refuses the subscription to a/#: {why}"):
+        asyncio.run(work(b"\x87" if five else b"\x80"))
+
+
+def test_a_broker_that_is_silent_is_left():
+    wired = Wired()
+    wired.client.beat(30)
+    assert wired.transport.written == []
+    wired.client._said -= 16
+    wired.client.beat(30)
+    assert wired.transport.written == [b"\xc0\0"]
+    wired.client._heard -= 46
+    wired.client.beat(30)
+    assert wired.transport.closed
+    with pytest.raises(BrokerError, match="the broker is silent"):
+        wired.client.lost.result()
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
@@ -288,11 +341,16 @@ def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
     assert "not shown" in lines[-1]
 
 
+class Named(Listener):
+    def __init__(self, name):
+        self.courier = name
+
+
 def test_the_outbox_keeps_what_one_courier_has_and_drops_the_oldest():
-    done, sent = [], []
+    done = []
     outbox = Outbox(done.append)
     outbox.add({"id": "lost"})  # nobody to deliver to
-    outbox.couriers |= {"a": sent.append, "b": lambda _: None}
+    outbox.couriers += [Named("a"), Named("b")]
     outbox.add({"id": "1"})
     outbox.delivered("a", "1")
     assert (done, [m["id"] for m in outbox.pending("b")], outbox.pending("a")) == ([], ["1"], [])

@@ -18,6 +18,8 @@ from test_state import crash, feed, started
 from onlad import persist
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
+from onlad.serve.listener import Listener
+from onlad.serve.watcher import Monitor
 
 DEEP = b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}"  # 2 kB
 CONFIG = """
@@ -55,7 +57,7 @@ def test_whatever_json_can_be_is_samples_or_refused(value, depth, wrap, names, c
     for kind in ("json", "plain"):
         stream = StreamTable(name="s", payload=kind, time="t", columns=columns)
         found = payload.read(stream, data, names, 5.0)
-        assert found.rows or found.bad
+        assert len(found.rows) or found.bad
         assert len(found.rows) == len(found.times)
         assert all(len(why) < 1000 and isinstance(why, str) for _, why in found.bad)
 
@@ -65,9 +67,9 @@ def test_a_message_of_many_levels_ends_nothing(tmp_path, broker, version):
     text = CONFIG.replace("VERSION", version).replace("HTTP", str(http))
     path = write_config(tmp_path, broker.port, text)
     with Client(broker.port) as client, Served(path) as served:
-        until(lambda: "mqtt" not in served.service.trouble, "a connection")
+        until(lambda: "mqtt" not in served.service.health.trouble, "a connection")
         client.send("plant/a", DEEP)
-        until(lambda: served.service.bad["pump"] == 1, "the message")
+        until(lambda: served.service.health.bad["pump"] == 1, "the message")
         url = f"http://127.0.0.1:{http}/streams/pump/samples?device=a"
         answer = httpx.post(url, content=DEEP)
         assert answer.status_code == 422
@@ -111,25 +113,76 @@ def test_a_message_that_ended_a_process_by_a_fault_is_set_aside(tmp_path, keepin
     assert f"quarantine/{file.name}" in log
 
 
-def test_a_row_that_the_monitor_raises_on_is_set_aside_at_the_next_start(tmp_path, monkeypatch):
-    from onlad.serve.watcher import Monitor
-
-    X = machine(90)
-    X[40, 0] = 7777.0
+@pytest.fixture
+def picky(monkeypatch):
+    """A monitor that raises on a value, after it has learned it."""
     real = Monitor.observe_many
 
-    def picky(self, rows):
+    def observe_many(self, rows):
         verdicts = real(self, rows)
         if (np.asarray(rows) == 7777.0).any():
             raise RuntimeError("a bug")
         return verdicts
 
-    monkeypatch.setattr(Monitor, "observe_many", picky)
+    monkeypatch.setattr(Monitor, "observe_many", observe_many)
+
+
+@pytest.mark.usefixtures("picky")
+def test_a_device_whose_monitor_raises_is_set_aside_and_the_others_go_on(tmp_path):
+    X = machine(400)
+    X[340, 0] = 7777.0
+    service = started(tmp_path)
+    told = Couriers()
+    service.listen(told)
+    for device in "abc":
+        feed(service, X[:300], device=device)
+    asyncio.run(service.disk.checkpoint())
+    feed(service, X[300:330], device="a")
+    feed(service, X[330:350], device="a")
+    feed(service, X[300:330], device="b")
+    a, b = (service.watchers["pump", device] for device in "ab")
+    assert (a.state, b.state, b.monitor.n_seen) == ("failed", "normal", 330)
+    (alarm,) = told.alarms
+    assert (alarm["kind"], alarm["device"]) == ("failed", "a")
+    assert "its monitor failed with RuntimeError('a bug')" in alarm["text"]
+    (problem,) = service.health.problems()
+    assert problem == "set aside until a restart, because the monitor failed: pump/a"
+    assert service.health.totals()["pump"]["failed"] == 1
+    feed(service, X[350:], device="a")  # skipped, and told so
+    assert service.health.bad["pump"] == 1
+    for _ in range(3):  # its rows do not keep the journal from being cleared up
+        feed(service, X[:10], device="b")
+        asyncio.run(service.disk.checkpoint())
+        assert len(service.store.journal.segments()) == 1
+    crash(service)
+    again = started(tmp_path)
+    a, b = (again.watchers["pump", device] for device in "ab")
+    assert (a.monitor.n_seen, a.lost, a.failed, b.monitor.n_seen) == (349, 1, "", 360)
+    twin = again.streams["pump"].monitor()
+    twin.observe_many([sample(x) for x in np.delete(X[:350], 340, 0)])
+    assert persist.to_bytes(a.monitor) == persist.to_bytes(twin)
+    assert again.health.problems() == []
+    again.close()
+
+
+class Couriers(Listener):
+    courier = "test"
+
+    def __init__(self):
+        self.alarms = []
+
+    def alarmed(self, message):
+        self.alarms.append(message)
+
+
+@pytest.mark.usefixtures("picky")
+def test_a_row_that_the_monitor_raises_on_is_set_aside_at_the_next_start(tmp_path):
+    X = machine(90)
+    X[40, 0] = 7777.0
     service = started(tmp_path)
     feed(service, X[:30], device="a")
     feed(service, X[:30], device="b")
-    with pytest.raises(RuntimeError, match="a bug"):
-        feed(service, X[30:60], device="a")
+    feed(service, X[30:60], device="a")
     crash(service)
     for _ in range(2):  # also when it crashes before the next checkpoint
         again = started(tmp_path)

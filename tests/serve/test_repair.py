@@ -96,7 +96,7 @@ def test_a_damaged_model_and_state_json(tmp_path, capsys):
     assert "state.json: its checksum is wrong; it was taken as it can be read" in said
     assert "pump/a: " in said
     assert "is damaged" in said
-    assert "The device starts anew" in said
+    assert "The device starts from nothing" in said
     again = started(tmp_path)
     assert {key: w.monitor.n_seen for key, w in again.watchers.items()} == {("pump", "b"): 100}
     again.close()

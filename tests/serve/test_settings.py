@@ -34,7 +34,8 @@ def test_changed_false_alarms_take_effect_at_the_next_start(tmp_path, monkeypatc
 
     monkeypatch.setattr(Watcher, "observe", watched)
     last = started(tmp_path, text)
-    assert replayed == [(100, 1e-4), (200, 0.01)]
+    rows = {rate: sum(n for n, r in replayed if r == rate) for _, rate in replayed}
+    assert list(rows.items()) == [(1e-4, 100), (0.01, 200)]
     same = last.watchers["pump", ""].monitor
     assert persist.to_bytes(same) == persist.to_bytes(monitor)
     asyncio.run(last.disk.checkpoint())
@@ -69,7 +70,7 @@ def test_what_a_device_cannot_change_is_said_at_the_start_and_by_check(tmp_path,
     path.write_text(text)
     said = (
         "stream pump: window stays the default, not 2, for devices that have learned: pump/a, "
-        "pump/b, pump/c, pump/d, pump/e .... Forget a device to let it begin anew: onlad forget"
+        "pump/b, pump/c, pump/d, pump/e .... To let a device start again: onlad forget"
     )
     assert main(["serve", "--config", str(path), "--check"]) == 0
     assert capsys.readouterr().err == f"onlad: {said}\n"

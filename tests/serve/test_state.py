@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from serving import machine, models, sample
+from serving import machine, models, resumed, sample
 
 from onlad import Detector, ModelFileError, Monitor, persist
 from onlad.serve.checkpoint import StateError
@@ -16,7 +16,6 @@ from onlad.serve.config import load
 from onlad.serve.intake import Item
 from onlad.serve.journal import JournalError, Mark
 from onlad.serve.run import run
-from onlad.serve.service import Service
 
 CONFIG = """
 [service]
@@ -46,7 +45,7 @@ async def drained(service):
 
 def started(folder, text=CONFIG):
     async def make():
-        return Service(config(folder, text))
+        return resumed(config(folder, text))
 
     return asyncio.run(make())
 
@@ -136,7 +135,7 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
     whole = json.loads((state / "state.json").read_text())["state"]
     for change, error, message in [
         ({"segment": whole["segment"] - 1}, JournalError, "lacks a segment"),
-        ({"format": 3}, StateError, "has format 3; this onlad reads 2"),
+        ({"format": 4}, StateError, "has format 4; this onlad reads 3"),
     ]:
         refused(state / "state.json", sealed(whole | change), error, message)
     (segment,) = (state / "journal").iterdir()
@@ -192,7 +191,7 @@ def test_a_stream_that_is_taken_out_and_put_back_goes_on(tmp_path):
     asyncio.run(service.disk.checkpoint())
     feed(service, machine(9))
     feed(service, machine(7), device="new")  # in the journal only
-    asyncio.run(service.pause(service.watchers["pump", "new"], True))
+    asyncio.run(service.orders.pause(service.watchers["pump", "new"], True))
     service.close()
     for _ in range(2):
         without = started(tmp_path, CONFIG.replace('"pump"', '"fan"'))
@@ -246,10 +245,11 @@ def test_a_disk_that_takes_no_checkpoint_is_told_and_tried_again(tmp_path, monke
     for target in ("onlad.serve.checkpoint.persist.save", "onlad.serve.journal.os.open"):
         monkeypatch.setattr(target, no_space)
         asyncio.run(service.disk.checkpoint())
-        assert service.problems() == ["no checkpoint can be written: No space left on device"]
+        (problem,) = service.health.problems()
+        assert problem == "no checkpoint can be written: No space left on device"
         monkeypatch.undo()
     asyncio.run(service.disk.checkpoint())
-    assert service.problems() == []
+    assert service.health.problems() == []
     service.close()
     assert models(tmp_path / "state")["pump", ""].n_seen == 90
 
@@ -273,7 +273,7 @@ def test_steps_checkpoints_and_syncs_do_not_wait_for_each_other(tmp_path, sync):
     X = machine(300)
 
     async def work():
-        service = Service(config(tmp_path, text))
+        service = resumed(config(tmp_path, text))
         jobs = (service.pump, service.disk.keep_synced, service.disk.keep_checkpoints)
         tasks = [asyncio.ensure_future(job()) for job in jobs]
         done = []
@@ -292,7 +292,7 @@ def test_steps_checkpoints_and_syncs_do_not_wait_for_each_other(tmp_path, sync):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         await service.disk.checkpoint()
-        assert service.problems() == []
+        assert service.health.problems() == []
         service.close()
 
     asyncio.run(work())
@@ -304,7 +304,7 @@ def test_a_full_queue_is_refused_and_counted(tmp_path):
     item = Item(service.streams["pump"], "", b"[1]", time.perf_counter())
     assert service.submit(item)
     assert not service.submit(item)
-    assert service.dropped == {"intake": 1}
+    assert service.health.dropped == {"intake": 1}
     asyncio.run(drained(service))
     assert service.submit(item)
     service.close()
@@ -328,7 +328,7 @@ def test_a_step_that_fails_ends_the_service_and_loses_nothing(tmp_path, monkeypa
 
     text = CONFIG.replace("[http]", "[http]\nport = 0\npage = false")
     with monkeypatch.context() as patch:
-        patch.setattr("onlad.serve.watcher.Monitor.observe_many", broken)
+        patch.setattr("onlad.serve.health.Health.waited", broken)
         with pytest.raises(RuntimeError, match="a bug"):
             asyncio.run(work(started(tmp_path, text), True))
     assert not (tmp_path / "state/state.json").exists()  # no checkpoint of half a step
@@ -345,7 +345,7 @@ def test_messages_that_cannot_be_read_take_no_place_of_a_device(tmp_path, monkey
         assert service.submit(item)
     asyncio.run(drained(service))
     assert not service.watchers
-    assert service.bad["pump"] == 10
+    assert service.health.bad["pump"] == 10
 
     def no_space(*_):
         raise OSError(28, "No space left on device")
@@ -368,7 +368,7 @@ def test_an_alarm_that_was_marked_as_normal_stays_learned_after_a_crash(tmp_path
     watcher = service.watchers["pump", ""]
     if when == "before":
         asyncio.run(service.disk.checkpoint())
-    assert asyncio.run(service.mark_normal(watcher, watcher.alarms[-1].id)) >= 1
+    assert asyncio.run(service.orders.mark_normal(watcher, watcher.alarms[-1].id)) >= 1
     if when == "after":
         asyncio.run(service.disk.checkpoint())
     feed(service, X[600:])
@@ -382,5 +382,5 @@ def test_a_clock_that_jumps_makes_nothing_late(tmp_path, monkeypatch):
     service = started(tmp_path)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 1e9)
-    assert service.problems() == []
+    assert service.health.problems() == []
     service.close()

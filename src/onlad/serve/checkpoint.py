@@ -1,9 +1,10 @@
 """Checkpoints: the models and what else must outlive the process, whole or not at all.
 
-A state folder has ``state.json``, the models it names, and the journal from the segment it names.
-``state.json`` has a checksum of itself.
-``state.json`` is replaced in one step when everything it names is on the disk. So there is always
-exactly one checkpoint, and the journal goes on from it.
+A state folder has ``state.json``, the models and files of alarms that it names, and the journal
+from the segment that it names. A model may be older than the checkpoint: the journal has what came
+after it. ``state.json`` and files of alarms have a checksum of themselves. ``state.json`` is
+replaced in one step when everything it names is on the disk, so there is always exactly one
+checkpoint.
 
 No name from the network is a part of a path: a model's file is named by numbers.
 """
@@ -28,8 +29,9 @@ from onlad.monitor import Monitor
 from onlad.serve.journal import Journal, Mark
 from onlad.serve.watcher import Alarm, Said, Watcher
 
-FORMAT = 2
-_SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (\{.*\})\}\n', re.DOTALL)
+FORMAT = 3
+OLDEST = 2  # format that is read: it has the alarms in state.json
+_SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (.*)\}\n', re.DOTALL)
 
 
 class StateError(OnladError):
@@ -48,7 +50,8 @@ class Saved(NamedTuple):
     last: Said | None
     seen: float
     silent: bool
-    alarms: list[Alarm]
+    alarms: list[Alarm]  # empty when they are in a file
+    alarm_file: str = ""
 
 
 class Checkpoint(NamedTuple):
@@ -59,6 +62,7 @@ class Checkpoint(NamedTuple):
     outbox: tuple[dict[str, Any], ...] = ()  # alarms that are not delivered yet
     marks: tuple[Mark, ...] = ()
     timed: bytes = b""  # of `Marks`
+    next: int = 1  # number of the next device
     is_first: bool = True
 
 
@@ -80,7 +84,7 @@ class Store:
         for left in folder.glob(".onlad-*.tmp"):  # by a crash while state.json was replaced
             left.unlink()
         self.journal = Journal(folder / "journal")
-        self.generation = 0
+        self.generation = 0  # grows with each file, so that no name is taken twice
 
     def read(self) -> Checkpoint:
         """Return the last checkpoint."""
@@ -93,22 +97,27 @@ class Store:
             if segments[:1] != [1] and (segments or any(self.models.iterdir())):
                 raise StateError(f"{path} is missing. Restore it from a copy") from None
             return Checkpoint()
+        return self.parse(self._opened(path, data))
+
+    def _opened(self, path: Path, data: bytes) -> Any:
+        """Return what is in a file with a checksum of itself."""
         sealed = _SEALED.fullmatch(data)
         if sealed is None or hashlib.sha256(sealed[2]).hexdigest().encode() != sealed[1]:
             way = f"Restore it from a copy, or take what can be read: onlad repair {self.folder}"
             raise StateError(f"{path} is damaged: its checksum is not that of its bytes. {way}")
-        return self.parse(json.loads(sealed[2]))
+        return json.loads(sealed[2])
 
     def parse(self, values: dict[str, Any]) -> Checkpoint:
         """Return the checkpoint in the values of ``state.json``."""
-        if values["format"] != FORMAT:
+        if not OLDEST <= values["format"] <= FORMAT:
             what = f"{self.folder} has format {values['format']}; this onlad reads {FORMAT}"
             raise StateError(what)
         self.generation = values["generation"]
         watchers = [_unpacked(entry) for entry in values["watchers"]]
         marks = [Mark(*mark) for mark in values["marks"]]
         point = (values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
-        return Checkpoint(*point, base64.b64decode(values["timed"]), is_first=False)
+        timed, following = base64.b64decode(values["timed"]), values.get("next", 1)
+        return Checkpoint(*point, timed, following, is_first=False)
 
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
@@ -121,30 +130,48 @@ class Store:
             raise StateError(f"{path} holds no monitor. Restore it from a copy")
         return model
 
-    def save_model(self, number: int, model: Monitor) -> str:
-        """Write a model under a new name and return that. No checkpoint names it yet."""
-        name = f"{number:06d}-{self.generation + 1:010d}.onlad"
-        persist.save(model, self.models / name)
-        return name
+    def alarms(self, saved: Saved) -> list[Alarm]:
+        """Return the alarms of a watcher."""
+        if not saved.alarm_file:
+            return saved.alarms
+        path = self.models / Path(saved.alarm_file).name
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise StateError(f"{path} cannot be read: {error.strerror}. Restore it") from None
+        return [Alarm(**alarm) for alarm in self._opened(path, data)]
+
+    def save(self, saved: Saved, model: Monitor, is_new: bool) -> tuple[Saved, int]:
+        """Write a model under a new name, and the alarms if they are new.
+
+        Return what a checkpoint may say of them from now on, and the bytes that were written.
+        """
+        self.generation += 1
+        name = f"{saved.number:06d}-{self.generation:010d}"
+        persist.save(model, self.models / f"{name}.onlad")
+        size = (self.models / f"{name}.onlad").stat().st_size
+        if is_new:
+            alarms = _sealed([asdict(alarm) for alarm in saved.alarms])
+            modelfile.replace(self.models / f"{name}.json", alarms)
+            saved, size = saved._replace(alarm_file=f"{name}.json"), size + len(alarms)
+        return saved._replace(file=f"{name}.onlad", alarms=[]), size
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint the one that is resumed from, and clear up behind it."""
-        self.generation += 1
         values = {
             "segment": checkpoint.segment,
             "outbox": checkpoint.outbox,
             "marks": checkpoint.marks,
             "timed": base64.b64encode(checkpoint.timed).decode(),
+            "next": checkpoint.next,
             "format": FORMAT,
             "generation": self.generation,
             "watchers": [_packed(saved) for saved in checkpoint.watchers],
         }
-        body = json.dumps(values).encode()
-        digest = hashlib.sha256(body).hexdigest().encode()
-        sealed = b'{"sha256": "%b", "state": %b}\n' % (digest, body)
-        modelfile.replace(self.folder / "state.json", sealed)
+        modelfile.replace(self.folder / "state.json", _sealed(values))
         self.journal.forget(checkpoint.segment)
         named = {saved.file for saved in checkpoint.watchers}
+        named |= {saved.alarm_file for saved in checkpoint.watchers}
         for path in self.models.iterdir():
             if path.name not in named:
                 path.unlink(missing_ok=True)
@@ -192,6 +219,18 @@ def peek(folder: Path) -> Iterator[tuple[str, str, Monitor]]:
                 yield saved.stream, saved.device, model
 
 
+def alarms_of(watcher: Watcher) -> list[Alarm]:
+    """Return a copy of the alarms of a watcher."""
+    return [Alarm(**asdict(alarm)) for alarm in watcher.alarms]
+
+
+def _sealed(values: Any) -> bytes:
+    """Return the bytes of a file with a checksum of itself."""
+    body = json.dumps(values).encode()
+    digest = hashlib.sha256(body).hexdigest().encode()
+    return b'{"sha256": "%b", "state": %b}\n' % (digest, body)
+
+
 def _packed(saved: Saved) -> dict[str, Any]:
     return saved._asdict() | {"alarms": [asdict(alarm) for alarm in saved.alarms]}
 
@@ -202,9 +241,8 @@ def _unpacked(values: dict[str, Any]) -> Saved:
     return Saved(**values | {"last": last, "alarms": alarms})
 
 
-def entry(watcher: Watcher, file: str) -> Saved:
-    """Return what a checkpoint says of a watcher, as it is now."""
-    alarms = [Alarm(**asdict(alarm)) for alarm in watcher.alarms]
+def entry(watcher: Watcher, file: str = "", alarm_file: str = "") -> Saved:
+    """Return what a checkpoint says of a watcher as it is now, besides its alarms."""
     return Saved(
         number=watcher.number,
         stream=watcher.stream.name,
@@ -215,5 +253,6 @@ def entry(watcher: Watcher, file: str) -> Saved:
         last=watcher.last,
         seen=watcher.seen,
         silent=watcher.silent,
-        alarms=alarms,
+        alarms=[],
+        alarm_file=alarm_file,
     )

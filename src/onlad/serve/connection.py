@@ -1,8 +1,8 @@
 """Connections of HTTP: those that say nothing are closed, and never keep others out.
 
-uvicorn waits for ever for the headers of a request, and at its limit refuses everybody. Here a
+uvicorn waits without end for the headers of a request, and at its limit refuses everybody. Here a
 connection has so long for its headers. When there are too many, one that waits for its client is
-closed to make room: the oldest of the address that has most.
+closed: the oldest of the address that has most.
 """
 
 from __future__ import annotations

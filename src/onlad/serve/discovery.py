@@ -8,6 +8,8 @@ from typing import Any
 
 from onlad.serve.config import MqttTable
 
+STATES = "('alarm', 'silent', 'failed')"  # in which something is wrong
+
 
 def configs(table: MqttTable, key: str, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the topics and messages of MQTT discovery for a device."""
@@ -22,7 +24,7 @@ def configs(table: MqttTable, key: str, topic: str) -> Iterator[tuple[str, dict[
         "name": "Alarm",
         "unique_id": f"{unique}_alarm",
         "device_class": "problem",
-        "value_template": "{{ 'ON' if value_json.state in ('alarm', 'silent') else 'OFF' }}",
+        "value_template": "{{ 'ON' if value_json.state in " + STATES + " else 'OFF' }}",
         "json_attributes_topic": f"{table.prefix}/{topic}/state",
     }
     score = {

@@ -3,22 +3,44 @@
 The disk is slow, so threads speak to it, and samples go on meanwhile. Two locks keep that in
 order. A step holds ``turn``; a checkpoint takes it for as long as a copy takes. ``lock`` is held
 while a segment may be closed or brought to the disk. Who holds both took ``lock`` first.
+
+Models are much larger than samples, and many of them would wear a card out. So a checkpoint writes
+those that have waited longest, as many as RATE allows and one after the other over its time; the
+journal keeps what the others lack.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.journal import Record
+from onlad.serve.journal import Record, Rows
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
+
+RATE = 80_000  # bytes of models in a second, on average: 5 MB in a minute
+SIZE = 65_536  # bytes of a model that was not written yet, about
+FEWEST = 32  # models that a checkpoint writes, whatever they take
+AT_STOP, SURELY = 0.8, 8  # seconds for models at the end, and how many are written at least
+SPREAD = 0.8  # share of the time between checkpoints over which models are written
+
+
+@dataclass
+class _Kept:
+    """What the disk has of a watcher."""
+
+    since: int  # the first segment of the journal with something that the model's file lacks
+    changes: int = -1  # of the watcher when its model was written; -1: it never was
+    alarms: int = -1  # and of its alarms
+    saved: Saved | None = None
+    size: int = 0
 
 
 class Disk:
@@ -28,11 +50,31 @@ class Disk:
         self.service, self.store = service, store
         self._checkpointed = time.monotonic()  # a clock may jump
         # Of streams that the configuration lacks now: watchers, and what the journal has of them.
+        # Also what it has of devices that are set aside, which get no new model.
         self.absent: list[Saved] = []
-        self.absent_records: list[Record] = []
-        self.saved: dict[int, tuple[int, str]] = {}  # by number: changes, file
+        self.records: list[Record] = []
+        self._records_in = 0  # the first segment that has all of them
+        self._kept: dict[int, _Kept] = {}  # by number of the watcher
         self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
         self.lock = asyncio.Lock()
+
+    def begin(self, segment: int) -> None:
+        """Note that all that is known was resumed from a segment on."""
+        self._records_in = segment
+        for watcher in self.service.watchers.values():
+            self._kept.setdefault(watcher.number, _Kept(segment))
+
+    def loaded(self, watcher: Watcher, saved: Saved, segment: int) -> None:
+        """Note that a watcher is what the files say, and the journal goes on from a segment."""
+        kept = _Kept(segment, watcher.changes, watcher.n_alarm_changes, saved._replace(alarms=[]))
+        if not saved.alarm_file and watcher.alarms:  # of an older format: they have no file yet
+            kept.changes = kept.alarms = -2
+            kept.saved = saved
+        self._kept[watcher.number] = kept
+
+    def drop(self, watcher: Watcher) -> None:
+        """Know nothing more of a watcher."""
+        self._kept.pop(watcher.number, None)
 
     @property
     def checkpoint_age(self) -> float:
@@ -40,7 +82,7 @@ class Disk:
         return time.monotonic() - self._checkpointed
 
     async def keep_synced(self) -> None:
-        """Bring the journal to the disk every `sync` seconds, for ever."""
+        """Bring the journal to the disk every `sync` seconds."""
         while True:
             await asyncio.sleep(self.service.config.service.sync or 1.0)
             if self.store.journal.synced < self.store.journal.written:
@@ -48,17 +90,20 @@ class Disk:
                     await self.sync()
 
     async def keep_checkpoints(self) -> None:
-        """Checkpoint every `checkpoint` seconds, for ever."""
+        """Checkpoint every `checkpoint` seconds."""
+        period = self.service.config.service.checkpoint
         while True:
-            await asyncio.sleep(self.service.config.service.checkpoint)
-            await self.checkpoint()
+            started = time.monotonic()
+            await asyncio.sleep(period * (1 - SPREAD))
+            await self.checkpoint(over=period * SPREAD)
+            await asyncio.sleep(max(0.0, started + period - time.monotonic()))
 
     async def sync(self) -> bool:
         """Bring the journal to the disk; return whether it is there.
 
         The caller holds a lock: during a step no segment is closed either.
         """
-        trouble = self.service.trouble
+        trouble = self.service.health.trouble
         try:
             await asyncio.to_thread(self.store.journal.sync)
         except OSError as error:
@@ -68,52 +113,141 @@ class Disk:
         trouble.pop("disk", None)
         return True
 
-    async def checkpoint(self) -> None:
-        """Write the models that changed and start a new segment of the journal."""
-        async with self.lock:
-            try:
-                await self._checkpoint()
-            except (OSError, OnladError) as error:
-                why = error.strerror if isinstance(error, OSError) else str(error)
-                self.service.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
-                logs.warning("no checkpoint can be written", error=why)
-                return
-        self._checkpointed = time.monotonic()
-        self.service.trouble.pop("checkpoint", None)
+    async def checkpoint(self, over: float = 0.0, until: float = float("inf")) -> None:
+        """Write models that changed, over some seconds, and start a new segment of the journal.
 
-    async def _checkpoint(self) -> None:
-        service, journal = self.service, self.store.journal
-        now = (journal.written, sum(w.changes for w in service.watchers.values()))
-        if self._covered == now:
+        After `until`, by the monotonic clock, no more are written; the journal has the rest.
+        """
+        try:
+            await self._checkpoint(over, until)
+        except (OSError, OnladError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self.service.health.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
+            logs.warning("no checkpoint can be written", error=why)
             return
+        self._checkpointed = time.monotonic()
+        self.service.health.trouble.pop("checkpoint", None)
+
+    async def _checkpoint(self, over: float, until: float) -> None:
+        service, journal = self.service, self.store.journal
+        watchers = service.watchers.values()
+        if self._covered == (journal.written, sum(w.changes for w in watchers)):
+            return
+        async with self.lock:
+            async with service.turn:
+                if service.broken:
+                    what = "a step has failed, and only the journal has all of its samples"
+                    raise StateError(what)
+                before, number = journal.number, journal.number + 1
+                old = journal.open(number)
+                # Rows that come from here on are in the new segment, and say which row they are: a
+                # model that is copied a moment later just has some of them already.
+                for watcher in service.watchers.values():
+                    kept = self._kept.setdefault(watcher.number, _Kept(before))
+                    if kept.changes == watcher.changes:
+                        kept.since = number
+            await asyncio.to_thread(journal.finish, old)
+        await self._save_some(number, over, until)
+        async with self.lock:
+            await self._commit()
+
+    async def _save_some(self, number: int, over: float, until: float) -> None:
+        """Write the models that have waited longest."""
+        chosen = self._chosen(unlimited=until < float("inf"))
+        began, pause = time.monotonic(), min(1.0, over / max(1, len(chosen)))
+        for count, watcher in enumerate(chosen, 1):
+            if count > SURELY and time.monotonic() > until:
+                break
+            await self._save(watcher, number)
+            if pause:
+                await asyncio.sleep(max(0.0, began + count * pause - time.monotonic()))
+
+    def _chosen(self, unlimited: bool) -> list[Watcher]:
+        """Return the watchers whose models are written next, the one that waited longest first."""
+        waiting = [
+            (kept.since, kept.changes >= 0, watcher.number, watcher)
+            for watcher in self.service.watchers.values()
+            if (kept := self._kept.get(watcher.number)) and self._lacks(watcher)
+            if watcher.number in self.service.devices.born
+        ]
+        allowed = RATE * self.service.config.service.checkpoint
+        chosen: list[Watcher] = []
+        for *_, watcher in sorted(waiting):
+            allowed -= self._kept[watcher.number].size or SIZE
+            if allowed < 0 and len(chosen) >= FEWEST and not unlimited:
+                break
+            chosen.append(watcher)
+        return chosen
+
+    async def _save(self, watcher: Watcher, number: int) -> None:
+        async with self.service.turn:
+            kept = self._kept.get(watcher.number)
+            if kept is None or watcher.failed:  # meanwhile
+                return
+            changes, alarms, twin = watcher.changes, watcher.n_alarm_changes, watcher.twin()
+            # Together with the model: an alarm's row must be one that the model has seen.
+            entry = checkpoint.entry(watcher, "", kept.saved.alarm_file if kept.saved else "")
+            is_new = alarms != kept.alarms and bool(watcher.alarms)
+            if is_new:
+                entry = entry._replace(alarms=checkpoint.alarms_of(watcher))
+        try:
+            saved, size = await asyncio.to_thread(self.store.save, entry, twin, is_new)
+        except OnladError as error:  # it could not be loaded again; the others can be saved
+            self.service.set_aside(watcher, error)
+            return
+        kept.since, kept.changes, kept.alarms = number, changes, alarms
+        kept.saved, kept.size = saved, size
+
+    async def _commit(self) -> None:
+        service, journal = self.service, self.store.journal
+        for watcher in [w for w in service.watchers.values() if w.failed]:
+            await self._extract(watcher)
         async with service.turn:
-            if service.broken:
-                raise StateError("a step has failed, and only the journal has all of its samples")
-            number = journal.number + 1
-            old = journal.open(number)
-            if self.absent_records:  # the segments that have them are forgotten
-                journal.append(self.absent_records)
-            marks, timed = tuple(service.marks), service.marks.timed
-            born = [w for w in service.watchers.values() if w.number in service.born]
-            state = [(checkpoint.entry(w, ""), w, w.changes) for w in born]
-            covered = (journal.written, sum(changes for _, _, changes in state))
-        # Rows that come from here on are in the new segment, and say which row they are: a model
-        # that is copied a moment later just has some of them already.
-        await asyncio.to_thread(journal.finish, old)
-        entries = [await self._save(entry, w, changes) for entry, w, changes in state]
-        # After the last model: an alarm of rows that a model has seen is not raised by a replay.
-        outbox = tuple(message for message, _ in service.outbox.waiting.values())
-        point = Checkpoint(number, (*entries, *self.absent), outbox, marks, timed)
+            entries = [self._entry(w) for w in service.watchers.values()]
+            # After the models: an alarm of rows that a model has seen is not raised by a replay.
+            outbox = tuple(message for message, _ in service.outbox.waiting.values())
+            segment = min([journal.number, *(kept.since for kept in self._kept.values())])
+            if self.records and segment > self._records_in:  # what has them is forgotten
+                journal.append(self.records)
+                self._records_in = journal.number
+            watchers = (*(entry for entry in entries if entry is not None), *self.absent)
+            marks, following = tuple(service.marks), service.devices.next
+            point = Checkpoint(segment, watchers, outbox, marks, service.marks.timed, following)
+            covered = (journal.written, sum(w.changes for w in service.watchers.values()))
+            if any(self._lacks(w) for w in service.watchers.values()):
+                covered = (-1, -1)
+        await asyncio.to_thread(journal.sync)
         await asyncio.to_thread(self.store.commit, point)
         self._covered = covered
 
-    async def _save(self, entry: Saved, watcher: Watcher, changes: int) -> Saved:
-        saved, file = self.saved.get(watcher.number, (-1, ""))
-        if saved != changes:
-            async with self.service.turn:
-                changes, twin = watcher.changes, watcher.twin()
-                # Together with the model: an alarm's row must be one that the model has seen.
-                entry = checkpoint.entry(watcher, "")
-            file = await asyncio.to_thread(self.store.save_model, watcher.number, twin)
-            self.saved[watcher.number] = (changes, file)
-        return entry._replace(file=file)
+    def _lacks(self, watcher: Watcher) -> bool:
+        """Return whether the model of a watcher is ahead of its file."""
+        kept = self._kept.get(watcher.number)
+        return not watcher.failed and (kept is None or kept.changes != watcher.changes)
+
+    def _entry(self, watcher: Watcher) -> Saved | None:
+        """Return what a checkpoint says of a watcher: it goes with the model that is written."""
+        kept = self._kept.get(watcher.number)
+        if kept is None or kept.saved is None or kept.changes != watcher.changes:
+            return kept.saved if kept is not None else None
+        files = (kept.saved.file, kept.saved.alarm_file)
+        return checkpoint.entry(watcher, *files)._replace(alarms=kept.saved.alarms)
+
+    async def _extract(self, watcher: Watcher) -> None:
+        """Keep what the journal has of a device that is set aside, so that the rest can go."""
+        kept = self._kept.get(watcher.number)
+        if kept is None or kept.since > self.store.journal.number:
+            return
+        number = watcher.number
+
+        def find() -> list[Record]:
+            return [
+                record
+                for record in self.store.journal.scan(kept.since)
+                if (record.watcher if isinstance(record, Rows) else record.values.get("number"))
+                == number
+            ]
+
+        self.records += await asyncio.to_thread(find)
+        self._records_in = 0  # they are to be written again
+        kept.since = 1 << 62

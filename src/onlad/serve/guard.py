@@ -1,7 +1,7 @@
-"""The door of the HTTP side: who may come in, how often, and with how much.
+"""Access control of the HTTP side: who may send what, how often, and how much.
 
 It stands before everything, the page and its WebSockets too. Without a token the service listens
-on loopback only, and the door asks that a request was meant for it: a page of another site, open in
+on loopback only, and a request must have been meant for it: a page of another site, open in
 a browser on this machine, must not reach it by a trick of names.
 """
 

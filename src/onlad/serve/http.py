@@ -20,6 +20,7 @@ import orjson
 import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onlad.errors import OnladError
 from onlad.serve import logs
@@ -30,7 +31,9 @@ from onlad.serve.guard import Guard
 from onlad.serve.intake import Answer, Item, told
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
-from onlad.serve.service import SLICE, DiskError, Service, UnknownError
+from onlad.serve.orders import DiskError, UnknownError
+from onlad.serve.service import Service
+from onlad.serve.step import SLICE
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 BUFFER = 2**17  # bytes that the system keeps for a client that does not read
 _UVICORN = logging.getLogger("uvicorn.error")
 BACKLOG = 2048  # connections that the system keeps until they are taken
+DURING_START = ("/healthz", "/readyz", "/metrics")
 ANSWER = 30.0  # seconds that a request waits for its verdicts
 
 
@@ -67,8 +71,8 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
             answer = await asyncio.wait_for(future, ANSWER)
         except asyncio.TimeoutError:
             return _refusal(503, "the verdict takes too long", {"Retry-After": "10"})
-        if "journal" in service.trouble:
-            return _refusal(503, service.trouble["journal"], {"Retry-After": "10"})
+        if "journal" in service.health.trouble:
+            return _refusal(503, service.health.trouble["journal"], {"Retry-After": "10"})
         return _json(await _verdicts(answer), 200 if answer.rows else 422)
 
     @app.get("/streams")
@@ -92,7 +96,7 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        problems = service.problems()
+        problems = service.health.problems()
         return Response("".join(f"{p}\n" for p in problems) or "ready\n", 503 if problems else 200)
 
     return app
@@ -124,7 +128,7 @@ def _add_person(app: FastAPI, service: Service) -> None:
         wanted = _loads(await request.body())
         if not isinstance(wanted, bool):
             return _refusal(422, "the body must be true (learn) or false (pause)")
-        await service.pause(watcher, not wanted)
+        await service.orders.pause(watcher, not wanted)
         return _json(_described(watcher))
 
     @app.post("/streams/{name}/normal")
@@ -132,22 +136,39 @@ def _add_person(app: FastAPI, service: Service) -> None:
         watcher, alarm = found(name, device), _loads(await request.body())
         if not isinstance(alarm, str):
             return _refusal(422, "the body must be the id of an alarm, as a JSON text")
-        return _json({"learned": await service.mark_normal(watcher, alarm)})
+        return _json({"learned": await service.orders.mark_normal(watcher, alarm)})
 
     @app.get("/streams/{name}/model")
     async def model(name: str, device: str = "") -> Response:
         watcher = found(name, device)
         headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
-        content = await service.model_bytes(watcher)
+        content = await service.orders.model_bytes(watcher)
         return Response(content, media_type="application/octet-stream", headers=headers)
 
     @app.delete("/streams/{name}/devices/{device:path}")
     async def forget(name: str, device: str) -> Response:
-        return _json({"undo": await service.forget(found(name, device))})
+        return _json({"undo": await service.orders.forget(found(name, device))})
 
     @app.post("/forgotten/{file}")
     async def undo(file: str) -> Response:
-        return _json(_described(await service.restore(file)))
+        return _json(_described(await service.orders.restore(file)))
+
+
+class _Starting:
+    """Answers for a service that replays its journal: it lives, and is not ready."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if self._service.resumed or path in DURING_START or scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1013})  # try again later
+        else:
+            why = self._service.health.trouble.get("start", "the service starts")
+            await _refusal(503, why, {"Retry-After": "5"})(scope, receive, send)
 
 
 class _Server(uvicorn.Server):
@@ -165,7 +186,7 @@ class Http:
         self.port: int = self._socket.getsockname()[1]
         app = create_app(service, mqtt)
         self._live: Live = app.state.live
-        guard = Guard(app, table)
+        guard = Guard(_Starting(app, service), table)
         app.state.metrics = Metrics(service, mqtt, guard)
         if table.page and find_spec("onlad.serve.page") is not None:
             import_module("onlad.serve.page").attach(app, service)  # NiceGUI takes a second
@@ -190,6 +211,8 @@ class Http:
         logs.info("listening", port=self.port)
         try:
             await self._server.serve([self._socket])
+            if not self._server.should_exit or not self._server.started:
+                raise OnladError("[http] the server ended by itself; the log says why")
         finally:
             _UVICORN.setLevel(logging.WARNING)
 

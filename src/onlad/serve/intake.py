@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onlad.reference import Array
+from onlad.report.record import record
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
 from onlad.serve.journal import Mark, Rows
@@ -51,15 +52,16 @@ class Part:
 
     watcher: Watcher
     seen: float  # when they came
-    rows: list[Array] = field(default_factory=list)
+    count: int = 0
+    blocks: list[Array] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
 
     def record(self) -> Rows:
         """Return what goes into the journal."""
         w = self.watcher
-        X, times = np.array(self.rows), np.array(self.times)
-        return Rows(w.number, w.journaled, w.paused, self.seen, X, times, self.marks)
+        X = self.blocks[0] if len(self.blocks) == 1 else np.concatenate(self.blocks)
+        return Rows(w.number, w.journaled, w.paused, self.seen, X, np.array(self.times), self.marks)
 
 
 class Batch:
@@ -68,19 +70,21 @@ class Batch:
     def __init__(self) -> None:
         self.now = time.time()
         self.parts: dict[int, Part] = {}
+        self.rows: dict[int, Rows] = {}  # what the journal has of them
         self.answers: list[tuple[Item, Answer]] = []
 
     def add(self, item: Item, watcher: Watcher, found: payload.Rows) -> Answer:
         """Put an item's rows behind those that the watcher has in the batch already."""
         answer = Answer(watcher=watcher, bad=found.bad, times=found.times, rows=len(found.rows))
-        if found.rows:
+        if answer.rows:
             watcher.names = found.names
             part = self.parts.get(watcher.number)
             if part is None:
                 part = self.parts[watcher.number] = Part(watcher, self.now)
-            answer.start = len(part.rows)
+            answer.start = part.count
             answer.first = watcher.monitor.n_seen + answer.start
-            part.rows += found.rows
+            part.blocks.append(found.rows)
+            part.count += answer.rows
             part.times += found.times
             if item.mark is not None:
                 part.marks.append(item.mark)
@@ -88,22 +92,10 @@ class Batch:
 
 
 def told(watcher: Watcher, verdicts: Verdicts, index: int, row: int, when: float) -> dict[str, Any]:
-    """Return a verdict as JSON has it: no infinity, names as text, causes of anomalies only."""
-    ready, is_anomaly = bool(verdicts.ready[index]), bool(verdicts.is_anomaly[index])
-    causes = verdicts[index].causes if is_anomaly else {}
-    drifting = int(verdicts.drifting[index])
-    return {
-        "stream": watcher.stream.name,
-        "device": watcher.device,
-        "row": row,
-        "time": when,
-        "score": rounded(float(verdicts.score[index])),
-        "threshold": rounded(float(verdicts.threshold[index])) if ready else None,
-        "p_value": float(verdicts.p_value[index]),
-        "is_anomaly": is_anomaly,
-        "ready": ready,
-        "learned": bool(verdicts.learned[index]),
-        "drift": bool(verdicts.drift[index]),
-        "drifting": None if drifting < 0 else str(verdicts.names[drifting]),
-        "causes": {str(name): round(share, 4) for name, share in causes.items()},
-    }
+    """Return a verdict as messages have it: three digits, and causes of anomalies only."""
+    found = record(verdicts, index, explain=bool(verdicts.is_anomaly[index]))
+    limit = found["threshold"]
+    found["score"] = rounded(found["score"])
+    found["threshold"] = None if limit is None else rounded(limit)
+    where = {"stream": watcher.stream.name, "device": watcher.device, "row": row, "time": when}
+    return where | found

@@ -24,13 +24,13 @@ import numpy as np
 
 from onlad.errors import OnladError
 from onlad.reference import Array
-from onlad.serve import logs
+from onlad.serve import decimals, logs
 
 MAGIC = b"\xf5onl"
 _HEAD = struct.Struct("<4sII")  # of a frame: MAGIC, its bytes, their CRC-32
 _SIZE = struct.Struct("<I")  # of a record in a frame
 _ROWS = struct.Struct("<cIQ?dIHH")  # kind, watcher, first row, paused, seen, rows, features, marks
-_MARK = np.dtype([("mid", "<u2"), ("digest", "<u8")])
+_MARK = struct.Struct("<HQ")
 
 
 class JournalError(OnladError):
@@ -79,11 +79,14 @@ def encode(record: Record) -> bytes:
     """Return the bytes of a record."""
     if isinstance(record, Rows):
         rows, n = record.X.shape
-        head = _ROWS.pack(b"R", *record[:4], rows, n, len(record.marks))
-        marks = np.array(record.marks, _MARK).tobytes() if record.marks else b""
-        body = (
-            head + marks + record.times.astype("<f8").tobytes() + record.X.astype("<f8").tobytes()
-        )
+        X = record.X.astype("<f8", copy=False)
+        values, kind = decimals.packed(X), b"D"
+        if values is None:
+            values, kind = X.tobytes(), b"R"
+        head = _ROWS.pack(kind, *record[:4], rows, n, len(record.marks))
+        marks = b"".join([_MARK.pack(*mark) for mark in record.marks])
+        times = record.times.astype("<f8", copy=False)
+        body = b"".join((head, marks, times.tobytes(), values))
     else:
         body = b"F" + json.dumps([record.kind, record.values]).encode()
     return body
@@ -94,15 +97,25 @@ def decode(body: bytes) -> Record:
     if body[:1] == b"F":
         kind, values = json.loads(body[1:])
         return Fact(kind, values)
-    _, watcher, first, paused, seen, rows, n, count = _ROWS.unpack_from(body)
+    kind, watcher, first, paused, seen, rows, n, count = _ROWS.unpack_from(body)
     at = _ROWS.size
-    marks = np.frombuffer(body, _MARK, count, at)
-    at += marks.nbytes
+    marks = [Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + count * _MARK.size])]
+    at += count * _MARK.size
     times = np.frombuffer(body, "<f8", rows, at)
-    X = np.frombuffer(body, "<f8", rows * n, at + times.nbytes).reshape(rows, n)
-    found = [Mark(*mark) for mark in marks.tolist()]
-    head = (watcher, first, paused, seen)
-    return Rows(*head, X.astype("float64"), times.astype("float64"), found)
+    at += times.nbytes
+    if kind == b"D":
+        X = decimals.unpacked(body[at:], rows, n)
+    else:
+        X = np.frombuffer(body, "<f8", rows * n, at).reshape(rows, n)
+    return Rows(
+        watcher,
+        first,
+        paused,
+        seen,
+        X.astype(float, copy=False),
+        times.astype(float, copy=False),
+        marks,
+    )
 
 
 class Journal:
@@ -116,6 +129,7 @@ class Journal:
         self._named = False  # whether the folder with its name is on the disk
         self.number = 0
         self.written = self.synced = 0  # bytes since this object was made
+        self.replayed = 0  # bytes
 
     def segments(self) -> list[int]:
         """Return the numbers of the segments, in order."""
@@ -130,7 +144,7 @@ class Journal:
         numbers = [number for number in self.segments() if number >= first]
         if numbers != list(range(first, first + len(numbers))) or (needed and not numbers):
             raise self._error(f"{self.folder} lacks a segment: there are {numbers}, from {first}")
-        ended = False
+        ended, before = False, 0
         for number in numbers:
             path = self.path(number)
             data = path.read_bytes()
@@ -144,11 +158,24 @@ class Journal:
                     else:
                         yield record
                 end = stop
+                self.replayed = before + end
             if end < len(data):
                 logs.warning("cut off a torn write", file=path.name, at=end, size=len(data) - end)
                 os.truncate(path, end)
+            before += end
         if ended:
             raise self._error(f"{self.folder} lacks segment {numbers[-1] + 1}, which was there")
+
+    def scan(self, first: int) -> Iterator[Record]:
+        """Yield the records from segment `first` on that are whole now, and change nothing."""
+        for number in self.segments():
+            if number >= first:
+                for *_, frame in frames(self.path(number).read_bytes()):
+                    yield from (record for record in records(frame) if record != END)
+
+    def size(self, first: int) -> int:
+        """Return the bytes of the segments from `first` on."""
+        return sum(self.path(n).stat().st_size for n in self.segments() if n >= first)
 
     def _error(self, what: str) -> JournalError:
         way = f"Restore it from a copy, or salvage the rest: onlad repair {self.folder.parent}"

@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket
 
 from onlad.reference import Array
 from onlad.serve.intake import told
+from onlad.serve.listener import Listener
 from onlad.serve.service import Service
 from onlad.serve.watcher import Watcher
 from onlad.verdict import Verdicts
@@ -27,16 +28,17 @@ class _Client:
         return self.stream in (None, watcher.stream.name) and self.device in (None, watcher.device)
 
 
-class Live:
+class Live(Listener):
     """The clients that listen now."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self.clients: set[_Client] = set()
         self._ending = asyncio.Event()
-        service.listeners.append(self._verdicts)
+        service.listen(self)
 
-    def _verdicts(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
+    def judged(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
+        """Queue verdicts for the clients that want them."""
         wanting = [client for client in self.clients if client.wants(watcher)]
         if not wanting:
             return
@@ -46,7 +48,7 @@ class Live:
             for client in wanting:
                 if verdicts.is_anomaly[i] or not client.anomalies:
                     if len(client.queue) == WAITING:
-                        self.service.drop("websocket")
+                        self.service.health.drop("websocket")
                     client.queue.append(text)
                     client.wake.set()
 

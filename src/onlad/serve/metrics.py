@@ -14,7 +14,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from onlad.serve.service import BUCKETS, Service
+from onlad.serve.health import BUCKETS
+from onlad.serve.service import Service
 
 if TYPE_CHECKING:
     from onlad.serve.guard import Guard
@@ -27,11 +28,12 @@ COUNTERS = {
     "anomalies": ("onlad_anomalies", "Samples above the threshold."),
     "n_alarms": ("onlad_alarms", "Alarms raised."),
     "drifts": ("onlad_drifts", "Times that a new normal was accepted."),
-    "held_out": ("onlad_held_out", "Samples that were judged and not learned."),
+    "excluded": ("onlad_excluded", "Samples that were judged and not learned."),
 }
 GAUGES = {
     "devices": ("onlad_devices", "Devices watched."),
     "silent": ("onlad_silent", "Devices without a sample for longer than silent_after."),
+    "failed": ("onlad_failed", "Devices that are set aside because their monitor failed."),
     "paused": ("onlad_paused", "Devices that do not learn because they were told so."),
 }
 
@@ -42,7 +44,7 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         service = self.service
-        totals = service.totals()
+        totals = service.health.totals()
         for key, (name, text) in COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=["stream"])
             for stream, counts in totals.items():
@@ -61,26 +63,26 @@ class _Collector(Collector):
         for watcher in service.watchers.values():
             seen.add_metric([watcher.stream.name, watcher.device], watcher.seen)
         yield seen
-        sums = service.latency.cumsum().tolist()
+        sums = service.health.latency.cumsum().tolist()
         edges = [*(str(edge) for edge in BUCKETS.tolist()), "+Inf"]
         yield HistogramMetricFamily(
             "onlad_latency_seconds",
             "From the arrival of a message to its verdict and acknowledgement.",
             buckets=list(zip(edges, sums, strict=True)),
-            sum_value=service.latency_sum,
+            sum_value=service.health.latency_sum,
         )
         dropped = CounterMetricFamily("onlad_dropped", "Thrown away, by what.", labels=["what"])
-        counts = service.dropped | {"alarm": service.outbox.dropped}
+        counts = service.health.dropped | {"alarm": service.outbox.dropped}
         for what, count in counts.items():
             dropped.add_metric([what], count)
         yield dropped
         yield CounterMetricFamily(
-            "onlad_duplicates", "Messages that came again.", value=service.duplicates
+            "onlad_duplicates", "Messages that came again.", value=service.health.duplicates
         )
         yield CounterMetricFamily(
             "onlad_webhook_failures",
             "Attempts at the webhook that failed.",
-            value=service.webhook_failures,
+            value=service.health.webhook_failures,
         )
         yield CounterMetricFamily(
             "onlad_quarantined",
@@ -94,7 +96,7 @@ class _Collector(Collector):
             ("onlad_outbox", "Alarms that are not delivered.", len(service.outbox.waiting)),
             ("onlad_checkpoint_age_seconds", "Since the last checkpoint.", age),
             ("onlad_unsynced_bytes", "Not on the disk yet.", journal.written - journal.synced),
-            ("onlad_ready", "1 if nothing is wrong.", not service.problems()),
+            ("onlad_ready", "1 if nothing is wrong.", not service.health.problems()),
         ]:
             yield GaugeMetricFamily(name, text, value=float(value))
         if self.mqtt is not None:
@@ -103,7 +105,7 @@ class _Collector(Collector):
             )
         if self.guard is not None:
             refused = CounterMetricFamily(
-                "onlad_http_refused", "Requests refused at the door.", labels=["status"]
+                "onlad_http_refused", "Requests refused.", labels=["status"]
             )
             for status, count in self.guard.refused.items():
                 refused.add_metric([str(status)], count)

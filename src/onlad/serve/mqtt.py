@@ -3,36 +3,27 @@
 Nothing is acknowledged to the broker before it is in the journal. After a crash the broker sends
 again what was not acknowledged; what is in the journal already is known by its packet identifier
 and digest, and is acknowledged without being learned twice.
-
-aiomqtt has the connection and its place in the event loop. It acknowledges by itself and knows no
-duplicates, so messages are taken from the client of paho below it, where both are (`_client`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 import zlib
-from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
 from urllib.parse import quote
 
-import aiomqtt
 import orjson
-from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTTMessage
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from onlad.reference import Array
 from onlad.serve import discovery, logs, marks, wire
+from onlad.serve.client import BrokerError, Calls, Client
 from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.intake import Item, told
 from onlad.serve.journal import Mark, digest
-from onlad.serve.outbox import Message
+from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
 from onlad.serve.topics import Pattern
 from onlad.serve.watcher import Watcher
@@ -40,13 +31,13 @@ from onlad.verdict import Verdicts
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
 MOST_OUT = 1_000_000  # bytes that wait for the broker; beyond that verdicts are dropped
-INFLIGHT = 5000  # alarms and states on their way at once
 NO_BROKER = "there is no connection to the broker"
-FOREVER = 0xFFFFFFFF  # a session's end, in MQTT 5
 
 
-class Mqtt:
+class Mqtt(Listener):
     """The broker's side of a service."""
+
+    courier = "mqtt"
 
     def __init__(self, service: Service, table: MqttTable) -> None:
         self.service, self.table = service, table
@@ -55,157 +46,94 @@ class Mqtt:
             for stream in service.streams.values()
             if stream.pattern
         ]
-        self.connected = False
         self.connections = 0
-        self._client: aiomqtt.Client | None = None
-        self._paho: Any = None  # that of the connection, from the broker's greeting on
-        self._socket: wire.Buffered | None = None
+        self._client: Client | None = None  # from the broker's greeting on
         self._again: asyncio.Event = asyncio.Event()  # set: leave this connection
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
+        self._topics: dict[int, bytes] = {}  # of verdicts, by number of the device
+        self._goodbye = 0  # packet identifier of the last message
         self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
         self._states: dict[int, tuple[str, float]] = {}  # what was published: state, when
-        service.trouble["mqtt"] = NO_BROKER  # until it is there
-        service.listeners.append(self._verdicts)
-        service.after_step.append(self._flush)
-        service.forgetting.append(self._forget)
-        service.outbox.couriers["mqtt"] = self._alarm
+        service.health.trouble["mqtt"] = NO_BROKER  # until it is there
+        service.listen(self)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a broker."""
+        return self._client is not None
 
     async def run(self) -> None:
-        """Stay connected, for ever."""
+        """Stay connected."""
         pause = FIRST_PAUSE
         while True:
-            self.service.trouble["mqtt"] = NO_BROKER
+            self.service.health.trouble["mqtt"] = NO_BROKER
             try:
                 await self._session()
                 pause = FIRST_PAUSE
-            except (
-                aiomqtt.MqttError,
-                ValueError,
-            ) as error:  # also of a certificate that was changed
+            except BrokerError as error:
                 if self.connected:
                     pause = FIRST_PAUSE
                 logs.warning("no broker", host=self.table.host, why=str(error), again_in=pause)
             finally:
-                self.connected, self._client, self._paho = False, None, None
+                self._client = None
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _session(self) -> None:
         """Be connected once."""
-        table = self.table
-        async with self._new_client() as client:
-            self._client, self.connected = client, True
+        table, service = self.table, self.service
+        self._again.clear()
+        calls = Calls(self._take, self._oversized, self._published, lambda: service.busy)
+        self._alarms.clear()
+        self._states.clear()
+        self._batch.clear()
+        client, kept = await Client.connect(table, calls, marks.MOST)
+        try:
+            self._client = client
             self.connections += 1
+            if not kept:
+                service.new_session()
+            client.open()
             for pattern, identifier, _ in self.streams:
-                how: dict[str, Any] = {"qos": table.qos}
-                if table.version == "5":
-                    # It can leave retained messages out; 3.1.1 cannot, so `_take` does too.
-                    how = {"options": SubscribeOptions(qos=table.qos, retainHandling=2)}
-                    # A broker may send a copy for each subscription that matches.
-                    how["properties"] = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
-                    how["properties"].SubscriptionIdentifier = identifier
-                # The answer stands behind all that the broker has kept for us.
-                waiting = client.subscribe(pattern.filter, timeout=math.inf, **how)
-                asked: asyncio.Future[Any] = asyncio.ensure_future(waiting)
-                lost: asyncio.Future[Any] = client._disconnected
-                await asyncio.wait({asked, lost}, return_when=FIRST_COMPLETED)
-                if not asked.cancel():
-                    asked.result()
+                await client.subscribe(pattern.filter, table.qos, identifier)
             self._publish("status", b"online", retain=True)
-            self.service.trouble.pop("mqtt", None)
+            service.health.trouble.pop("mqtt", None)
             logs.info("connected", host=table.host, version=table.version)
-            for message in self.service.outbox.pending("mqtt"):
-                self._alarm(message)
-            for watcher in self.service.watchers.values():
+            for message in service.outbox.pending("mqtt"):
+                self.alarmed(message)
+            for watcher in service.watchers.values():
                 self._announce(watcher)
             while not self._again.is_set():
-                if client._disconnected.done():
-                    why = client._disconnected.exception()
-                    raise aiomqtt.MqttError(f"the connection was lost: {why}") from why
+                if client.lost.done():
+                    client.lost.result()
+                client.beat(table.keepalive)
                 self._refresh()
-                await asyncio.wait([client._disconnected], timeout=min(1.0, table.state_every / 4))
-            await asyncio.sleep(1.0)  # the disk needs time too
+                await asyncio.wait([client.lost], timeout=min(1.0, table.state_every / 4))
+        finally:
+            client.close()
+        await asyncio.sleep(1.0)  # the disk needs time too
 
     async def stop(self) -> None:
         """Say goodbye: the will is only for those who cannot."""
         if self._client is not None:
-            info = self._publish("status", b"offline", retain=True)
+            self._goodbye = self._publish("status", b"offline", retain=True)
             for _ in range(50):
-                if info is None or info.is_published():
+                if not self._goodbye:
                     break
                 await asyncio.sleep(0.02)
 
-    def _new_client(self) -> aiomqtt.Client:
-        table = self.table
-        five = table.version == "5"
-        settings: dict[str, Any] = {}
-        if five:
-            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-            properties.SessionExpiryInterval = FOREVER
-            properties.ReceiveMaximum = marks.MOST
-            settings |= {"properties": properties, "clean_start": False}
-        else:
-            settings |= {"clean_session": False, "clean_start": MQTT_CLEAN_START_FIRST_ONLY}
-        if table.tls:
-            settings["tls_context"] = table.context()
-        client = aiomqtt.Client(
-            table.host,
-            table.port or (8883 if table.tls else 1883),
-            identifier=table.client_id,
-            username=table.username,
-            password=table.secret(),
-            protocol=aiomqtt.ProtocolVersion.V5 if five else aiomqtt.ProtocolVersion.V311,
-            keepalive=table.keepalive,
-            will=aiomqtt.Will(f"{table.prefix}/status", b"offline", 1, True),
-            max_inflight_messages=INFLIGHT,
-            **settings,
-        )
-        paho: Any = client._client
-        greet = client._on_connect
-
-        def on_connect(*args: Any) -> None:
-            if not args[2].session_present:
-                self.service.new_session()
-            self._again.clear()
-            self._alarms.clear()
-            self._states.clear()
-            self._batch.clear()
-            self._paho = paho
-            # The greeting has been read to its end, so here one packet ends and the next begins:
-            # messages may stand behind it.
-            paho._sock = self._socket = wire.Buffered(
-                paho._sock,
-                lambda: self.service.busy,
-                lambda message: self._take(paho, message),
-                five,
-            )
-            greet(*args)
-
-        paho.on_connect = on_connect
-        paho.on_message = self._message
-        paho.on_publish = self._published
-        paho.manual_ack_set(True)
-        return client
-
     # -- in -----------------------------------------------------------------------------------
 
-    def _message(self, paho: Any, _: object, message: MQTTMessage) -> None:
-        """Take a message in that is so large that paho had to put it together."""
-        topic, payload = message._topic, bytes(message.payload)
-        head = (message.qos, message.mid, bool(message.dup), bool(message.retain))
-        to = tuple(getattr(message.properties, "SubscriptionIdentifier", ()))
-        self._take(paho, wire.Publication(topic, payload, *head, to))
-
-    def _take(self, paho: Any, message: wire.Publication) -> None:
+    def _take(self, message: wire.Publication) -> None:
         """Take one message in. Called for each, so it does little."""
         if message.retained:  # what was said before we listened is not a new sample
-            paho.ack(message.mid, message.qos)
+            self._acknowledge(message)
             return
         try:
             topic = message.topic.decode()
         except UnicodeDecodeError:
-            paho.ack(message.mid, message.qos)
-            self.service.drop("topic")
+            self._acknowledge(message)
+            self.service.health.drop("topic")
             return
         payload, arrived, mark = message.payload, time.perf_counter(), None
         if message.qos:
@@ -217,88 +145,94 @@ class Mqtt:
             if (not to or identifier in to) and (device := pattern.device(topic)) is not None
         ]
         if not items:
-            paho.ack(message.mid, message.qos)
+            self._acknowledge(message)
             return
         if mark is not None:
             # Of several streams the last one acknowledges: one step journals them all or none.
-            items[-1].done = lambda: self._done(paho, mark.mid)
+            client, mid = self._client, message.mid
+            items[-1].done = lambda: self._done(client, mid)
             items[-1].refused = self._again.set
         if not self.service.submit(*items) and mark is not None:
             self._again.set()  # not acknowledged, so it comes again
 
-    def _done(self, paho: Any, mid: int) -> None:
+    def _oversized(self, message: wire.Publication, size: int) -> None:
+        self._acknowledge(message)  # else it would come again and again
+        self.service.health.drop("message")
+        topic = message.topic.decode("utf-8", "replace")
+        logs.warning("a message is too large and was left out", topic=topic, bytes=size)
+
+    def _acknowledge(self, message: wire.Publication) -> None:
+        if message.qos and self._client is not None:
+            self._client.write(wire.acknowledgement(message.mid))
+
+    def _done(self, client: Client | None, mid: int) -> None:
         # A message of an earlier connection comes again; it is acknowledged then.
-        if paho is self._paho:
+        if client is self._client:
             self._batch.append(wire.acknowledgement(mid))
 
     # -- out ----------------------------------------------------------------------------------
 
-    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> Any:
-        """Publish one message that must arrive; without a connection return None."""
-        if self._client is None or not self.connected:
-            return None
-        return self._client._client.publish(f"{self.table.prefix}/{topic}", payload, 1, retain)
-
-    def _flush(self) -> None:
-        """Send what a step has gathered."""
-        if self._batch and self._paho is not None:
-            self._paho._packet_queue(wire.PUBACK, b"".join(self._batch), 0, 0)
-        self._batch.clear()
-        if self._paho is not None and self._socket is not None and self._socket.blocked:
-            self._read_on(self._paho)
-
-    def _read_on(self, paho: Any) -> None:
-        """Read what was left while too much waited: TLS may have it, and then nothing wakes us."""
-        try:
-            paho.loop_read()
-            while paho._sock is self._socket and self._socket.pending():
-                paho.loop_read()
-        except OSError:
-            self._again.set()
-
-    @property
-    def _stuck(self) -> bool:
-        """Whether the broker takes nothing, so that what is for it piles up here."""
+    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
+        """Publish a message that must arrive; return its identifier, 0 without a connection."""
         if self._client is None:
-            return False
-        return sum(packet["to_process"] for packet in self._client._client._out_packet) > MOST_OUT
+            return 0
+        return self._client.publish(f"{self.table.prefix}/{topic}", payload, retain)
 
-    def _published(self, _paho: Any, _data: object, mid: int, *_rest: object) -> None:
+    def stepped(self) -> None:
+        """Send what a step has gathered, and take what waited for its end."""
+        if self._client is not None:
+            if self._batch:
+                self._client.write(b"".join(self._batch))
+            self._client.read_on()
+        self._batch.clear()
+
+    def _published(self, mid: int) -> None:
+        if mid == self._goodbye:
+            self._goodbye = 0
         alarm = self._alarms.pop(mid, None)
         if alarm is not None:
             self.service.outbox.delivered("mqtt", alarm)
 
-    def _verdicts(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
+    def judged(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
+        """Publish verdicts, and the state if it is another."""
         which: Sequence[int] = range(len(verdicts))
         if self.table.verdicts != "all":
             anomalies = verdicts.is_anomaly.nonzero()[0].tolist()
             which = anomalies if self.table.verdicts == "anomalies" else ()
-        if which and (not self.connected or self._stuck):
-            self.service.drop("verdict", len(which))
+        client = self._client
+        if which and (client is None or client.owed > MOST_OUT):
+            self.service.health.drop("verdict", len(which))
         elif which:
-            topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
+            topic = self._verdict_topic(watcher)
             five = self.table.version == "5"
             for i in which:
                 said = told(watcher, verdicts, i, first + i, float(times[i]))
                 self._batch.append(wire.publication(topic, orjson.dumps(said), five))
         state = self._states.get(watcher.number)
-        if self.connected and (state is None or state[0] != watcher.state):
+        if client is not None and (state is None or state[0] != watcher.state):
             if state is None:
                 self._announce(watcher)
             self._tell_state(watcher)
 
-    def _alarm(self, message: Message) -> None:
-        # Without a connection it stays in the outbox, and goes out at the next one.
+    def _verdict_topic(self, watcher: Watcher) -> bytes:
+        topic = self._topics.get(watcher.number)
+        if topic is None:
+            topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
+            self._topics[watcher.number] = topic
+        return topic
+
+    def alarmed(self, message: Message) -> None:
+        """Publish an alarm. Without a connection it stays in the outbox until the next one."""
         place = f"{message['stream']}/{_level(message['device'])}"
-        info = self._publish(f"{place}/alarm", orjson.dumps(message))
-        if info is not None:
-            self._alarms[info.mid] = message["id"]
+        mid = self._publish(f"{place}/alarm", orjson.dumps(message))
+        if mid:
+            self._alarms[mid] = message["id"]
             watcher = self.service.watchers.get((message["stream"], message["device"]))
             if watcher is not None:  # an alarm may be over by the end of the step it began in
                 self._tell_state(watcher, "alarm" if message["kind"] == "anomaly" else "")
 
     def _refresh(self) -> None:
-        """Tell the states that are old news."""
+        """Send the states that are due again."""
         now = time.monotonic()
         for watcher in self.service.watchers.values():
             state, when = self._states.get(watcher.number, ("", 0.0))
@@ -317,15 +251,16 @@ class Mqtt:
         if self.table.discovery is None or self._client is None:
             return
         for topic, payload in discovery.configs(self.table, watcher.key, _topic(watcher)):
-            self._client._client.publish(topic, orjson.dumps(payload), 1, True)
+            self._client.publish(topic, orjson.dumps(payload), True)
 
-    def _forget(self, watcher: Watcher) -> None:
+    def forgotten(self, watcher: Watcher) -> None:
         """Take back what the broker retains of a device."""
         self._states.pop(watcher.number, None)
+        self._topics.pop(watcher.number, None)
         self._publish(f"{_topic(watcher)}/state", b"", retain=True)
         if self.table.discovery is not None and self._client is not None:
             for topic, _ in discovery.configs(self.table, watcher.key, _topic(watcher)):
-                self._client._client.publish(topic, b"", 1, True)
+                self._client.publish(topic, b"", True)
 
 
 def _identifier(pattern: Pattern) -> int:
@@ -337,6 +272,7 @@ def _topic(watcher: Watcher) -> str:
     return f"{watcher.stream.name}/{_level(watcher.device)}"
 
 
+@lru_cache(maxsize=10_000)
 def _level(device: str) -> str:
     """Return a device as a level of a topic, another one for each device.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
 
-Message: TypeAlias = dict[str, Any]
+from onlad.serve.listener import Listener, Message
 
 MOST = 10_000
 
@@ -14,7 +13,7 @@ class Outbox:
     """Alarms that are not delivered yet, the oldest first."""
 
     def __init__(self, done: Callable[[str], None]) -> None:
-        self.couriers: dict[str, Callable[[Message], None]] = {}
+        self.couriers: list[Listener] = []
         self.waiting: dict[str, tuple[Message, set[str]]] = {}
         self.dropped = 0
         self._done = done
@@ -33,9 +32,9 @@ class Outbox:
         if len(self.waiting) >= MOST:
             del self.waiting[next(iter(self.waiting))]
             self.dropped += 1
-        self.waiting[message["id"]] = (message, set(self.couriers))
-        for send in list(self.couriers.values()):
-            send(message)
+        self.waiting[message["id"]] = (message, {courier.courier for courier in self.couriers})
+        for courier in self.couriers:
+            courier.alarmed(message)
 
     def delivered(self, name: str, alarm: str) -> None:
         """Note that a courier has delivered an alarm."""

@@ -17,9 +17,9 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from onlad.errors import OnladError
+from onlad.report.lines import digits
 from onlad.serve.service import Service
 from onlad.serve.watcher import Alarm, Point, Watcher, rounded
-from onlad.streams.output import digits
 
 EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
@@ -27,9 +27,10 @@ POINTS = 500  # of a curve: more than a phone has columns
 ALARMS = 8  # in the list, newest first
 WAITING = 100  # views without a browser
 CAUSES = 6  # features that are named
-WORST_FIRST = ("alarm", "silent", "learning", "paused", "normal")
+WORST_FIRST = ("failed", "alarm", "silent", "learning", "paused", "normal")
 COLOURS = {
     "alarm": "negative",
+    "failed": "negative",
     "silent": "warning",
     "learning": "info",
     "paused": "grey",
@@ -78,7 +79,7 @@ def _frame(service: Service) -> None:
         state = ui.label().classes("text-sm text-white")
 
     def look() -> None:
-        state.text = "; ".join(service.problems()) or "service: well"
+        state.text = "; ".join(service.health.problems()) or "service: well"
 
     ui.timer(EVERY, look)
 
@@ -101,7 +102,7 @@ class Devices:
         found.sort(key=lambda w: (WORST_FIRST.index(w.state), w.key))
         shown = found[:SHOWN]
         keys = [(w.stream.name, w.device) for w in shown]
-        if keys != self._shown:  # a new order: build it anew
+        if keys != self._shown:  # a new order: build it again
             self._list.clear()
             with self._list:
                 self._rows = {key: Row(w) for key, w in zip(keys, shown, strict=True)}
@@ -209,14 +210,14 @@ class Device:
 
     async def _toggle(self) -> None:
         try:
-            await self._service.pause(self._watcher, not self._watcher.paused)
+            await self._service.orders.pause(self._watcher, not self._watcher.paused)
         except OnladError as error:
             ui.notify(str(error), type="negative")
         self._look()
 
     async def _mark(self, alarm: Alarm) -> None:
         try:
-            count = await self._service.mark_normal(self._watcher, alarm.id)
+            count = await self._service.orders.mark_normal(self._watcher, alarm.id)
             said, kind = f"Learned {count} sample" + "s" * (count != 1), "positive"
         except OnladError as error:
             said, kind = str(error), "negative"
@@ -234,14 +235,14 @@ class Device:
 
     async def _forget(self) -> None:
         try:
-            file = await self._service.forget(self._watcher)
+            file = await self._service.orders.forget(self._watcher)
         except OnladError as error:
             ui.notify(str(error), type="negative")
             return
 
         async def undo() -> None:
             try:
-                await self._service.restore(file)
+                await self._service.orders.restore(file)
                 ui.navigate.to(_address(self._watcher))
             except OnladError as error:
                 ui.notify(str(error), type="negative")
@@ -255,7 +256,7 @@ class Device:
             ui.link("All devices", "/")
 
     async def _save(self) -> None:
-        content = await self._service.model_bytes(self._watcher)
+        content = await self._service.orders.model_bytes(self._watcher)
         ui.download(content, f"{self._watcher.stream.name}.onlad")
 
 

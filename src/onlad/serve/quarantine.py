@@ -1,10 +1,11 @@
 """Messages and rows that ended a process: set aside, so that they cannot end the next one too.
 
 What Python raises while a message is read belongs to that message and is answered. This is for the
-rest. A monitor that raises ends the process; at the next start the journal's rows are watched one
-by one, and the one that raises is set aside. A fault in compiled code is seen by no ``except``: so
-what is at hand is noted in a mapped file, which outlives the process, and Python's fault handler
-notes that it was a fault. A ``kill -9`` leaves no such note, and blames nobody.
+rest. A monitor that raises is set aside with its device; at the next start the journal's rows are
+watched one by one, and the row that raises is set aside instead. A fault in compiled code is seen
+by no ``except``: so what is at hand is noted in a mapped file, which outlives the process, and
+Python's fault handler notes that it was a fault. A ``kill -9`` leaves no such note, and blames
+nobody.
 
 Each file of the folder ``quarantine`` is one message or row. Who removes a file lets it in again.
 """
@@ -29,7 +30,7 @@ from onlad.serve.intake import Item
 from onlad.serve.journal import digest
 
 MOST = 1000  # files; more are counted and logged only
-NOTHING, READING, WATCHING = 0, 1, 2
+NOTHING, READING, WATCHING, REPLAYING = 0, 1, 2, 3
 _HAND = struct.Struct("<BIQ")  # what is done, number of the watcher, digest or first row
 
 
@@ -39,9 +40,12 @@ class Quarantine:
     def __init__(self, state: Path) -> None:
         self.folder = state / "quarantine"
         self.count = 0  # set aside since the start of the process
+        self.careful = (
+            False  # a block of the journal ended the last start: replay each record alone
+        )
         self._fault = state / "fault"
         self._hand = mmap.mmap(-1, _HAND.size)
-        # A full disk has no room for it: then it is kept in memory alone.
+        # A full disk cannot hold it: then it is kept in memory alone.
         with (
             contextlib.suppress(OSError),
             open(os.open(state / "hand", os.O_RDWR | os.O_CREAT, 0o640), "r+b") as file,
@@ -73,6 +77,9 @@ class Quarantine:
             elif why and what == WATCHING:
                 self._put(_rows(number, value), {"why": why})
                 logs.warning("rows ended the last process", device=number, row=value)
+            elif why and what == REPLAYING:
+                self.careful = True
+                logs.warning("the journal ended the last process", device=number, row=value)
             self._fault.unlink()
 
     # -- what is at hand ----------------------------------------------------------------------
@@ -104,7 +111,7 @@ class Quarantine:
 
     def has_rows(self, number: int, first: int) -> bool:
         """Return whether the rows from `first` on ended a process by a fault."""
-        return _rows(number, first) in self._rows
+        return bool(self._rows) and _rows(number, first) in self._rows
 
     def put_rows(self, number: int, first: int, key: str, X: Array, why: str) -> None:
         """Set rows of a watcher aside."""

@@ -45,9 +45,10 @@ class _Repair:
             key = f"{saved.stream}/{saved.device}" if saved.device else saved.stream
             try:
                 seen = self.store.model(saved).n_seen
+                saved = self._with_alarms(saved)  # noqa: PLW2901
             except OnladError as error:
                 self._set_aside(self.store.models / saved.file)
-                yield f"{key}: {error}. The device starts anew"
+                yield f"{key}: {error}. The device starts from nothing"
                 continue
             good.append(saved)
             self.names[saved.number], self.rows[saved.number] = key, seen + saved.lost
@@ -62,6 +63,15 @@ class _Repair:
             yield f"what was damaged is in {self._damaged()}"
         else:
             yield "nothing is damaged"
+
+    def _with_alarms(self, saved: Saved) -> Saved:
+        """Return a watcher without alarms if those cannot be read."""
+        try:
+            self.store.alarms(saved)
+        except OnladError:
+            self._set_aside(self.store.models / saved.alarm_file)
+            return saved._replace(alarm_file="")
+        return saved
 
     def _checkpoint(self) -> Generator[str, None, Checkpoint]:
         """Return the checkpoint, also one whose checksum is wrong if it can be read at all."""

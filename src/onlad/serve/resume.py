@@ -1,108 +1,171 @@
-"""The start of a service: the last checkpoint, and then the journal from there."""
+"""The start of a service: the last checkpoint, and then the journal from there.
+
+Rows of the journal are gathered by device: a block costs a fraction of single samples.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from onlad.errors import OnladError
 from onlad.reference import Array
 from onlad.serve import logs
 from onlad.serve.checkpoint import StateError
 from onlad.serve.journal import Fact, Rows
-from onlad.serve.quarantine import WATCHING
+from onlad.serve.quarantine import REPLAYING, WATCHING
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
+
+GATHERED = 1 << 16  # rows that are kept until they are watched
+BLOCK = 64  # rows that are watched at a time
 
 
 class _Failed(Exception):
     """A monitor raised, and is half of something now."""
 
 
-def resume(service: Service) -> None:
-    """Bring a service that has seen nothing to where the last one in its folder was."""
+def resume(service: Service) -> Iterator[str]:
+    """Bring a service that has seen nothing to where the last one in its folder was.
+
+    Yield often how far it is, so that others may have their turn.
+    """
     failed: set[tuple[int, int]] = set()
     while True:
         resumption = _Resumption(service, failed)
         try:
-            resumption.run()
+            yield from resumption.run()
             return
         except _Failed:  # from the start again, and row by row where it failed
             service.forget_all()
 
 
 class _Resumption:
-    """One attempt. Records in `failed` are watched with care, by watcher and first row."""
+    """One attempt. Blocks in `failed` are watched with care, by watcher and first row."""
 
     def __init__(self, service: Service, failed: set[tuple[int, int]]) -> None:
         self.service, self.failed = service, failed
         self.watchers: dict[int, Watcher] = {}
         self.absent: dict[int, int] = {}  # by number: the next row of the journal
+        self.gathered: dict[int, list[Rows]] = {}
+        self.waiting = 0  # rows in it
+        self.delivered: set[str] = set()
         self.replayed = 0
 
-    def run(self) -> None:
+    def run(self) -> Iterator[str]:
         """Load the checkpoint, and replay the journal."""
         service, store = self.service, self.service.store
         point = store.read()
-        for saved in point.watchers:
-            service.take_number(saved.number)
+        service.devices.take_number(point.next - 1)
+        for count, saved in enumerate(point.watchers):
+            yield f"the models are loaded: {count} of {len(point.watchers)}"
+            service.devices.take_number(saved.number)
             if saved.stream not in service.streams:
                 self.absent[saved.number] = 0
                 service.disk.absent.append(saved)
                 continue
-            watcher = service.resurrect(saved, store.model(saved))
+            whole = saved._replace(alarms=store.alarms(saved))
+            watcher = service.devices.resurrect(whole, store.model(saved))
             self.watchers[saved.number] = watcher
-            service.disk.saved[saved.number] = (watcher.changes, saved.file)
+            service.disk.loaded(watcher, saved, point.segment)
         for message in point.outbox:
             service.outbox.waiting[message["id"]] = (message, set())
         service.marks.add(point.marks)
         service.marks.timed = point.timed
+        size = store.journal.size(point.segment)
         for record in store.journal.replay(point.segment, needed=not point.is_first):
             if isinstance(record, Fact):
                 self._redo(record)
             else:
-                self._rows(record)
+                self._gather(record)
+            if self.waiting >= GATHERED:
+                for _ in self._watch_all():
+                    yield f"the journal is replayed: {100 * store.journal.replayed // size} %"
+        for _ in self._watch_all():
+            yield "the journal is replayed: the last rows"
+        self._deliver()
         store.journal.open(max([point.segment, *store.journal.segments()]))
+        service.disk.begin(point.segment)
         for watcher in self.watchers.values():
             watcher.begin_counts()
-        if kept := service.disk.absent_records:
+        if kept := service.disk.records:
             logs.warning("kept records of streams that the configuration lacks", records=len(kept))
         if self.watchers:
             logs.info("resumed", watchers=len(self.watchers), replayed=self.replayed)
 
-    def _rows(self, record: Rows) -> None:
-        """Watch the rows that the checkpoint does not cover."""
+    # -- rows ---------------------------------------------------------------------------------
+
+    def _gather(self, record: Rows) -> None:
+        """Take the rows that the checkpoint does not cover."""
+        service = self.service
         watcher = self.watchers.get(record.watcher)
-        if watcher is None:  # of a stream that the configuration lacks now
-            self.service.marks.add(record.marks)
-            if record.first >= self.absent.get(record.watcher, 0):  # else it is there twice
+        if watcher is None:  # of a stream that the configuration lacks now, or forgotten
+            service.marks.add(record.marks)
+            if record.first >= self.absent.get(record.watcher, 1 << 62):  # else it is there twice
                 self.absent[record.watcher] = record.first + len(record.X)
-                self.service.disk.absent_records.append(record)
+                service.disk.records.append(record)
             return
-        self.service.marks.add(record.marks, watcher.stream.name if watcher.stream.time else None)
-        known = watcher.journaled - record.first
+        service.marks.add(record.marks, watcher.stream.name if watcher.stream.time else None)
+        group = self.gathered.get(record.watcher)
+        last = group[-1] if group else None
+        following = watcher.journaled if last is None else last.first + len(last.X)
+        known = following - record.first
         if known < 0:
-            way = f"salvage the rest: onlad repair {self.service.store.folder}"
+            way = f"salvage the rest: onlad repair {service.store.folder}"
             what = f"the journal lacks rows of {watcher.key}"
             raise StateError(f"{what}. Restore it from a copy, or {way}")
         if known >= len(record.X):
             return
-        was, watcher.paused = watcher.paused, record.paused
-        X, times = record.X[known:], record.times[known:]
-        if self.service.quarantine.has_rows(record.watcher, record.first):
-            self._set_aside(watcher, X, "it ended a process by a fault")
-        elif (record.watcher, record.first) in self.failed:
-            for i in range(len(X)):
-                self._row(watcher, X[i : i + 1], times[i : i + 1])
-        else:
-            self._watch(watcher, X, times, record.first)
-        watcher.hear(record.seen)
+        if service.quarantine.has_rows(record.watcher, record.first):
+            self._watch_gathered(watcher)
+            self._set_aside(watcher, record.X[known:], "it ended a process by a fault")
+            return
+        if service.quarantine.careful or (group and group[0].paused != record.paused):
+            self._watch_gathered(watcher)
+        new = record
+        if known:
+            X, times = record.X[known:], record.times[known:]
+            new = record._replace(first=following, X=X, times=times)
+        self.gathered.setdefault(record.watcher, []).append(new)
+        self.waiting += len(new.X)
+        if service.quarantine.careful:
+            self._watch_gathered(watcher, record.first)
+
+    def _watch_all(self) -> Iterator[None]:
+        for number in list(self.gathered):
+            yield from self._blocks(self.watchers[number])
+
+    def _watch_gathered(self, watcher: Watcher, held: int | None = None) -> None:
+        for _ in self._blocks(watcher, held):
+            pass
+
+    def _blocks(self, watcher: Watcher, held: int | None = None) -> Iterator[None]:
+        """Watch the rows of a device that were gathered."""
+        group = self.gathered.pop(watcher.number, [])
+        if not group:
+            return
+        X = np.concatenate([rows.X for rows in group])
+        times = np.concatenate([rows.times for rows in group])
+        self.waiting -= len(X)
+        was, watcher.paused = watcher.paused, group[0].paused
+        for start in range(0, len(X), BLOCK):
+            rows, when = X[start : start + BLOCK], times[start : start + BLOCK]
+            if (watcher.number, watcher.journaled) in self.failed:
+                for i in range(len(rows)):
+                    self._row(watcher, rows[i : i + 1], when[i : i + 1])
+            else:
+                self._watch(watcher, rows, when, held)
+            yield
+        watcher.hear(group[-1].seen)
         watcher.paused = was
 
-    def _watch(self, watcher: Watcher, X: Array, times: Array, first: int) -> None:
-        quarantine, outbox = self.service.quarantine, self.service.outbox
-        quarantine.hold(WATCHING, watcher.number, first)
+    def _watch(self, watcher: Watcher, X: Array, times: Array, held: int | None) -> None:
+        quarantine, outbox, first = self.service.quarantine, self.service.outbox, watcher.journaled
+        quarantine.hold(REPLAYING if held is None else WATCHING, watcher.number, held or first)
         try:
             _, alarms = watcher.observe(X, times)
         except OnladError:
@@ -120,7 +183,7 @@ class _Resumption:
         twin = watcher.twin()
         twin.paused = watcher.paused
         try:
-            self._watch(watcher, X, times, watcher.journaled)
+            self._watch(watcher, X, times, None)
         except _Failed as failed:
             watcher.monitor = twin
             self._set_aside(watcher, X, repr(failed.__cause__))
@@ -130,42 +193,56 @@ class _Resumption:
         self.service.quarantine.put_rows(watcher.number, first, key, X, why)
         watcher.lost += len(X)
 
+    # -- facts --------------------------------------------------------------------------------
+
     def _redo(self, fact: Fact) -> None:
         service, values = self.service, fact.values
         if fact.kind in ("birth", "restored"):
             self._birth(fact)
         elif fact.kind == "delivered":
-            service.outbox.waiting.pop(values["id"], None)
+            self.delivered.add(values["id"])
         elif fact.kind == "session":
             service.marks.clear()
         elif values["number"] in self.absent:
-            service.disk.absent_records.append(fact)
+            self._keep(fact)
         elif values["number"] in self.watchers:  # else forgotten, and the checkpoint knows it
             self._change(self.watchers[values["number"]], fact)
+
+    def _keep(self, fact: Fact) -> None:
+        """Keep what the journal says of a device that is absent, once and in order."""
+        records = self.service.disk.records
+        records[:] = [*(record for record in records if record != fact), fact]
 
     def _birth(self, fact: Fact) -> None:
         service, values = self.service, fact.values
         number, name = values["number"], values["stream"]
-        service.take_number(number)
+        service.devices.take_number(number)
         if name not in service.streams:
             if number not in self.absent:
                 self.absent[number] = 0
-                service.disk.absent_records.append(fact)
+                service.disk.records.append(fact)
         elif number in self.watchers:
             pass  # the checkpoint has it
         elif fact.kind == "restored":
-            self.watchers[number] = service.put_back(number, values["file"])
-        else:
-            fresh = service.fresh(service.streams[name])
-            self.watchers[number] = service.add(number, name, values["device"], fresh)
-            self.watchers[number].names = tuple(values["names"])
+            saved, _ = service.store.forgotten(values["file"])
+            if (name, saved.device) not in service.watchers:
+                self.watchers[number] = service.devices.put_back(number, values["file"])
+        elif (name, values["device"]) not in service.watchers:  # else it was forgotten since
+            fresh = service.devices.fresh(service.streams[name])
+            watcher = service.devices.add(number, name, values["device"], fresh)
+            watcher.names = tuple(values["names"])
+            self.watchers[number] = watcher
 
     def _change(self, watcher: Watcher, fact: Fact) -> None:
         """Do again what was done to a device, unless the checkpoint covers it."""
+        self._watch_gathered(watcher)
         values = fact.values
         if fact.kind == "paused":
             watcher.paused = values["paused"]
         elif fact.kind == "forgotten":
+            self._deliver(
+                f"{watcher.key}/"
+            )  # one that is born later may have alarms of these names
             self.service.remove(self.watchers.pop(values["number"]))
         elif fact.kind == "normal":
             for alarm in watcher.alarms:
@@ -178,3 +255,9 @@ class _Resumption:
             self.service.outbox.waiting[message["id"]] = (message, set())
         elif fact.kind == "lost" and watcher.journaled == values["first"]:  # `repair` wrote it
             watcher.lost += values["rows"]
+
+    def _deliver(self, prefix: str = "") -> None:
+        """Take the alarms out that were delivered. Their rows have all been watched."""
+        for alarm in [alarm for alarm in self.delivered if alarm.startswith(prefix)]:
+            self.service.outbox.waiting.pop(alarm, None)
+            self.delivered.discard(alarm)

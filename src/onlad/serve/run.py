@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from onlad.serve import logs
 from onlad.serve.checkpoint import StateError
 from onlad.serve.config import Config
+from onlad.serve.disk import AT_STOP
 from onlad.serve.service import Service
 from onlad.serve.watcher import key
+
+if TYPE_CHECKING:
+    from onlad.serve.mqtt import Mqtt
+
+TURN, PAUSE = 0.05, 0.002  # seconds after which a start lets others have their turn, and how long
 
 
 def serve(config: Config) -> None:
@@ -38,7 +46,7 @@ def forget(config: Config, stream: str, device: str) -> str:
             there = sorted(w.key for w in service.watchers.values())
             shown = ", ".join(there[:20]) + (" ..." if len(there) > 20 else "")
             raise StateError(f"there is no device {key(stream, device)}; there are: {shown}")
-        return await service.forget(watcher)
+        return await service.orders.forget(watcher)
 
     return _stopped(config, work)
 
@@ -47,7 +55,7 @@ def undo(config: Config, file: str) -> str:
     """Put a forgotten device of a service that is stopped back; return its name."""
 
     async def work(service: Service) -> str:
-        return (await service.restore(file)).key
+        return (await service.orders.restore(file)).key
 
     return _stopped(config, work)
 
@@ -59,6 +67,8 @@ def _stopped(config: Config, work: Callable[[Service], Awaitable[str]]) -> str:
     async def open_and_work() -> str:
         service = Service(config)
         try:
+            for _ in service.resume():
+                pass
             return await work(service)
         finally:
             service.close()
@@ -79,45 +89,71 @@ async def run(service: Service, stop: asyncio.Event) -> None:
 async def _run(service: Service, stop: asyncio.Event) -> None:
     config = service.config
     mqtt = http = None
-    jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
-    if any(stream.silent_after is not None for stream in config.streams):
-        jobs.append(service.keep_listening)
+    tasks: list[asyncio.Future[Any]] = []
+    stopping: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
     # What is not asked for is not imported: on a small machine a second of start is a second.
     if config.mqtt is not None:
         from onlad.serve.mqtt import Mqtt  # noqa: PLC0415
 
         mqtt = Mqtt(service, config.mqtt)
+    if config.http is not None:
+        from onlad.serve.http import Http  # noqa: PLC0415
+
+        http = Http(service, config.http, mqtt)
+        tasks.append(asyncio.ensure_future(http.run()))  # it answers while the journal is replayed
+    try:
+        await _resume(service, stop)
+        if not stop.is_set():
+            tasks += [asyncio.ensure_future(job()) for job in _jobs(service, mqtt)]
+            gc.freeze()  # what is here stays: looking through it takes tens of milliseconds
+            logs.info("started", streams=len(service.streams), watchers=len(service.watchers))
+            # None of the tasks ends by itself, so the first to end has failed, or is `stopping`.
+            await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        failed = [task.exception() for task in tasks if task.done() and not task.cancelled()]
+        if http is not None:
+            http.stop()
+            await asyncio.wait(tasks[:1], timeout=5)
+        if service.resumed and not service.broken:
+            await service.drain()
+        if mqtt is not None:
+            await mqtt.stop()
+        # Between two steps and two checkpoints: half of one would be lost, or in the way.
+        async with service.disk.lock, service.turn:
+            for task in (*tasks, stopping):
+                task.cancel()
+            await asyncio.gather(*tasks, stopping, return_exceptions=True)
+    if service.resumed:
+        await service.disk.checkpoint(until=time.monotonic() + AT_STOP)
+    for error in failed:
+        if error is not None:
+            raise error
+
+
+async def _resume(service: Service, stop: asyncio.Event) -> None:
+    """Go on where the last service was, and let others have their turn."""
+    trouble, since = service.health.trouble, time.monotonic()
+    for done in service.resume():
+        if time.monotonic() - since > TURN:
+            trouble["start"] = done
+            await asyncio.sleep(PAUSE)
+            since = time.monotonic()
+            if stop.is_set():  # the journal has all of it
+                return
+    trouble.pop("start", None)
+
+
+def _jobs(service: Service, mqtt: Mqtt | None) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """Return what runs as long as the service does."""
+    config = service.config
+    jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
+    if any(stream.silent_after is not None for stream in config.streams):
+        jobs.append(service.keep_listening)
+    if mqtt is not None:
         jobs.append(mqtt.run)
     if config.webhook is not None:
         from onlad.serve.webhook import Webhook  # noqa: PLC0415
 
         jobs.append(Webhook(config.webhook, service).run)
-    if config.http is not None:
-        from onlad.serve.http import Http  # noqa: PLC0415
-
-        http = Http(service, config.http, mqtt)
-        jobs.append(http.run)
     service.outbox.begin()
-    tasks = [asyncio.ensure_future(job()) for job in jobs]
-    stopping = asyncio.ensure_future(stop.wait())
-    gc.freeze()  # what is here stays: looking through it again and again takes tens of milliseconds
-    logs.info("started", streams=len(service.streams), watchers=len(service.watchers))
-    # None of the tasks ends by itself, so the first to end has failed, if it is not `stopping`.
-    await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
-    failed = [task.exception() for task in tasks if task.done() and not task.cancelled()]
-    if http is not None:
-        http.stop()
-        await asyncio.wait([tasks[-1]], timeout=5)
-    if not service.broken:
-        await service.drain()
-    if mqtt is not None:
-        await mqtt.stop()
-    # Between two steps and two checkpoints: half of one would be lost, or in the last one's way.
-    async with service.disk.lock, service.turn:
-        for task in (*tasks, stopping):
-            task.cancel()
-        await asyncio.gather(*tasks, stopping, return_exceptions=True)
-    await service.disk.checkpoint()
-    for error in failed:
-        if error is not None:
-            raise error
+    return jobs

@@ -30,7 +30,7 @@ def kept_by(
         shown = ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
         lines.append(
             f"stream {stream}: {what}, for devices that have learned: {shown}. "
-            "Forget a device to let it begin anew: onlad forget"
+            "To let a device start again: onlad forget"
         )
     return lines
 

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 
 from onlad import persist
 from onlad.errors import OnladError
-from onlad.monitor import FEWEST, Monitor
+from onlad.monitor import Monitor
 from onlad.serve.topics import Pattern
+from onlad.streams.settings import LIMITS, given
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -31,6 +32,12 @@ def rule(
     """Return a field with what its value must be, beyond its type."""
     rules = {"allowed": allowed, "low": low, "high": high, "pattern": pattern}
     return field(default=default, metadata=rules)
+
+
+def setting(name: str) -> Any:
+    """Return a field with a setting of monitors; None leaves it at its default."""
+    low, high = LIMITS[name]
+    return rule(None, low=low, high=high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +138,11 @@ class StreamTable:
     time: str | None = None  # the value that is the time, in seconds since 1970 or ISO 8601
     model: Path | None = None  # each device starts from it
     # Of a new device, if it starts from no model:
-    warmup: int | None = rule(None, low=FEWEST, high=10_000_000)
-    window: int | None = rule(None, low=1, high=1000)
-    seed: int | None = rule(None, low=0, high=2**63 - 1)
+    warmup: int | None = setting("warmup")
+    window: int | None = setting("window")
+    seed: int | None = setting("seed")
     # Of all devices, also of those that have learned:
-    false_alarms: float | None = rule(None, low=1e-9, high=0.5)
+    false_alarms: float | None = setting("false_alarms")
     quiet: int = rule(32, low=1, high=1_000_000)  # normal samples that end an alarm
     silent_after: float | None = rule(None, low=0.1, high=1e9)  # seconds without a sample
 
@@ -179,9 +186,7 @@ class StreamTable:
 
     def monitor(self) -> Monitor:
         """Return a monitor that has seen nothing."""
-        names = ("window", "warmup", "false_alarms", "seed")
-        said = {name: getattr(self, name) for name in names}
-        return Monitor(**{name: value for name, value in said.items() if value is not None})
+        return Monitor(**given(self))
 
 
 @dataclass(frozen=True, kw_only=True)

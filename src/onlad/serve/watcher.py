@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -14,17 +13,16 @@ import numpy as np
 
 from onlad.monitor import Monitor
 from onlad.reference import Array
+from onlad.report.lines import digits
 from onlad.rows import Names
 from onlad.serve import logs
 from onlad.serve.config import StreamTable
-from onlad.streams.output import digits
 from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 KEPT_ALARMS = 20
 LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
-MARKED = 16  # of these, at most, are learned then: each weighs like a part of the whole model
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Alarm:
     marked: bool = False  # as normal
     before: int = 0  # rows of the window before the first anomaly
     rows: list[list[float]] = field(default_factory=list)  # those, and what followed
-    learned: list[bool] = field(default_factory=list)  # one a row
+    learned: list[bool] = field(default_factory=list)  # one per row
 
     def message(self) -> dict[str, Any]:
         """Return what is told to others, without the samples."""
@@ -113,15 +111,20 @@ class Watcher:
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
         self.last: Said | None = None
         self.seen = 0.0  # when the last sample came, by the clock
+        self.failed = ""  # why it is set aside until the next start, if it is
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
         self.begin_counts()
         self._changes = 0  # of the model, besides samples
-        self._before: Array = np.empty((0, 0))  # the rows of the window before the next sample
+        self.n_alarm_changes = 0  # of the alarms
+        self._before: deque[Array] = deque()  # the rows of the window before the next sample
+        self._n_before = 0  # rows in it, or some more
+        self._kept = 0  # rows of a window that come before its last, at most
 
     def begin_counts(self) -> None:
         """Count from here on what came since the start of the process; replays do not."""
-        self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = self.held_out = 0
+        self.late: set[str] = set()  # names that came later, and were reported
+        self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = self.excluded = 0
 
     @property
     def key(self) -> str:
@@ -145,6 +148,8 @@ class Watcher:
     @property
     def state(self) -> str:
         """Return in one word what the device is in."""
+        if self.failed:
+            return "failed"
         if self.silent:
             return "silent"
         if self.paused:
@@ -177,10 +182,24 @@ class Watcher:
 
     def silence(self) -> dict[str, Any]:
         """Return the alarm that no sample comes."""
-        row, since = self.monitor.n_seen, datetime.fromtimestamp(self.seen, timezone.utc)
+        since = datetime.fromtimestamp(self.seen, timezone.utc)
+        return self._notice_of("silent", f"no sample since {since.isoformat(' ', 'seconds')}")
+
+    def fail(self, error: Exception) -> None:
+        """Be set aside, because the monitor raised."""
+        way = "Restart the service to leave out what it failed on, or forget the device"
+        self.failed = f"the device is set aside: its monitor failed with {error!r:.200}. {way}"
+
+    def failure(self) -> dict[str, Any]:
+        """Return the alarm that the device is set aside."""
+        return self._notice_of("failed", self.failed)
+
+    def _notice_of(self, kind: str, text: str) -> dict[str, Any]:
+        """Return an alarm that is of the device and not of a sample."""
+        row = self.monitor.n_seen
         return {
-            "kind": "silent",
-            "id": f"{self.key}/silent/{row}",
+            "kind": kind,
+            "id": f"{self.key}/{kind}/{row}",
             "stream": self.stream.name,
             "device": self.device,
             "row": row,
@@ -189,7 +208,7 @@ class Watcher:
             "threshold": None,
             "p_value": None,
             "causes": {},
-            "text": f"{self.key}: no sample since {since.isoformat(' ', 'seconds')}",
+            "text": f"{self.key}: {text}",
         }
 
     @property
@@ -213,40 +232,62 @@ class Watcher:
         monitor, first = self.monitor, self.monitor.n_seen
         if first == 0:
             monitor.names = self.names
+        if not self._before:
+            self._kept = self._window - 1
         verdicts = monitor.observe_many(X)
-        began = self._notice(X, times, first, verdicts) if self._matters(verdicts) else []
-        tail = X if len(X) >= self._kept else self._with_before(X)
-        self._before = tail[max(0, len(tail) - self._kept) :]
-        rows = range(first, first + len(X))
-        columns = (verdicts.score, verdicts.threshold, verdicts.is_anomaly, verdicts.drift)
-        lists = (column.tolist() for column in columns)
-        self.history.extend(map(Point._make, zip(rows, times.tolist(), *lists, strict=True)))
+        # As it was before these rows: the samples of an alarm are the same however they come.
+        follows = bool(self.alarms) and first - self.alarms[-1].last <= self.stream.quiet
+        matters = follows or bool(verdicts.is_anomaly.any())
+        began = self._notice(X, times, first, verdicts) if matters else []
+        self._remember(X)
+        if len(X) == 1:
+            self.history.append(
+                Point(
+                    first,
+                    times.item(),
+                    verdicts.score.item(),
+                    verdicts.threshold.item(),
+                    verdicts.is_anomaly.item(),
+                    verdicts.drift.item(),
+                )
+            )
+        else:
+            rows = range(first, first + len(X))
+            columns = (verdicts.score, verdicts.threshold, verdicts.is_anomaly, verdicts.drift)
+            lists = (column.tolist() for column in columns)
+            self.history.extend(map(Point._make, zip(rows, times.tolist(), *lists, strict=True)))
         self.samples += len(X)
-        self.held_out += len(X) - int(np.count_nonzero(verdicts.learned))
+        self.excluded += len(X) - int(np.count_nonzero(verdicts.learned))
         self.drifts += int(np.count_nonzero(verdicts.drift))
-        numbers = (float(verdicts.score[-1]), float(verdicts.threshold[-1]))
-        drifting = verdicts[-1].drifting
-        name = None if drifting is None else str(drifting)
-        if name is not None and (self.last is None or self.last.drifting != name):
-            logs.info("drifting", stream=self.stream.name, device=self.device, feature=name)
-        self.last = Said(float(times[-1]), bool(verdicts.ready[-1]), *numbers, name)
+        self._say(verdicts)
         return verdicts, began
 
+    def _say(self, verdicts: Verdicts) -> None:
+        """Note what is told of the last sample."""
+        newest, index = self.history[-1], int(verdicts.drifting[-1])
+        name = None if index < 0 else str(verdicts.names[index])
+        if name is not None and (self.last is None or self.last.drifting != name):
+            logs.info("drifting", stream=self.stream.name, device=self.device, feature=name)
+        ready = bool(verdicts.ready[-1])
+        self.last = Said(newest.time, ready, newest.score, newest.threshold, name)
+
     @property
-    def _kept(self) -> int:
-        """Return how many rows of a window come before its last, at most."""
-        return (self.monitor.window or default_window(len(self.names))) - 1
+    def _window(self) -> int:
+        """Return how many samples are watched together, at most."""
+        return self.monitor.window or default_window(len(self.names))
 
-    def _with_before(self, X: Array) -> Array:
-        return np.concatenate([self._before, X]) if len(self._before) else X
-
-    def _matters(self, verdicts: Verdicts) -> bool:
-        return self.alarm is not None or bool(verdicts.is_anomaly.any())
+    def _remember(self, X: Array) -> None:
+        """Keep the rows of the window before the next sample."""
+        self._before.append(X)
+        self._n_before += len(X)
+        while self._n_before - len(self._before[0]) >= self._kept:
+            self._n_before -= len(self._before.popleft())
 
     def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
         """Begin alarms, and follow the open one."""
+        self.n_alarm_changes += 1
         began = []
-        rows = self._with_before(X)
+        rows = np.concatenate([*self._before, X])
         for i in range(len(X)):
             newest = self.alarms[-1] if self.alarms else None
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
@@ -291,13 +332,14 @@ class Watcher:
         return changed
 
     def mark_normal(self, alarm: Alarm) -> int:
-        """Learn the samples of an alarm; return how many."""
+        """Learn the samples of an alarm that were not learned; return how many."""
         rows = np.array(alarm.rows, float)
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
-        held = [i for i in range(end) if not alarm.learned[i]]
-        for i in held[:: math.ceil(len(held) / MARKED) or 1]:
-            self.monitor.accept(rows[: i + 1])
+        new = [i for i in range(end) if not alarm.learned[i]]
+        for i in new:
+            self.monitor.accept(rows[max(0, i - self._window + 1) : i + 1])
+            alarm.learned[i] = True
         self._changes += 1
+        self.n_alarm_changes += 1
         alarm.marked = True
-        alarm.learned = [True] * len(alarm.learned)
-        return len(held)
+        return len(new)

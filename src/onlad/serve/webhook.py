@@ -12,7 +12,7 @@ import orjson
 
 from onlad.serve import logs
 from onlad.serve.config import WebhookTable
-from onlad.serve.outbox import Message
+from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
@@ -25,36 +25,39 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Make no new request of a redirect."""
 
 
-class Webhook:
+class Webhook(Listener):
     """A courier of alarms. A slow or dead receiver keeps alarms waiting, and nothing else."""
+
+    courier = "webhook"
 
     def __init__(self, table: WebhookTable, service: Service) -> None:
         self.table, self.service, self.outbox = table, service, service.outbox
         self._opener = urllib.request.build_opener(_NoRedirect)
         self._wake = asyncio.Event()
-        self.outbox.couriers["webhook"] = self._alarm
+        service.listen(self)
 
-    def _alarm(self, _: Message) -> None:
+    def alarmed(self, _: Message) -> None:
+        """Wake up."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Deliver what waits, for ever."""
-        pause = FIRST_PAUSE
+        """Deliver what waits."""
+        pause, health = FIRST_PAUSE, self.service.health
         while True:
             await self._wake.wait()
             self._wake.clear()
             for message in self.outbox.pending("webhook"):
                 why = await asyncio.to_thread(self._post, message)
                 if why:
-                    self.service.webhook_failures += 1
-                    self.service.trouble["webhook"] = f"the webhook does not take alarms: {why}"
+                    health.webhook_failures += 1
+                    health.trouble["webhook"] = f"the webhook does not take alarms: {why}"
                     logs.warning("the webhook did not take an alarm", why=why, again_in=pause)
                     self._wake.set()
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
                     break
                 self.outbox.delivered("webhook", message["id"])
-                self.service.trouble.pop("webhook", None)
+                health.trouble.pop("webhook", None)
                 pause = FIRST_PAUSE
 
     def _post(self, message: Message) -> str:

@@ -1,26 +1,41 @@
-"""Many packets of MQTT in one call of the system.
-
-paho reads a packet in four calls, makes a dozen objects of it, and writes each with a call of its
-own: at thousands of messages a second that is most of the work. `Buffered` reads all that is there
-at once, takes the messages out of it itself, and leaves the rest to paho. `acknowledgement` and
-`publication` make the two packets that go out most often, which are then queued as one.
-"""
+"""The packets of MQTT 3.1.1 and 5 that a service needs, as bytes. It knows no connection."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-PUBACK = 0x40
-PUBLISH = 0x30
-CHUNK = 1 << 16  # read at once, and the largest message that is taken out here
-# Properties of a message in MQTT 5: one of a varying length, some of so many bytes, some of so many
-# texts.
-SUBSCRIPTION = 0x0B
-FIXED = {0x01: 1, 0x02: 4, 0x23: 2}
-TEXTS = {0x03: 1, 0x08: 1, 0x09: 1, 0x26: 2}
-_SHORT = struct.Struct("!H").unpack_from
+CONNECT, CONNACK, PUBLISH, PUBACK = 0x10, 0x20, 0x30, 0x40
+SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONNECT = 0x80, 0x90, 0xC0, 0xD0, 0xE0
+
+# Properties of MQTT 5, by what stands behind their number.
+BYTES = {0x01: 1, 0x17: 1, 0x19: 1, 0x24: 1, 0x25: 1, 0x28: 1, 0x29: 1, 0x2A: 1,
+         0x13: 2, 0x21: 2, 0x22: 2, 0x23: 2, 0x02: 4, 0x11: 4, 0x18: 4, 0x27: 4}  # fmt: skip
+TEXTS = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
+SESSION_EXPIRY, RECEIVE_MAXIMUM, SUBSCRIPTION, IDENTIFIERS = 0x11, 0x21, 0x0B, 0x29
+FOREVER = 0xFFFFFFFF  # as the expiry of a session
+
+# Why a broker refuses a connection: codes of 3.1.1, and those of 5 that mean the same.
+REFUSALS = {
+    1: "it does not speak this version of MQTT",
+    2: "it does not accept the client_id",
+    3: "it is not available",
+    4: "the username or the password is wrong",
+    5: "it does not let this client in: see username and password",
+    0x84: "it does not speak this version of MQTT",
+    0x85: "it does not accept the client_id",
+    0x86: "the username or the password is wrong",
+    0x87: "it does not let this client in: see username and password",
+    0x88: "it is not available",
+    0x8A: "this client is banned",
+    0x8E: "another client has the same client_id",
+    0x8F: "the topic filter is wrong",
+}
+_SHORT = struct.Struct("!H")
+
+
+class WireError(ValueError):
+    """The bytes are no MQTT."""
 
 
 class Publication(NamedTuple):
@@ -35,151 +50,179 @@ class Publication(NamedTuple):
     subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker tells them
 
 
-class Buffered:
-    """A socket that reads ahead. aiomqtt reads until `pending` is 0, as it does for TLS.
+class Greeting(NamedTuple):
+    """How a broker answers to CONNECT."""
 
-    Messages go to `take`; paho gets what else there is, and what is no plain message. While `busy`
-    says so nothing more is read: it waits in the system, and then in the broker.
-    """
-
-    def __init__(
-        self,
-        socket: Any,
-        busy: Callable[[], bool],
-        take: Callable[[Publication], None],
-        five: bool,
-    ) -> None:
-        self._socket, self._busy, self._take, self._five = socket, busy, take, five
-        self._data, self._at = b"", 0
-        self._owed = 0  # bytes of the packet that paho has begun to read
-        self.blocked = False
-
-    def recv(self, size: int) -> bytes:
-        """Return up to `size` bytes; raise what the socket raises when there are none."""
-        taken = False
-        while self._owed == 0:  # between two packets
-            whole = self._packet()
-            if whole is not None:
-                kind, start, stop = whole
-                message = None
-                if kind & 0xF0 == PUBLISH and stop - self._at <= CHUNK:
-                    message = read(kind, self._data[start:stop], self._five)
-                if message is None:
-                    self._owed = stop - self._at
-                else:
-                    self._at = stop
-                    self._take(message)
-                    taken = True
-            elif taken:  # others have their turn before the next chunk
-                raise BlockingIOError
-            elif not self._read_on():
-                return b""
-        if self._at == len(self._data) and not self._read_on():
-            return b""
-        part = self._data[self._at : self._at + min(size, self._owed)]
-        self._at += len(part)
-        self._owed -= len(part)
-        return part
-
-    def _packet(self) -> tuple[int, int, int] | None:
-        """Return kind, start and end of the body of the packet here, or None if more is needed.
-
-        Of a packet that is larger than a message taken out here the beginning is enough.
-        """
-        data, at = self._data, self._at
-        length = shift = 0
-        for here in range(at + 1, min(at + 5, len(data))):
-            length |= (data[here] & 127) << shift
-            shift += 7
-            if data[here] < 128:
-                stop = here + 1 + length
-                if stop > len(data) and data[at] & 0xF0 == PUBLISH and stop - at <= CHUNK:
-                    return None
-                return data[at], here + 1, stop
-        if len(data) - at >= 5:  # no length at all: paho knows what to do
-            return 0, at, at + 5
-        return None
-
-    def _read_on(self) -> bool:
-        """Read what the system has behind what is here; return whether the other side is there."""
-        self.blocked = self._busy()
-        if self.blocked:
-            raise BlockingIOError
-        more = self._socket.recv(CHUNK)
-        self._data, self._at = self._data[self._at :] + more, 0
-        return bool(more)
-
-    def pending(self) -> int:
-        """Return how many bytes were read from the system, or by TLS, and can be taken now."""
-        below = self._socket.pending() if hasattr(self._socket, "pending") else 0
-        if self._busy():
-            below = 0
-        here = len(self._data) - self._at
-        if self._owed == 0 and self._packet() is None:  # the rest of it has still to come
-            here = 0
-        return here + int(below)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
+    code: int
+    session: bool  # it has kept the session
+    receive_maximum: int = 65535
+    identifiers: bool = True  # of subscriptions
 
 
-def read(kind: int, body: bytes, five: bool) -> Publication | None:
-    """Return the message in the body of a PUBLISH, or None if it is none for us."""
+# -- a stream of packets ----------------------------------------------------------------------
+
+
+def packet(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
+    """Return kind, start and end of the body of the packet at `at`, or None if its head is cut."""
+    length = shift = 0
+    for here in range(at + 1, min(at + 5, len(data))):
+        length |= (data[here] & 127) << shift
+        if data[here] < 128:
+            return data[at], here + 1, here + 1 + length
+        shift += 7
+    if len(data) - at >= 5:
+        raise WireError("a packet without a length")
+    return None
+
+
+def packed(kind: int, *parts: bytes) -> bytes:
+    """Return a packet."""
+    body = b"".join(parts)
+    return bytes((kind,)) + varying(len(body)) + body
+
+
+def varying(value: int) -> bytes:
+    """Return a whole number in one to four bytes."""
+    data = b""
+    while True:
+        value, low = divmod(value, 128)
+        data += bytes((low | 128 if value else low,))
+        if not value:
+            return data
+
+
+def text(value: str | bytes) -> bytes:
+    """Return a text or other bytes with their length before them."""
+    data = value.encode() if isinstance(value, str) else value
+    return _SHORT.pack(len(data)) + data
+
+
+# -- what is read -----------------------------------------------------------------------------
+
+
+def read(kind: int, body: bytes, five: bool) -> Publication:
+    """Return the message in the body of a PUBLISH; `WireError` if there is none for us."""
     qos = kind >> 1 & 3
     if qos > 1 or len(body) < 2:
-        return None
-    at = 2 + _SHORT(body)[0]
+        raise WireError("a message of a quality that nobody asked for, or none")
+    at = 2 + _SHORT.unpack_from(body)[0]
     topic, mid = body[2:at], 0
     if qos:
         if len(body) < at + 2:
-            return None
-        mid = _SHORT(body, at)[0]
+            raise WireError("a message that is cut off")
+        mid = _SHORT.unpack_from(body, at)[0]
         at += 2
     subscriptions: tuple[int, ...] = ()
     if five:
-        found = _properties(body, at)
-        if found is None:
-            return None
-        at, subscriptions = found
+        at, found = properties(body, at)
+        if found:
+            subscriptions = tuple(value for name, value in found if name == SUBSCRIPTION)
     if at > len(body) or len(topic) == 0:
-        return None
+        raise WireError("a message without a topic, or cut off")
     again, retained = bool(kind & 8), bool(kind & 1)
     return Publication(topic, body[at:], qos, mid, again, retained, subscriptions)
 
 
-def _properties(body: bytes, at: int) -> tuple[int, tuple[int, ...]] | None:
-    """Return where the properties of a message end, and the subscriptions among them."""
-    length, at = _varying(body, at)
+def greeting(body: bytes, five: bool) -> Greeting:
+    """Return what a CONNACK says."""
+    if len(body) < 2:
+        raise WireError("a greeting that is cut off")
+    said = Greeting(body[1], bool(body[0] & 1))
+    if five and len(body) > 2:
+        values = dict(properties(body, 2)[1])
+        limit, identifiers = values.get(RECEIVE_MAXIMUM, 65535), values.get(IDENTIFIERS, 1)
+        said = said._replace(receive_maximum=limit, identifiers=bool(identifiers))
+    return said
+
+
+def number(body: bytes) -> int:
+    """Return the packet identifier that a body begins with."""
+    if len(body) < 2:
+        raise WireError("an answer that is cut off")
+    return int(_SHORT.unpack_from(body)[0])
+
+
+def codes(body: bytes, five: bool) -> bytes:
+    """Return the codes of a SUBACK."""
+    at = properties(body, 2)[0] if five else 2
+    return body[at:]
+
+
+def properties(body: bytes, at: int) -> tuple[int, list[tuple[int, int]]]:
+    """Return where the properties at `at` end, and those that are numbers."""
+    length, at = _number(body, at)
+    if not length:
+        return at, []
     stop, found = at + length, []
-    if length < 0 or stop > len(body):
-        return None
+    if stop > len(body):
+        raise WireError("properties that are cut off")
     while at < stop:
         kind = body[at]
         at += 1
         if kind == SUBSCRIPTION:
-            identifier, at = _varying(body, at)
-            found.append(identifier)
-        elif kind in FIXED:
-            at += FIXED[kind]
+            value, at = _number(body, at)
+            found.append((kind, value))
+        elif kind in BYTES:
+            found.append((kind, int.from_bytes(body[at : at + BYTES[kind]], "big")))
+            at += BYTES[kind]
         elif kind in TEXTS:
             for _ in range(TEXTS[kind]):
-                if at + 2 > stop:
-                    return None
-                at += 2 + _SHORT(body, at)[0]
+                at += 2 + number(body[at : at + 2])
         else:
-            return None
-    return (stop, tuple(found)) if at == stop and -1 not in found else None
+            raise WireError(f"an unknown property {kind:#x}")
+    if at != stop:
+        raise WireError("properties that are cut off")
+    return stop, found
 
 
-def _varying(body: bytes, at: int) -> tuple[int, int]:
-    """Return a whole number of one to four bytes and where it ends; -1 if there is none."""
+def _number(body: bytes, at: int) -> tuple[int, int]:
+    """Return a whole number of one to four bytes and where it ends."""
     value = shift = 0
     for here in range(at, min(at + 4, len(body))):
         value |= (body[here] & 127) << shift
-        shift += 7
         if body[here] < 128:
             return value, here + 1
-    return -1, at
+        shift += 7
+    raise WireError("a number without an end")
+
+
+# -- what is written --------------------------------------------------------------------------
+
+
+def connect(
+    client_id: str,
+    *,
+    five: bool,
+    keepalive: int,
+    will: tuple[str, bytes],
+    username: str | None = None,
+    password: str | None = None,
+    receive_maximum: int = 65535,
+) -> bytes:
+    """Return a CONNECT that continues the session of `client_id`, and keeps it."""
+    flags = 0x04 | 0x08 | 0x20  # a will, of QoS 1, retained; and no clean start
+    own, of_will = b"", b""
+    if five:
+        values = struct.pack("!BIBH", SESSION_EXPIRY, FOREVER, RECEIVE_MAXIMUM, receive_maximum)
+        own, of_will = varying(len(values)) + values, b"\0"
+    rest = [text(client_id), of_will, text(will[0]), text(will[1])]
+    for value, flag in ((username, 0x80), (password, 0x40)):
+        if value is not None:
+            flags |= flag
+            rest.append(text(value))
+    head = text("MQTT") + bytes((5 if five else 4, flags)) + _SHORT.pack(keepalive)
+    return packed(CONNECT, head, own, *rest)
+
+
+def subscribe(mid: int, topic: str, qos: int, five: bool, identifier: int | None) -> bytes:
+    """Return a SUBSCRIBE. In MQTT 5 it leaves retained messages out."""
+    values = b""
+    if five:
+        if identifier is not None:
+            values = bytes((SUBSCRIPTION,)) + varying(identifier)
+        values = varying(len(values)) + values
+    options = qos | 0x20 if five else qos  # 0x20: no retained messages
+    return packed(SUBSCRIBE | 2, _SHORT.pack(mid), values, text(topic), bytes((options,)))
 
 
 def acknowledgement(mid: int) -> bytes:
@@ -187,16 +230,10 @@ def acknowledgement(mid: int) -> bytes:
     return struct.pack("!BBH", PUBACK, 2, mid)
 
 
-def publication(topic: bytes, payload: bytes, five: bool) -> bytes:
-    """Return a PUBLISH of QoS 0."""
-    properties = b"\0" if five else b""
-    length = 2 + len(topic) + len(properties) + len(payload)
-    size = b""
-    while True:
-        length, low = divmod(length, 128)
-        size += bytes((low | 128 if length else low,))
-        if not length:
-            break
-    return b"".join(
-        (bytes((PUBLISH,)), size, struct.pack("!H", len(topic)), topic, properties, payload)
-    )
+def publication(
+    topic: bytes, payload: bytes, five: bool, mid: int = 0, retain: bool = False
+) -> bytes:
+    """Return a PUBLISH: of QoS 1 with a packet identifier, of QoS 0 without."""
+    number = _SHORT.pack(mid) if mid else b""
+    kind = PUBLISH | (2 if mid else 0) | retain
+    return packed(kind, text(topic), number, b"\0" if five else b"", payload)

@@ -1,0 +1,279 @@
+"""A connection to an MQTT broker: messages in and out, acknowledged when the service says so.
+
+Libraries acknowledge by themselves, and need many calls for each message. Here all that the system
+has of the broker is taken apart at once, and what a step has to say goes out as one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from onlad.errors import OnladError
+from onlad.serve import wire
+from onlad.serve.tables import MqttTable
+
+PATIENCE = 20.0  # seconds for a connection, and for the broker's greeting
+INFLIGHT = 5000  # messages of QoS 1 on their way at once
+MOST_USED = 50_000  # messages of QoS 1 that the broker has not confirmed; more are dropped
+LARGEST = 1 << 21  # bytes of a message; a larger one is not kept in memory
+HEAD = 1 << 17  # bytes in which all stands that comes before a payload
+
+
+class BrokerError(OnladError):
+    """There is no connection to the broker; the message says why."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a connection calls."""
+
+    take: Callable[[wire.Publication], None]  # with each message
+    oversized: Callable[[wire.Publication, int], None]  # with the beginning of one, and its bytes
+    arrived: Callable[[int], None]  # with the identifier of each message that the broker has
+    busy: Callable[[], bool]  # while True nothing more is taken: it waits here and in the broker
+
+
+class Client(asyncio.Protocol):
+    """One connection, from its greeting to its end."""
+
+    def __init__(self, calls: Calls, five: bool) -> None:
+        self._calls, self._five = calls, five
+        loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = loop.create_future()  # says why the connection ended
+        self._greeted: asyncio.Future[wire.Greeting] = loop.create_future()
+        self._subscribed: dict[int, asyncio.Future[bytes]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._data = b""
+        self._more: list[bytes] = []  # what came behind it
+        self._missing = 0  # bytes until there is a whole packet
+        self._skip = 0  # bytes of a packet that is left out
+        self._open = False  # messages may stand right behind the greeting
+        self._paused = False
+        self._heard = self._said = time.monotonic()
+        self._greeting = wire.Greeting(0, False)
+        self._mid = 0
+        self._used: set[int] = set()  # identifiers of messages that the broker has not confirmed
+        self._out = 0  # of these, how many are on their way
+        self._waiting: deque[bytes] = deque()  # the others: it may not have them yet
+
+    @classmethod
+    async def connect(cls, table: MqttTable, calls: Calls, maximum: int) -> tuple[Client, bool]:
+        """Return a connection, and whether the broker has kept the session.
+
+        The broker sends at most `maximum` messages ahead of their acknowledgement.
+        """
+        five = table.version == "5"
+        try:
+            hello = wire.connect(
+                table.client_id,
+                five=five,
+                keepalive=table.keepalive,
+                will=(f"{table.prefix}/status", b"offline"),
+                username=table.username,
+                password=table.secret(),
+                receive_maximum=maximum,
+            )
+            port = table.port or (8883 if table.tls else 1883)
+            _, client = await asyncio.wait_for(
+                asyncio.get_running_loop().create_connection(
+                    lambda: cls(calls, five), table.host, port, ssl=table.context()
+                ),
+                PATIENCE,
+            )
+        except (OSError, ValueError, asyncio.TimeoutError) as error:  # also of a certificate
+            raise BrokerError(str(error) or "it does not answer") from None
+        try:
+            client.write(hello)
+            said = await asyncio.wait_for(client._greeted, PATIENCE)
+            if said.code:
+                raise BrokerError(_refusal(said.code))
+        except asyncio.TimeoutError:
+            client.abort()
+            raise BrokerError("it does not greet") from None
+        except BaseException:
+            client.abort()
+            raise
+        client._greeting = said
+        return client, said.session
+
+    # -- what asyncio calls -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell all who wait."""
+        self._end(f"the connection was lost: {exc or 'the broker has closed it'}")
+
+    def data_received(self, data: bytes) -> None:
+        """Take packets out of what came."""
+        self._heard = time.monotonic()
+        cut = min(self._skip, len(data))
+        self._skip -= cut
+        self._more.append(data[cut:] if cut else data)
+        self._missing -= len(data) - cut
+        if self._missing <= 0:
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Take packets until somebody is busy; to be called when that may be over."""
+        if self.lost.done() or self._transport is None:
+            return
+        try:
+            self._take_all()
+        except wire.WireError as error:
+            self._end(f"the broker sent what is no MQTT: {error}")
+            self.abort()
+            return
+        busy = self._calls.busy()
+        if busy and not self._paused:
+            self._transport.pause_reading()
+        elif self._paused and not busy:
+            self._transport.resume_reading()
+        self._paused = busy
+
+    def _take_all(self) -> None:
+        if self._more:
+            self._data, self._more = b"".join((self._data, *self._more)), []
+        data, at, busy = self._data, 0, self._calls.busy
+        self._missing = 0
+        try:
+            while at < len(data) and not busy():
+                found = wire.packet(data, at)
+                if found is None:
+                    break
+                kind, start, stop = found
+                if stop - at > LARGEST and kind & 0xF0 == wire.PUBLISH:
+                    stop = min(stop, at + HEAD)
+                if kind & 0xF0 == wire.PUBLISH and not self._open:
+                    break
+                if stop > len(data):
+                    self._missing = stop - len(data)
+                    break
+                at = stop
+                if stop != found[2]:  # too large
+                    self._calls.oversized(
+                        wire.read(kind, data[start:stop], self._five), found[2] - start
+                    )
+                    at = min(found[2], len(data))
+                    self._skip = found[2] - at
+                elif kind & 0xF0 == wire.PUBLISH:
+                    self._calls.take(wire.read(kind, data[start:stop], self._five))
+                else:
+                    self._answer(kind, data[start:stop])
+        finally:
+            self._data = data[at:]
+
+    def _answer(self, kind: int, body: bytes) -> None:
+        """Do what any other packet asks for."""
+        if kind == wire.PUBACK:
+            mid = wire.number(body)
+            if mid in self._used:
+                self._used.discard(mid)
+                self._out -= 1
+                self._calls.arrived(mid)
+                self._send_waiting()
+        elif kind == wire.CONNACK and not self._greeted.done():
+            self._greeted.set_result(wire.greeting(body, self._five))
+        elif kind == wire.SUBACK and (mid := wire.number(body)) in self._subscribed:
+            if not self._subscribed[mid].done():
+                self._subscribed[mid].set_result(wire.codes(body, self._five))
+        elif kind == wire.DISCONNECT:
+            self._end(f"the broker ends it: {_refusal(body[0] if body else 0)}")
+        elif kind != wire.PINGRESP:
+            raise wire.WireError(f"a packet of kind {kind:#x}")
+
+    def _end(self, why: str) -> None:
+        waiting: list[asyncio.Future[Any]] = [self.lost, self._greeted, *self._subscribed.values()]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(BrokerError(why))
+                future.exception()  # it is no fault if nobody asks
+
+    # -- what the service calls ---------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take messages from now on."""
+        self._open = True
+        self.read_on()
+
+    async def subscribe(self, topic: str, qos: int, identifier: int) -> None:
+        """Ask for messages; return when all that the broker has kept for us stands before us."""
+        mid = self._next()
+        named = identifier if self._greeting.identifiers else None
+        self._subscribed[mid] = asyncio.get_running_loop().create_future()
+        self.write(wire.subscribe(mid, topic, qos, self._five, named))
+        try:
+            codes = await self._subscribed[mid]
+        finally:
+            del self._subscribed[mid]
+        if not codes or codes[0] >= 0x80:
+            why = _refusal(codes[0]) if codes and codes[0] > 0x80 else "it refuses"
+            raise BrokerError(f"the broker refuses the subscription to {topic}: {why}")
+
+    def publish(self, topic: str, payload: bytes, retain: bool = False) -> int:
+        """Send a message of QoS 1 as soon as the broker may have it; return its identifier.
+
+        That is 0 if the message is dropped, because the broker has confirmed none for too long.
+        """
+        if len(self._used) >= MOST_USED:
+            return 0
+        mid = self._next()
+        self._used.add(mid)
+        self._waiting.append(wire.publication(topic.encode(), payload, self._five, mid, retain))
+        self._send_waiting()
+        return mid
+
+    def _send_waiting(self) -> None:
+        most = min(INFLIGHT, self._greeting.receive_maximum)
+        while self._waiting and self._out < most:
+            self._out += 1
+            self.write(self._waiting.popleft())
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._said = time.monotonic()
+            self._transport.write(data)
+
+    def beat(self, keepalive: float) -> None:
+        """Show that we are there, and see whether the broker is; to be called every second."""
+        now = time.monotonic()
+        if now - self._said > keepalive / 2:
+            self.write(wire.packed(wire.PINGREQ))
+        if not self._paused and now - self._heard > 1.5 * keepalive:
+            self._end("the broker is silent")
+            self.abort()
+
+    @property
+    def owed(self) -> int:
+        """Return how many bytes wait for the broker here."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Say goodbye: then the will is not published."""
+        self.write(wire.packed(wire.DISCONNECT))
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection without a word."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _next(self) -> int:
+        """Return an identifier that is not in use."""
+        while True:
+            self._mid = self._mid % 65535 + 1
+            if self._mid not in self._used and self._mid not in self._subscribed:
+                return self._mid
+
+
+def _refusal(code: int) -> str:
+    return wire.REFUSALS.get(code, f"code {code:#x}")

@@ -1,0 +1,91 @@
+"""The devices of a service: how each begins, is put back, and goes."""
+
+from __future__ import annotations
+
+from onlad.monitor import Monitor
+from onlad.serve.checkpoint import Saved, StateError, Store
+from onlad.serve.config import Config, StreamTable
+from onlad.serve.watcher import Watcher
+
+LONGEST_NAME = 200  # letters of a device
+
+
+class Devices:
+    """Watchers by stream and device."""
+
+    def __init__(self, config: Config, store: Store) -> None:
+        self._service, self._store = config.service, store
+        self.streams: dict[str, StreamTable] = {s.name: s for s in config.streams}
+        self.watchers: dict[tuple[str, str], Watcher] = {}
+        # Read once: a file that changes or goes later must not end what is being watched.
+        self.templates = {s.name: _template(s) for s in config.streams}
+        self.born: set[int] = set()  # devices that the journal knows, by number
+        self.next = 1
+
+    def fresh(self, stream: StreamTable) -> Monitor:
+        """Return the monitor that a new device of a stream starts with."""
+        template = self.templates[stream.name]
+        return Monitor(**template.settings()).resume(template.learned())
+
+    def add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
+        """Watch a device that the journal or a checkpoint knows."""
+        stream = self.streams[name]
+        if stream.columns and monitor.names and set(stream.columns) != set(monitor.names):
+            raise StateError(
+                f"stream {name} has learned the columns {list(monitor.names)}, and the "
+                f"configuration says {list(stream.columns)}. Give the stream another name"
+            )
+        watcher = Watcher(number, stream, device, monitor, self._service.history)
+        self.watchers[name, device] = watcher
+        self.born.add(number)
+        return watcher
+
+    def begin(self, stream: StreamTable, device: str) -> Watcher | None:
+        """Watch a new device, or return None if that is not allowed."""
+        if len(self.watchers) >= self._service.devices or len(device) > LONGEST_NAME:
+            return None
+        watcher = self.add(self.next, stream.name, device, self.fresh(stream))
+        self.born.discard(self.next)  # until the journal has it
+        self.next += 1
+        return watcher
+
+    @property
+    def rule(self) -> str:
+        """Return when a new device is not allowed."""
+        most = self._service.devices
+        return f"at most {most} devices with names of {LONGEST_NAME} letters are watched"
+
+    def take_number(self, number: int) -> None:
+        """Give this number to no device that is born later."""
+        self.next = max(self.next, number + 1)
+
+    def remove(self, watcher: Watcher) -> None:
+        """Watch a device no more."""
+        del self.watchers[watcher.stream.name, watcher.device]
+        self.born.discard(watcher.number)
+
+    def put_back(self, number: int, file: str) -> Watcher:
+        """Watch a device that was forgotten again, under a new number."""
+        saved, model = self._store.forgotten(file)
+        self.take_number(number)
+        return self.resurrect(saved._replace(number=number), model)
+
+    def resurrect(self, saved: Saved, model: Monitor) -> Watcher:
+        """Watch a device as it was saved."""
+        watcher = self.add(saved.number, saved.stream, saved.device, model)
+        watcher.alarms.extend(saved.alarms)
+        watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
+        watcher.seen, watcher.silent = saved.seen, saved.silent
+        return watcher
+
+    def clear(self) -> None:
+        """Have no device again."""
+        self.watchers.clear()
+        self.born.clear()
+
+
+def _template(stream: StreamTable) -> Monitor:
+    try:
+        return stream.template()
+    except ValueError as error:
+        raise StateError(f"stream {stream.name}: {error}") from None

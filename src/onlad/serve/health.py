@@ -1,0 +1,64 @@
+"""How a service is: what is wrong now, and what was counted since its start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onlad.reference import Array
+
+if TYPE_CHECKING:
+    from onlad.serve.service import Service
+
+BUCKETS = np.array([0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0])  # seconds
+SHOWN = 5  # devices in a line
+
+
+class Health:
+    """Troubles and counts of one service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.trouble: dict[str, str] = {}  # what is wrong now, by part
+        self.dropped: dict[str, int] = {}
+        self.bad: dict[str, int] = dict.fromkeys(service.streams, 0)
+        self.duplicates = 0
+        self.webhook_failures = 0
+        self.latency = np.zeros(len(BUCKETS) + 1, int)
+        self.latency_sum = 0.0
+
+    def drop(self, what: str, count: int = 1) -> None:
+        """Count what had to be thrown away."""
+        self.dropped[what] = self.dropped.get(what, 0) + count
+
+    def waited(self, seconds: Array) -> None:
+        """Count how long messages took from their arrival to their acknowledgement."""
+        np.add.at(self.latency, np.searchsorted(BUCKETS, seconds), 1)
+        self.latency_sum += float(seconds.sum())
+
+    def problems(self) -> list[str]:
+        """Return why the service is not ready, or nothing."""
+        service = self._service
+        age, limit = service.disk.checkpoint_age, 5 * service.config.service.checkpoint + 60
+        late = [f"the last checkpoint is {age:.0f} s old"] if age > limit else []
+        failed = [w.key for w in service.watchers.values() if w.failed]
+        if failed:
+            shown = ", ".join(failed[:SHOWN]) + (" ..." if len(failed) > SHOWN else "")
+            late.append(f"set aside until a restart, because the monitor failed: {shown}")
+        return [*self.trouble.values(), *late]
+
+    def totals(self) -> dict[str, dict[str, Any]]:
+        """Return counts since the start, by stream."""
+        names = ("samples", "anomalies", "n_alarms", "drifts", "excluded")
+        states = ("paused", "silent", "failed")
+        zero: dict[str, Any] = dict.fromkeys((*names, "devices", *states), 0)
+        sums = {name: zero | {"bad": bad} for name, bad in self.bad.items()}
+        for watcher in self._service.watchers.values():
+            one = sums[watcher.stream.name]
+            for name in names:
+                one[name] += getattr(watcher, name)
+            for name in states:
+                one[name] += bool(getattr(watcher, name))
+            one["devices"] += 1
+        return sums

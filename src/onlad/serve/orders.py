@@ -1,0 +1,99 @@
+"""What a person does to a device. Each of it is in the journal before it is done.
+
+All of it raises `DiskError`, and changes nothing, when the journal cannot be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from onlad import persist
+from onlad.errors import OnladError
+from onlad.serve import checkpoint, logs
+from onlad.serve.checkpoint import StateError
+from onlad.serve.journal import Fact
+from onlad.serve.watcher import Alarm, Watcher, key
+
+if TYPE_CHECKING:
+    from onlad.serve.service import Service
+
+
+class DiskError(OnladError):
+    """What a person wanted was not done, because it could not be kept."""
+
+
+class UnknownError(OnladError):
+    """There is no such device or alarm."""
+
+
+class Orders:
+    """What may be done to the devices of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def pause(self, watcher: Watcher, paused: bool) -> None:
+        """Stop learning from a device, or go on with it. It outlives a restart."""
+        async with self._service.turn:
+            self._note("paused", number=watcher.number, paused=paused)
+            watcher.paused = paused
+
+    async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
+        """Learn the samples of an alarm that was none; return how many were learned."""
+        async with self._service.turn:
+            found: Alarm | None = next((a for a in watcher.alarms if a.id == alarm), None)
+            if found is None:
+                raise UnknownError("there is no such alarm, or it is no longer kept")
+            if watcher.failed:
+                raise StateError(watcher.failed)
+            self._note("normal", number=watcher.number, alarm=alarm)
+            return watcher.mark_normal(found)
+
+    async def forget(self, watcher: Watcher) -> str:
+        """Forget a device: its next sample begins a new one. Return the file to undo it with."""
+        service = self._service
+        async with service.turn:
+            if service.watchers.get((watcher.stream.name, watcher.device)) is not watcher:
+                raise UnknownError("there is no such device")
+            try:
+                saved = checkpoint.entry(watcher)
+                saved = saved._replace(alarms=checkpoint.alarms_of(watcher))
+                file = service.store.keep_forgotten(saved, watcher.monitor)
+            except OSError as error:
+                what = f"the undo file cannot be written: {error.strerror}"
+                raise DiskError(f"{what}. Nothing was changed") from None
+            self._note("forgotten", number=watcher.number)
+            service.remove(watcher)
+        logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
+        for listener in service.listeners:
+            listener.forgotten(watcher)
+        return file
+
+    async def restore(self, file: str) -> Watcher:
+        """Put a device back that was forgotten."""
+        service, devices = self._service, self._service.devices
+        async with service.turn:
+            saved, _ = service.store.forgotten(file)
+            name = key(saved.stream, saved.device)
+            if saved.stream not in devices.streams:
+                raise StateError(f"{name}: there is no stream {saved.stream}")
+            if (saved.stream, saved.device) in devices.watchers:
+                raise StateError(f"{name} is watched again. Forget that one first")
+            number = devices.next
+            self._note("restored", number=number, stream=saved.stream, file=file)
+            return devices.put_back(number, file)
+
+    async def model_bytes(self, watcher: Watcher) -> bytes:
+        """Return the model of a device as the bytes of a file that `onlad.load` reads."""
+        async with self._service.turn:
+            twin = watcher.twin()
+        return await asyncio.to_thread(persist.to_bytes, twin)
+
+    def _note(self, kind: str, **values: Any) -> None:
+        """Journal what a person does before it is done."""
+        try:
+            self._service.store.journal.append([Fact(kind, values)])
+        except OSError as error:
+            what = f"the journal cannot be written: {error.strerror}"
+            raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None

@@ -1,0 +1,189 @@
+"""A step: what waits is read, journaled, judged and told, in this order.
+
+The journal comes before the monitors, so that a model is never ahead of what can be replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from onlad.reference import Array
+from onlad.serve import logs, payload
+from onlad.serve.intake import Answer, Batch, Item, Part
+from onlad.serve.journal import Fact, Mark, Record
+from onlad.serve.quarantine import WATCHING
+from onlad.verdict import Verdicts
+
+if TYPE_CHECKING:
+    from onlad.serve.service import Service
+
+Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
+
+SLICE = 256  # rows after which others get their turn
+MOST_LATE = 100  # names of a device that are reported
+
+
+async def step(service: Service, items: list[Item]) -> None:
+    """Do all that is to be done with some items."""
+    batch = _read(service, items)
+    try:
+        _write(service, batch)
+    except OSError as error:
+        _refuse(service, batch, error)
+        return
+    service.health.trouble.pop("journal", None)
+    said: dict[int, list[Verdicts]] = {}
+    for number, part in batch.parts.items():
+        record = batch.rows[number]
+        said[number] = await _watch(service, part, record.X, record.times)
+    if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
+        for item, _ in batch.answers:
+            if item.refused is not None:
+                item.refused()
+        return
+    _tell(service, batch, said)
+
+
+def _read(service: Service, items: list[Item]) -> Batch:
+    batch = Batch()
+    taken: Taken = {}
+    for item in items:
+        answer = _take(service, batch, item, taken)
+        batch.answers.append((item, answer))
+        if answer.bad:
+            service.health.bad[item.stream.name] += len(answer.bad)
+            index, why = answer.bad[0]
+            facts = {"stream": item.stream.name, "device": item.device, "index": index}
+            logs.warning("skipped a sample", **facts, why=why)
+    return batch
+
+
+def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
+    """Read an item into a batch, unless it is known, or has ended a process."""
+    if item.mark is not None and _known(service, item.mark, item.again, taken):
+        service.health.duplicates += 1
+        return Answer()
+    watcher = service.watchers.get((item.stream.name, item.device))
+    why = watcher.failed if watcher is not None else ""
+    if why := why or service.quarantine.read(item):
+        return Answer(bad=[(0, why)])
+    if watcher is None:
+        names = service.devices.templates[item.stream.name].names or item.stream.columns
+    else:
+        names = watcher.names
+    found = payload.read(item.stream, item.payload, names, batch.now)
+    service.quarantine.drop()
+    if found.timed and item.mark is not None and _known_by_time(service, item, item.mark, taken):
+        service.health.duplicates += 1
+        return Answer()
+    if watcher is None and len(found.rows):  # a device begins with a sample that could be read
+        watcher = service.devices.begin(item.stream, item.device)
+        if watcher is None:
+            return Answer(bad=[(0, service.devices.rule)])
+    if watcher is None:
+        return Answer(bad=found.bad)
+    watcher.bad += len(found.bad)
+    for name in sorted(found.late - watcher.late)[: MOST_LATE - len(watcher.late)]:
+        watcher.late.add(name)
+        facts = {"stream": item.stream.name, "device": item.device, "name": name}
+        logs.warning("a name came later and is not watched", **facts)
+    return batch.add(item, watcher, found)
+
+
+def _known(service: Service, mark: Mark, again: bool, taken: Taken) -> bool:
+    """Whether a message is in the journal, or in this batch by an earlier connection."""
+    first = taken.setdefault(mark, mark)
+    # Items of one message, for several streams, share the very same mark.
+    return again and (first is not mark or mark in service.marks)
+
+
+def _known_by_time(service: Service, item: Item, mark: Mark, taken: Taken) -> bool:
+    """Whether a message whose samples have times was taken, under whatever identifier."""
+    first = taken.setdefault((item.stream.name, mark.digest), mark)
+    return first is not mark or service.marks.has_timed(mark, item.stream.name)
+
+
+def _write(service: Service, batch: Batch) -> None:
+    """Journal a batch before anything is learned of it."""
+    records: list[Record] = []
+    rows = batch.rows
+    born = service.devices.born
+    for part in batch.parts.values():
+        w = part.watcher
+        if w.number not in born:
+            facts = {"number": w.number, "stream": w.stream.name, "device": w.device}
+            records.append(Fact("birth", facts | {"names": list(w.names)}))
+        rows[w.number] = part.record()
+        records.append(rows[w.number])
+    if records:
+        service.store.journal.append(records)
+    for part in batch.parts.values():
+        born.add(part.watcher.number)
+        stream = part.watcher.stream
+        service.marks.add(part.marks, stream.name if stream.time else None)
+
+
+def _refuse(service: Service, batch: Batch, error: OSError) -> None:
+    """Say that nothing of a batch was taken: the disk is full, or gone."""
+    for watcher in [w for w in service.watchers.values() if w.number not in service.devices.born]:
+        service.remove(watcher)
+    service.health.trouble["journal"] = f"the journal cannot be written: {error.strerror}"
+    logs.warning("the journal cannot be written", error=error.strerror)
+    for item, answer in batch.answers:
+        if item.refused is not None:
+            item.refused()
+        else:
+            service.health.drop("disk")
+        if item.reply is not None:
+            answer.watcher, answer.rows = None, 0
+            item.reply(answer)
+
+
+async def _watch(service: Service, part: Part, X: Array, times: Array) -> list[Verdicts]:
+    """Return the verdicts on the rows of a device; fewer if its monitor fails."""
+    watcher = part.watcher
+    said: list[Verdicts] = []
+    row = watcher.journaled
+    for start in range(0, len(X), SLICE):
+        if start:
+            await asyncio.sleep(0)
+        few, when = X[start : start + SLICE], times[start : start + SLICE]
+        first = watcher.monitor.n_seen
+        service.quarantine.hold(WATCHING, watcher.number, row)
+        try:
+            verdicts, alarms = watcher.observe(few, when)
+        except Exception as error:  # half of these rows may be learned: the journal has them all
+            service.quarantine.drop()
+            service.set_aside(watcher, error)
+            return said
+        service.quarantine.drop()
+        watcher.hear(part.seen)
+        said.append(verdicts)
+        for alarm in alarms:
+            logs.warning("alarm", **alarm.message())
+            service.outbox.add(alarm.message())
+        for listener in service.listeners:
+            listener.judged(watcher, first, when, verdicts)
+    return said
+
+
+def _tell(service: Service, batch: Batch, said: dict[int, list[Verdicts]]) -> None:
+    """Acknowledge and answer all items, whose samples are safe."""
+    for item, answer in batch.answers:
+        if answer.rows and answer.watcher is not None:
+            answer.verdicts = said[answer.watcher.number]
+            if answer.watcher.failed:
+                answer.bad, answer.rows = [(0, answer.watcher.failed)], 0
+        if item.done is not None:
+            item.done()
+        if item.reply is not None:
+            item.reply(answer)
+    for listener in service.listeners:
+        listener.stepped()
+    now = time.perf_counter()
+    waits = [now - item.arrived for item, answer in batch.answers if answer.rows]
+    service.health.waited(np.array(waits))

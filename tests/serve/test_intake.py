@@ -1,0 +1,89 @@
+"""The service and the command line read the same JSON by the same rules."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("orjson")
+from onlad.serve import payload
+from onlad.serve.tables import StreamTable
+from onlad.streams.block import Choice
+from onlad.streams.records import Records
+from onlad.streams.times import seconds
+
+STREAM = StreamTable(name="plant", time="t")
+
+
+def by_service(samples):
+    """Return what the service takes of samples that come one by one, and what it says."""
+    names, rows, late = (), [], set()
+    for sample in samples:
+        found = payload.read(STREAM, json.dumps(sample).encode(), names, 0.0)
+        names = names or found.names
+        late |= found.late
+        rows.append(found.rows[0].tolist() if len(found.rows) else found.bad[0][1])
+    return names, rows, late
+
+
+def by_command(samples):
+    """Return the same of `onlad watch`."""
+    said = []
+    reader, rows = Records(Choice(time="t"), say=said.append), []
+    for sample in samples:
+        try:
+            rows.append(reader.read(json.dumps(sample).encode())[0])
+        except ValueError as error:
+            rows.append(str(error))
+    return reader.roles.features, rows, {text.split("'")[1] for text in said}
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"flow": 3, "power": 4.5, "t": 2},
+        {"power": 4.5},  # a name is missing
+        {"flow": None, "power": 4},
+        {"flow": 3, "power": 4, "heat": 5},  # a name comes later
+        {"heat": 5},  # only such names
+        {"flow": "3", "power": 4},  # a number as text
+        {"flow": True, "power": 4},
+        {"flow": [3], "power": 4},
+        {"flow": 1e300, "power": 4},
+    ],
+    ids=str,
+)
+def test_both_take_the_same_samples(second):
+    samples = [{"flow": 1.0, "power": 2.0, "t": 1}, second, {"power": 6, "flow": 5, "t": 3}]
+    names, rows, late = by_service(samples)
+    other_names, other_rows, other_late = by_command(samples)
+    assert (names, late) == (other_names, other_late)
+    for row, other in zip(rows, other_rows, strict=True):
+        if isinstance(row, str) or isinstance(other, str):
+            assert isinstance(row, str) == isinstance(other, str), (row, other)
+        else:
+            np.testing.assert_array_equal(row, other)
+
+
+@pytest.mark.parametrize(
+    ("time", "when"),
+    [
+        (1_700_000_000, 1.7e9),
+        (1_700_000_000_123, 1_700_000_000.123),
+        (1_700_000_000_000_000_000, 1.7e9),
+        ("1700000000", 1.7e9),
+        ("2023-11-14T22:13:20Z", 1.7e9),
+        ("2023-11-14T23:13:20.250000000+01:00", 1_700_000_000.25),
+        (0.5, 0.5),
+    ],
+)
+def test_times_are_read_as_the_command_line_reads_them(time, when):
+    found = payload.read(STREAM, json.dumps({"flow": 1, "t": time}).encode(), (), 9.0)
+    assert found.times == [when] == [seconds(time)]
+
+
+@pytest.mark.parametrize("time", ["noon", "", math.inf, 1e30])
+def test_what_is_no_time_is_refused(time):
+    with pytest.raises(ValueError, match="give seconds since 1970, or ISO 8601"):
+        seconds(time)
