@@ -6,7 +6,7 @@ import numpy as np
 def solve(H, X, a=1.0, ridge=0.0):
     """Return beta, P and the Gram matrix of weighted ridge least squares.
 
-    `a` is one factor, or one a row. Row s weighs the product of a^2 over the rows after it, and
+    `a` is one factor, or one per row. Row s weighs the product of a^2 over the rows after it, and
     the ridge the product over all rows.
     """
     left = np.cumprod((np.ones(len(H)) * a)[::-1] ** 2)[::-1]

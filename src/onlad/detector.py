@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from onlad.kernel import Kernel
 
 
-def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
-
-
 _SETTINGS = (
     "n_hidden",
     "activation",
@@ -88,11 +83,11 @@ class Detector:
         dtype: Literal["float64", "float32"] = "float64",
         seed: int = 0,
     ) -> None:
-        _choice("activation", activation, reference.ACTIVATIONS)
-        _choice("weights", weights, reference.WEIGHTS)
-        _choice("score", score, reference.SCORES)
-        _choice("loss", loss, reference.LOSSES)
-        _choice("dtype", dtype, ("float64", "float32"))
+        samples.choice("activation", activation, reference.ACTIVATIONS)
+        samples.choice("weights", weights, reference.WEIGHTS)
+        samples.choice("score", score, reference.SCORES)
+        samples.choice("loss", loss, reference.LOSSES)
+        samples.choice("dtype", dtype, ("float64", "float32"))
         if not (samples.is_real(ridge) and 0 <= ridge < np.inf):
             raise ValueError(f"ridge must be finite and not negative, got {ridge!r}")
         if samples.is_real(forgetting):
@@ -147,10 +142,13 @@ class Detector:
 
     def update_one(self, x: Any) -> float:
         """Return the score of `x`, then learn it."""
+        if self._kernel is None:
+            x = self._vector(x)
+            self._kernel = self._fresh(len(x))
         try:
-            score = self._kernel.update(x, self._a)  # type: ignore[union-attr]
-        except (TypeError, AttributeError):
-            score = self._started(x).update(self._vector(x), self._a)
+            score = self._kernel.update(x, self._a)
+        except TypeError:  # the kernel takes finite float vectors of the right length only
+            score = self._kernel.update(self._vector(x), self._a)
         if self._follows:
             self._follow(score)
         return score
@@ -161,11 +159,13 @@ class Detector:
 
     def score_one(self, x: Any) -> float:
         """Return how unusual `x` is, and learn nothing."""
-        try:
-            return self._kernel.score(x, self._a)  # type: ignore[union-attr]
-        except (TypeError, AttributeError):
+        if self._kernel is None:
             x = self._vector(x)
-            return (self._kernel or self._fresh(len(x))).score(x, self._a)
+            return self._fresh(len(x)).score(x, self._a)
+        try:
+            return self._kernel.score(x, self._a)
+        except TypeError:  # as in update_one
+            return self._kernel.score(self._vector(x), self._a)
 
     def update_many(self, X: Any) -> Array:
         """Return the scores of the rows of `X`, each learned after its score.
@@ -230,7 +230,7 @@ class Detector:
 
     @property
     def n_features(self) -> int | None:
-        """Features a sample, or None before the first."""
+        """Features per sample, or None before the first."""
         return None if self._kernel is None else len(self._kernel.alpha)
 
     @property
@@ -248,7 +248,7 @@ class Detector:
         """Steps that forgot nothing because P was wound up."""
         return 0 if self._kernel is None else self._kernel.paused
 
-    # -- for the monitor ---------------------------------------------------------------------
+    # -- for the fleet and the experiments ----------------------------------------------------
 
     @property
     def factor(self) -> float:
@@ -265,18 +265,6 @@ class Detector:
         if self._kernel is None:
             raise OnladError("there is no model before the first sample")
         return self._kernel
-
-    def follow(self, scores: Array) -> None:
-        """Let the forgetting factor follow scores that were not this detector's own."""
-        if self._follows:
-            for score in scores:
-                self._follow(float(score))
-
-    def loosen(self) -> None:
-        """Make room for something new: P grows by a tenth of what it was at the start."""
-        P = self.state.P + 0.1 / self.ridge * np.eye(self.n_hidden)
-        parts = self.learned() | {"S": np.linalg.cholesky(P), "trace": float(np.trace(P))}
-        self.resume(parts)
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 
@@ -332,11 +320,6 @@ class Detector:
 
     def _matrix(self, X: Any) -> Array:
         return samples.matrix(X, self.n_features, self.dtype, self._largest)
-
-    def _started(self, x: Any) -> Kernel:
-        if self._kernel is None:
-            self._kernel = self._fresh(len(self._vector(x)))
-        return self._kernel
 
     def _fresh(self, n_features: int) -> Kernel:
         if self.ridge == 0:

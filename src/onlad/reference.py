@@ -7,17 +7,18 @@ x       (n,)     one sample of n features
 alpha   (n, N)   input weights, drawn once and never learned
 b       (N,)     hidden biases, drawn once and never learned
 h       (N,)     hidden activation G(x alpha + b) of N hidden units
-beta    (N, n)   output weights, learned
+beta    (N, n)   output weights, learned; (N, m) for targets of m numbers
 P       (N, N)   inverse of the weighted Gram matrix of the h seen so far
-e       (n,)     a priori error x - h beta
+t       (m,)     target; the sample itself where none is given, as in the autoencoder
+e       (m,)     a priori error t - h beta
 a                forgetting factor, 0 < a <= 1 (the paper's alpha_i): each step weighs the
                  squared errors of the past by a^2
 d                1 + h P h' / a^2; d - 1 is the leverage of the sample
 r                ridge: P starts at I / r
 ======  =======  ================================================================
 
-Capitals H, X, E are the same with one row a sample. Labels like ``eq:detector_train`` are those
-of the paper's equations; ``docs/mathematics.md`` has them all.
+Capitals H, X, T, E are the same with one row per sample. Labels like ``eq:detector_train`` are
+those of the paper's equations; ``docs/explanation/mathematics.md`` has them all.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def activate(z: Array, activation: Activation) -> Array:
 
 
 def hidden(state: State, x: Array, activation: Activation = "sigmoid") -> Array:
-    """Return h of one sample, or H of one row a sample."""
+    """Return h of one sample, or H of one row per sample."""
     return activate(x @ state.alpha + state.b, activation)
 
 
@@ -119,7 +120,7 @@ def combine(loss: Array, leverage: Array, score: Score) -> Array:
     """Return the anomaly score from a sample's loss and leverage.
 
     ``reconstruction`` is the paper's score. ``combined`` multiplies it by the root of the
-    leverage: docs/decisions.md shows the measurement that chose it.
+    leverage: docs/explanation/score-measurements.md shows the measurement that chose it.
     """
     if score == "reconstruction":
         return loss
@@ -166,26 +167,40 @@ def init(
     return State(alpha, b, np.zeros((n_hidden, n_features)), np.eye(n_hidden) / ridge)
 
 
-def elm_fit(state: State, X: Array, activation: Activation = "sigmoid") -> Array:
+def elm_fit(
+    state: State, X: Array, activation: Activation = "sigmoid", T: Array | None = None
+) -> Array:
     """Return beta of the batch ELM by pseudo inverse (eq:elm_train, eq:elm_zero_error)."""
-    beta: Array = np.linalg.pinv(hidden(state, X, activation)) @ X
+    beta: Array = np.linalg.pinv(hidden(state, X, activation)) @ (X if T is None else T)
     return beta
 
 
-def fit(state: State, X: Array, *, ridge: float = 0.0, activation: Activation = "sigmoid") -> State:
+def fit(
+    state: State,
+    X: Array,
+    *,
+    ridge: float = 0.0,
+    activation: Activation = "sigmoid",
+    T: Array | None = None,
+) -> State:
     """Return the state after the initial samples (eq:os_elm_init, eq:detector_init).
 
     With ``ridge`` 0, as in the paper, more samples than hidden units are needed.
     """
     H = hidden(state, X, activation)
     K = H.T @ H + ridge * np.eye(H.shape[1])
-    return State(state.alpha, state.b, np.linalg.solve(K, H.T @ X), symmetric(np.linalg.inv(K)))
+    beta = np.linalg.solve(K, H.T @ (X if T is None else T))
+    return State(state.alpha, state.b, beta, symmetric(np.linalg.inv(K)))
 
 
 def update(
-    state: State, x: Array, forgetting: float = 1.0, activation: Activation = "sigmoid"
+    state: State,
+    x: Array,
+    forgetting: float = 1.0,
+    activation: Activation = "sigmoid",
+    t: Array | None = None,
 ) -> State:
-    """Return the state after one sample (eq:detector_train).
+    """Return the state after one sample (eq:detector_train, eq:lfp_elm_train_bsize_1).
 
     With ``forgetting`` 1 it is OS-ELM with chunks of one (eq:os_elm_train_bsize_1). A sample
     whose d is below EPSILON is not learned (alg:detector).
@@ -202,13 +217,17 @@ def update(
     return State(
         state.alpha,
         state.b,
-        state.beta + np.outer(u / d, x - h @ state.beta),
+        state.beta + np.outer(u / d, (x if t is None else t) - h @ state.beta),
         P - np.outer(u, u) / d,
     )
 
 
 def update_chunk(
-    state: State, X: Array, forgetting: float = 1.0, activation: Activation = "sigmoid"
+    state: State,
+    X: Array,
+    forgetting: float = 1.0,
+    activation: Activation = "sigmoid",
+    T: Array | None = None,
 ) -> State:
     """Return the state after a chunk of any size that is forgotten as one (eq:lfp_elm_train).
 
@@ -218,7 +237,8 @@ def update_chunk(
     P = state.P / forgetting**2
     PH = P @ H.T
     P = symmetric(P - PH @ np.linalg.solve(np.eye(len(H)) + H @ PH, PH.T))
-    return State(state.alpha, state.b, state.beta + P @ H.T @ (X - H @ state.beta), P)
+    error = (X if T is None else T) - H @ state.beta
+    return State(state.alpha, state.b, state.beta + P @ H.T @ error, P)
 
 
 def fp_elm_fit(
@@ -253,12 +273,12 @@ def trace_limit(start: float, N: int, forgetting: float, activation: Activation)
     """Return the trace(P) above which P is wound up; ``start`` is the trace at the start.
 
     P needs N samples to be full, in practice half as many again, and the oldest of them weighs
-    a^3N: so much room P needs along a direction that only it excites. Units that bend excite all
-    directions in the end; of the others some are never excited, and room would be wasted on
-    them. Measured in docs/decisions.md.
+    a^3N: P grows so far along a direction that only it excites. Nonlinear units excite all
+    directions in the end; of the others some are never excited, and a higher limit would not help
+    them. Measured in docs/explanation/score-measurements.md.
     """
-    room = 1.0 if activation in ("identity", "relu") else forgetting ** (3 * N)
-    return 1e4 / max(room, 1e-4) * start
+    growth = 1.0 if activation in ("identity", "relu") else forgetting ** (3 * N)
+    return 1e4 / max(growth, 1e-4) * start
 
 
 def guarded(state: State, forgetting: float, limit: float) -> float:
@@ -269,8 +289,8 @@ def guarded(state: State, forgetting: float, limit: float) -> float:
 def restore(state: State, start: float, limit: float) -> State:
     """Put the forgotten ridge back for the hidden unit where P is largest, if P is wound up.
 
-    Forgetting divides what the stream does not excite by a^2 for ever. This is a step of
-    OS-ELM on h = e_k sqrt(N / start) with x = 0, as the ridge is N of them.
+    Forgetting divides what the stream does not excite by a^2 at every step, without end. This is a
+    step of OS-ELM on h = e_k sqrt(N / start) with x = 0, as the ridge is N of them.
     """
     # Departs from the paper, which has no guard: a stuck sensor ends its learning for good.
     if np.trace(state.P) <= limit:

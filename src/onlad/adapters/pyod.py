@@ -31,7 +31,7 @@ class OnladDetector(BaseDetector):
     preprocessing
         Standardise the features inside, as PyOD's own autoencoders do.
     n_hidden, activation, weights, loss, ridge
-        As in `onlad.Detector`; the defaults are chosen for batches (docs/adapters.md).
+        As in `onlad.Detector`; the defaults are chosen for batches (docs/howto/adapters.md).
     score_type
         The `score` of `onlad.Detector`.
     forgetting

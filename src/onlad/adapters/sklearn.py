@@ -28,7 +28,7 @@ class OnladDetector(OutlierMixin, BaseEstimator):
 
     Features are standardised inside, by the mean and deviation of all rows seen, so a scaler in
     front is not needed. The defaults were chosen on the data sets that come with scikit-learn
-    (docs/adapters.md); they differ from those of `onlad.Detector`, which is made for streams.
+    (docs/howto/adapters.md); they differ from those of `onlad.Detector`, which is made for streams.
 
     Parameters
     ----------

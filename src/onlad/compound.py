@@ -1,0 +1,235 @@
+"""Detectors made of detectors: a sliding window, stacked layers, a mixture.
+
+Each has `fit`, `update_one`, `score_one`, `update_many` and `score_many` as `Detector` has them,
+runs on the compiled step, and scores with the paper's mean squared error. `onlad.variants` has the
+equations.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onlad import kernel, reference, samples
+from onlad.detector import Detector
+from onlad.oselm import OsElm
+from onlad.reference import Activation, Array
+
+
+class _Loops:
+    """Many samples as a loop over one."""
+
+    def update_one(self, x: Any) -> float:
+        raise NotImplementedError
+
+    def score_one(self, x: Any) -> float:
+        raise NotImplementedError
+
+    def update_many(self, X: Any) -> Array:
+        """Return the scores of the rows of `X`, each learned after its score."""
+        return np.array([self.update_one(x) for x in np.asarray(X)])
+
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        return np.array([self.score_one(x) for x in np.asarray(X)])
+
+
+class Windowed(_Loops):
+    """A detector that knows the last `window` samples and nothing else (FOS-ELM).
+
+    A sample that leaves the window is taken back by `Detector.unlearn`. `settings` are arguments of
+    `Detector`; nothing is forgotten otherwise, and `dtype` is float64, because samples taken back
+    leave their rounding behind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(300, 3))
+    >>> model, twin = Windowed(50, n_hidden=8), Windowed(50, n_hidden=8).fit(X[-50:])
+    >>> _ = model.update_many(X)
+    >>> bool(np.isclose(model.score_one(X[0]), twin.score_one(X[0])))
+    True
+    """
+
+    def __init__(self, window: int, **settings: Any) -> None:
+        self.window = samples.whole("window", window, 1)
+        self.detector = Detector(
+            **{"score": "reconstruction", **settings, "forgetting": 1.0, "dtype": "float64"}
+        )
+        self._rows: deque[Array] = deque()
+
+    def fit(self, X: Any) -> Windowed:
+        """Forget everything and start from the last rows of `X` that the window holds."""
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])[-self.window :]
+        self.detector.fit(X)
+        self._rows = deque(np.array(x) for x in X)
+        return self
+
+    def update_one(self, x: Any) -> float:
+        """Return the score of `x`, learn it, and take back the oldest sample of a full window."""
+        score = self.detector.update_one(x)
+        self._rows.append(np.array(x, "float64"))
+        if len(self._rows) > self.window:
+            self.detector.unlearn(self._rows[0])
+            self._rows.popleft()
+        return score
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return self.detector.score_one(x)
+
+
+class Stacked(_Loops):
+    """Layers of OS-ELM autoencoders, and on top one that reconstructs the sample (ML-OSELM).
+
+    Parameters
+    ----------
+    n_hidden
+        Hidden units of each layer, from the lowest to the last.
+    activation, forgetting, ridge, seed
+        As in `Detector`; each layer draws weights of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> level = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> model = Stacked([16, 8]).fit(np.hstack([level, 1 - level, level**2]))
+    >>> model.score_one([0.5, 0.5, 0.25]) < model.score_one([0.9, 0.9, 0.1])
+    True
+    """
+
+    def __init__(
+        self,
+        n_hidden: Sequence[int],
+        *,
+        activation: Activation = "sigmoid",
+        forgetting: float = 0.99,
+        ridge: float = 1e-2,
+        seed: int = 0,
+    ) -> None:
+        if len(n_hidden) < 1:
+            raise ValueError(f"n_hidden must name at least one layer, got {n_hidden!r}")
+        rest: dict[str, Any] = {"activation": activation, "ridge": ridge, "forgetting": forgetting}
+        *below, last = n_hidden
+        self.layers = [
+            Detector(n_hidden=n, **rest, score="reconstruction", seed=seed + i)
+            for i, n in enumerate(below)
+        ]
+        self.top = OsElm(n_hidden=last, **rest, seed=seed + len(below))
+
+    def fit(self, X: Any) -> Stacked:
+        """Forget everything and start from the rows of `X`, the lowest layer first."""
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+        given = X
+        for layer in self.layers:
+            layer.fit(given)
+            given = self._above(layer, given)
+        self.top.fit(given, X)
+        return self
+
+    def update_one(self, x: Any) -> float:
+        """Return the score of `x`, then let each layer learn what it was given."""
+        x = self._row(x)
+        given = x
+        for layer in self.layers:
+            above = self._above(layer, given) if layer.n_seen else np.zeros(layer.n_hidden)
+            layer.update_one(given)
+            given = above
+        score = self._loss(given, x)
+        self.top.learn_one(given, x)
+        return score
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return float(self.score_many(self._row(x)[None])[0])
+
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
+        given = X
+        for layer in self.layers:
+            given = self._above(layer, given)
+        return reference.reduce_error(X - self.top.predict_many(given))
+
+    @property
+    def _n(self) -> int | None:
+        return self.layers[0].n_features if self.layers else None
+
+    def _row(self, x: Any) -> Array:
+        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
+
+    def _above(self, layer: Detector, given: Array) -> Array:
+        return reference.activate(given @ layer.compiled().beta_t, layer.activation)
+
+    def _loss(self, given: Array, x: Array) -> float:
+        predicted = self.top.predict_one(given) if self.top.n_seen else 0.0
+        return float(reference.reduce_error(x - predicted))
+
+
+class Mixture(_Loops):
+    """Several detectors; the one that reconstructs a sample best scores it and learns it.
+
+    `settings` are arguments of `Detector`. `fit` shares the rows out by k-means; without it the
+    instances differ by their random layers alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> level = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> rising, falling = np.hstack([level, level]), np.hstack([level, 1 - level])
+    >>> model = Mixture(2, n_hidden=8).fit(np.vstack([rising, falling]))
+    >>> model.score_one([0.9, 0.1]) < model.score_one([0.9, 0.5])
+    True
+    """
+
+    def __init__(self, instances: int, **settings: Any) -> None:
+        count = samples.whole("instances", instances, 1)
+        settings = {"score": "reconstruction", **settings}
+        seed = samples.whole("seed", settings.pop("seed", 0), 0)
+        self.instances = [Detector(**settings, seed=seed + i) for i in range(count)]
+        self.seed = seed
+
+    def fit(self, X: Any) -> Mixture:
+        """Forget everything and start each instance from one cluster of the rows of `X`."""
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+        least = 1 if self.instances[0].ridge else self.instances[0].n_hidden + 1
+        nearest = _clusters(X, len(self.instances), np.random.default_rng(self.seed))
+        for k, instance in enumerate(self.instances):
+            mine = X[nearest == k]
+            instance.fit(mine if len(mine) >= least else X)  # a cluster that is too small: all rows
+        return self
+
+    def update_one(self, x: Any) -> float:
+        """Return the lowest score of the instances; the one that has it learns `x`."""
+        scores = [instance.score_one(x) for instance in self.instances]
+        best = int(np.argmin(scores))
+        self.instances[best].learn_one(x)
+        return scores[best]
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return min(instance.score_one(x) for instance in self.instances)
+
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        lowest: Array = np.min([one.score_many(X) for one in self.instances], axis=0)
+        return lowest
+
+
+def _clusters(X: Array, k: int, rng: np.random.Generator) -> Array:
+    """Return the cluster of each row, by Lloyd's algorithm from random rows."""
+    centres = X[rng.permutation(len(X))[:k]]
+    for _ in range(20):
+        distance = ((X**2).sum(1)[:, None] - 2 * X @ centres.T) + (centres**2).sum(1)
+        nearest: Array = distance.argmin(1)
+        means = [
+            X[nearest == j].mean(0) if np.any(nearest == j) else centres[j]
+            for j in range(len(centres))
+        ]
+        if np.allclose(means, centres):
+            break
+        centres = np.array(means)
+    return nearest
