@@ -34,28 +34,39 @@ double wind_up(Activation activation, std::size_t N, double a) {
 
 // What a thread writes to, between two models.
 template <class T>
-class Room {
+class Scratch {
     struct Free {
         void operator()(T* p) const { ::operator delete(p, std::align_val_t(alignment)); }
     };
     std::unique_ptr<T, Free> memory;
 
 public:
-    Room(const Model<T>& shape, bool blocks) : m(shape) {
+    Scratch(const Model<T>& shape, bool blocks) : m(shape) {
         constexpr std::size_t line = alignment / sizeof(T), strip = strip_vectors * line;
         auto padded = [](std::size_t count) { return (count + line - 1) / line * line; };
         const std::size_t rows = 2 * bank_block, x = padded(m.padded_n);
-        const std::size_t sizes[] = {m.stride, m.stride, m.stride, x, x, x,
-                                     m.N * m.n, bank_block * m.n, bank_block * m.N,
-                                     rows * m.stride, rows * m.stride, rows * rows, rows * strip,
+        const std::size_t sizes[] = {m.stride,
+                                     m.stride,
+                                     m.stride,
+                                     x,
+                                     x,
+                                     x,
+                                     m.N * m.n,
+                                     bank_block * m.n,
+                                     bank_block * m.N,
+                                     rows * m.stride,
+                                     rows * m.stride,
+                                     rows * rows,
+                                     rows * strip,
                                      m.padded_N * strip};
-        T** const places[] = {&m.h, &m.f, &m.g, &m.x, &m.e, &m.r,
-                              &b.beta, &b.X, &b.XA,
-                              &b.block.H, &b.block.gain, &b.block.A, &b.block.E, &b.block.B};
+        T** const places[] = {&m.h,          &m.f,       &m.g,       &m.x,      &m.e,
+                              &m.r,          &b.beta,    &b.X,       &b.XA,     &b.block.H,
+                              &b.block.gain, &b.block.A, &b.block.E, &b.block.B};
         const std::size_t used = blocks ? std::size(sizes) : 6;
         std::size_t total = 0;
         for (std::size_t k = 0; k < used; ++k) total += padded(sizes[k]);
-        memory.reset(static_cast<T*>(::operator new(total * sizeof(T), std::align_val_t(alignment))));
+        memory.reset(
+            static_cast<T*>(::operator new(total * sizeof(T), std::align_val_t(alignment))));
         std::memset(memory.get(), 0, total * sizeof(T));
         T* next = memory.get();
         for (std::size_t k = 0; k < used; ++k) *places[k] = next, next += padded(sizes[k]);
@@ -101,8 +112,13 @@ class Look {
 
 public:
     Look(const T* X, const std::uint8_t* mask, std::size_t rows, std::size_t n, double largest)
-        : X(X), mask(mask), n(n), rows(rows), at_once(std::max<std::size_t>(share / n, 1)),
-          shares((rows + at_once - 1) / at_once), largest(T(largest)) {}
+        : X(X),
+          mask(mask),
+          n(n),
+          rows(rows),
+          at_once(std::max<std::size_t>(share / n, 1)),
+          shares((rows + at_once - 1) / at_once),
+          largest(T(largest)) {}
 
     // Whether all samples that are there are finite and no larger than that. Each thread takes a
     // part and then waits for the others, which are at their last one.
@@ -160,12 +176,14 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
 
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(models, 1));
     // Models that a thread takes at a time: a small part, so that all threads end at about the same
-    // time, but as many as that allows. Beyond its last one a core fetches ahead what another writes.
+    // time, but as many as that allows. Beyond its last one a core fetches ahead what another
+    // writes.
     const std::size_t share = std::max<std::size_t>(models / (threads * 32), 1);
     const Operations<T>& ops = operations<T>();
     std::atomic<std::size_t> next{0};
-    std::vector<Room<T>> rooms;  // all memory is taken before anything is learned
-    for (std::size_t k = 0; k < threads; ++k) rooms.emplace_back(m, blocks);
+    std::vector<Scratch<T>> scratch;  // all memory is taken before anything is learned
+    scratch.reserve(threads);
+    for (std::size_t k = 0; k < threads; ++k) scratch.emplace_back(m, blocks);
     Look<T> look(X.data(), mask.data(), models * rows, m.n, largest);
     nb::gil_scoped_release unlocked;
     beside(threads, [&](std::size_t k) {
@@ -173,7 +191,7 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
         for (;;) {
             const std::size_t first = next.fetch_add(share);
             for (std::size_t i = first; i < first + share && i < models; ++i) {
-                Model<T>& one = rooms[k].m;
+                Model<T>& one = scratch[k].m;
                 double* number = numbers.data() + i * columns;
                 std::int64_t* count = counts.data() + i * 3;
                 one.beta = beta.data() + i * m.padded_n * m.stride;
@@ -186,11 +204,11 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
                 one.seen = std::uint64_t(count[0]);
                 one.skipped = std::uint64_t(count[1]);
                 one.paused = std::uint64_t(count[2]);
-                ops.bank_rows(one,
-                              {X.data() + i * rows * m.n, mask.data() + i * rows, rows, number[4],
-                               learn, blocks, losses.data() + i * rows,
-                               leverages.data() + i * rows},
-                              rooms[k].b);
+                ops.bank_rows(
+                    one,
+                    {X.data() + i * rows * m.n, mask.data() + i * rows, rows, number[4], learn,
+                     blocks, losses.data() + i * rows, leverages.data() + i * rows},
+                    scratch[k].b);
                 number[0] = one.trace;
                 number[2] = one.shrink;
                 number[3] = one.weight;
@@ -207,9 +225,8 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
 template <class T>
 void bind(nb::module_& module, const char* name) {
     auto whole = nb::arg().noconvert();  // a converted output would be a copy, and be lost
-    module.def(name, &bank_update<T>, whole, whole, whole, whole, whole, whole, whole, whole,
-               whole, whole, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-               nb::arg());
+    module.def(name, &bank_update<T>, whole, whole, whole, whole, whole, whole, whole, whole, whole,
+               whole, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace onlad {
 
-constexpr std::size_t bank_block = 32;  // rows a block, as in block.py
+constexpr std::size_t bank_block = 32;  // rows per block, as in block.py
 
 // What a call asks of one model.
 template <class T>
@@ -19,7 +19,7 @@ struct BankRows {
     double *losses, *leverages;  // (rows), left as they are where there is no sample
 };
 
-// Room of one thread.
+// Scratch memory of one thread.
 template <class T>
 struct BankMemory {
     T* beta;    // (N, n)
@@ -36,8 +36,10 @@ namespace {
 
 // The columns of a square of 16 bytes a side become its rows.
 ONLAD_INLINE void turn(const Pack<float, 16>::type* v, Pack<float, 16>::type* out) {
-    auto a = ONLAD_SHUFFLE(float, v[0], v[1], 0, 4, 1, 5), b = ONLAD_SHUFFLE(float, v[2], v[3], 0, 4, 1, 5);
-    auto c = ONLAD_SHUFFLE(float, v[0], v[1], 2, 6, 3, 7), d = ONLAD_SHUFFLE(float, v[2], v[3], 2, 6, 3, 7);
+    auto a = ONLAD_SHUFFLE(float, v[0], v[1], 0, 4, 1, 5),
+         b = ONLAD_SHUFFLE(float, v[2], v[3], 0, 4, 1, 5);
+    auto c = ONLAD_SHUFFLE(float, v[0], v[1], 2, 6, 3, 7),
+         d = ONLAD_SHUFFLE(float, v[2], v[3], 2, 6, 3, 7);
     out[0] = ONLAD_SHUFFLE(float, a, b, 0, 1, 4, 5);
     out[1] = ONLAD_SHUFFLE(float, a, b, 2, 3, 6, 7);
     out[2] = ONLAD_SHUFFLE(float, c, d, 0, 1, 4, 5);
@@ -67,7 +69,8 @@ void transpose(T* __restrict to, std::size_t to_stride, const T* __restrict from
             }
             const std::size_t c_end = c + side < columns ? c + side : columns;
             for (std::size_t i = c; i < c_end; ++i)
-                for (std::size_t k = j; k < end; ++k) to[i * to_stride + k] = from[k * from_stride + i];
+                for (std::size_t k = j; k < end; ++k)
+                    to[i * to_stride + k] = from[k * from_stride + i];
         }
 }
 
@@ -90,7 +93,7 @@ ONLAD_INLINE void project_tile(const Model<T>& m, const T* X, T* XA, std::size_t
         }
 }
 
-// XA <- X alpha; X and XA have room for a whole number of fours of rows.
+// XA <- X alpha; X and XA hold a whole number of fours of rows.
 template <class T>
 void project_rows(const Model<T>& m, const T* X, T* XA, std::size_t rows) {
     constexpr std::size_t L = Lanes<T>::size;
@@ -121,7 +124,8 @@ void bank_rows(Model<T>& m, const BankRows<T>& call, const BankMemory<T>& memory
     transpose(memory.beta, n, m.beta, m.stride, n, m.N);
     auto learn = [&] {
         project_rows(m, memory.X, memory.XA, count);
-        update_block(m, memory.X, memory.XA, count, a, memory.beta, memory.block, losses, leverages);
+        update_block(m, memory.X, memory.XA, count, a, memory.beta, memory.block, losses,
+                     leverages);
         for (std::size_t s = 0; s < count; ++s) {
             call.losses[place[s]] = losses[s];
             call.leverages[place[s]] = leverages[s];

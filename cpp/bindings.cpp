@@ -1,4 +1,4 @@
-// The doorkeeper: owns the memory of a model, checks shapes, lets go of the interpreter lock, calls.
+// The binding: owns the memory of a model, checks shapes, lets go of the interpreter lock, calls.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -52,15 +52,23 @@ template <class T>
 const Operations<T>& operations() {
     constexpr bool single = sizeof(T) == sizeof(float);
 #ifdef ONLAD_X86_LEVELS
-#define ONLAD_PICK(name)                                        \
-    if constexpr (single) return float_operations_##name();     \
-    else return double_operations_##name();
-    if (level == "x86-64-v4") { ONLAD_PICK(v4) }
-    if (level == "x86-64-v3") { ONLAD_PICK(v3) }
+#define ONLAD_PICK(name)                  \
+    if constexpr (single)                 \
+        return float_operations_##name(); \
+    else                                  \
+        return double_operations_##name();
+    if (level == "x86-64-v4") {
+        ONLAD_PICK(v4)
+    }
+    if (level == "x86-64-v3") {
+        ONLAD_PICK(v3)
+    }
     ONLAD_PICK(v2)
 #else
-    if constexpr (single) return float_operations_plain();
-    else return double_operations_plain();
+    if constexpr (single)
+        return float_operations_plain();
+    else
+        return double_operations_plain();
 #endif
 }
 
@@ -100,8 +108,8 @@ class Kernel {
 
 public:
     Kernel(Matrix<T> alpha, Vector<T> b, Matrix<T> beta, Matrix<T> S, int activation, int score,
-           int loss, double trace, double trace_start, double trace_limit, double shrink, double weight, std::uint64_t seen,
-           std::uint64_t skipped, std::uint64_t paused) {
+           int loss, double trace, double trace_start, double trace_limit, double shrink,
+           double weight, std::uint64_t seen, std::uint64_t skipped, std::uint64_t paused) {
         m.n = alpha.shape(0);
         m.N = alpha.shape(1);
         require(m.n > 0 && m.N > 0, "alpha is empty");
@@ -113,11 +121,14 @@ public:
         m.stride = padded(m.N);
         m.padded_n = (m.n + group - 1) / group * group;
         m.padded_N = (m.N + group - 1) / group * group;
-        std::size_t total =
-            (2 * m.padded_n + m.padded_N + 5) * m.stride + 3 * padded(m.padded_n);
+        std::size_t total = (2 * m.padded_n + m.padded_N + 5) * m.stride + 3 * padded(m.padded_n);
         memory = zeros(total);
         T* next = memory.get();
-        auto take = [&](std::size_t count) { T* at = next; next += count; return at; };
+        auto take = [&](std::size_t count) {
+            T* at = next;
+            next += count;
+            return at;
+        };
         m.alpha = take(m.padded_n * m.stride);
         m.beta = take(m.padded_n * m.stride);
         m.S = take(m.padded_N * m.stride);
@@ -187,23 +198,22 @@ public:
 
     // XA is X alpha; beta, (N, n), is the caller's copy of the model's.
     void update_blocks(Matrix<T> X, Matrix<T> XA, Vector<double> a, MatrixOut<T> beta,
-                       std::size_t block_rows, VectorOut<double> loss,
-                       VectorOut<double> leverage) {
+                       std::size_t block_rows, VectorOut<double> loss, VectorOut<double> leverage) {
         std::size_t rows = X.shape(0);
         require(X.shape(1) == m.n && XA.shape(0) == rows && XA.shape(1) == m.N &&
                     beta.shape(0) == m.N && beta.shape(1) == m.n && a.shape(0) == rows &&
                     loss.shape(0) == rows && leverage.shape(0) == rows,
                 "X, XA, a, beta, loss and leverage do not fit the model");
         scored_with = 0.0;
-        require(block_rows >= 1 && block_rows <= max_block_samples, "too many rows a block");
+        require(block_rows >= 1 && block_rows <= max_block_samples, "too many rows per block");
         std::size_t padded = (2 * block_rows + 3) / 4 * 4;
         std::size_t strip = strip_vectors * alignment / sizeof(T);
         std::size_t sizes[] = {padded * m.stride, padded * m.stride, padded * padded,
                                padded * strip, m.padded_N * strip};
-        Memory room[5];
-        for (int i = 0; i < 5; ++i) room[i] = zeros(sizes[i]);
-        BlockMemory<T> memory{room[0].get(), room[1].get(), room[2].get(), room[3].get(),
-                              room[4].get()};
+        Memory scratch[5];
+        for (int i = 0; i < 5; ++i) scratch[i] = zeros(sizes[i]);
+        BlockMemory<T> memory{scratch[0].get(), scratch[1].get(), scratch[2].get(),
+                              scratch[3].get(), scratch[4].get()};
         nb::gil_scoped_release unlocked;
         for (std::size_t first = 0; first < rows; first += block_rows) {
             std::size_t count = rows - first < block_rows ? rows - first : block_rows;
@@ -285,33 +295,41 @@ private:
 template <class T>
 void bind(nb::module_& module, const char* name) {
     using K = Kernel<T>;
-    auto view = [](auto pick) { return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); }; };
+    auto view = [](auto pick) {
+        return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); };
+    };
     nb::class_<K>(module, name)
         .def(nb::init<Matrix<T>, Vector<T>, Matrix<T>, Matrix<T>, int, int, int, double, double,
                       double, double, double, std::uint64_t, std::uint64_t, std::uint64_t>(),
-             "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a,
-             "trace"_a, "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a, "paused"_a)
+             "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a, "trace"_a,
+             "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a,
+             "paused"_a)
         .def("score", &K::score)
         .def("update", &K::update)
         .def("take_back", &K::take_back)
         // noconvert: a converted output would be a copy, and the result would be lost.
-        .def("score_many", &K::score_many, nb::arg().noconvert(), nb::arg(),
-             nb::arg().noconvert(), nb::arg().noconvert())
+        .def("score_many", &K::score_many, nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),
+             nb::arg().noconvert())
         .def("update_many", &K::update_many, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert())
         .def("update_blocks", &K::update_blocks, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),
              nb::arg().noconvert())
         .def_prop_ro("alpha", view([](K& k, nb::handle self) {
-            return k.view(k.m.alpha, k.m.n, k.m.N, k.m.stride, self); }))
+                         return k.view(k.m.alpha, k.m.n, k.m.N, k.m.stride, self);
+                     }))
         .def_prop_ro("b", view([](K& k, nb::handle self) {
-            return k.view(k.m.b, 1, k.m.N, k.m.stride, self); }))
+                         return k.view(k.m.b, 1, k.m.N, k.m.stride, self);
+                     }))
         .def_prop_ro("beta_t", view([](K& k, nb::handle self) {
-            return k.view(k.m.beta, k.m.n, k.m.N, k.m.stride, self); }))
+                         return k.view(k.m.beta, k.m.n, k.m.N, k.m.stride, self);
+                     }))
         .def_prop_ro("S", view([](K& k, nb::handle self) {
-            return k.view(k.m.S, k.m.N, k.m.N, k.m.stride, self); }))
+                         return k.view(k.m.S, k.m.N, k.m.N, k.m.stride, self);
+                     }))
         .def_prop_ro("error", view([](K& k, nb::handle self) {
-            return k.view(k.m.e, 1, k.m.n, k.m.n, self); }))
+                         return k.view(k.m.e, 1, k.m.n, k.m.n, self);
+                     }))
         .def_prop_ro("leverage", [](K& k) { return k.m.last_leverage; })
         .def_prop_ro("trace", [](K& k) { return k.m.trace; })
         .def_prop_ro("trace_start", [](K& k) { return k.m.trace_start; })
@@ -333,6 +351,7 @@ NB_MODULE(_kernel, module) {
     // A monitor that a thread or a global still holds when Python ends is no leak of ours.
     nb::set_leak_warnings(false);
     module.attr("LEVEL") = onlad::level;
+    module.attr("VERSION") = ONLAD_VERSION;
     onlad::bind<float>(module, "Kernel32");
     onlad::bind<double>(module, "Kernel64");
     onlad::bind_bank(module);

@@ -9,11 +9,11 @@ namespace onlad {
 constexpr std::size_t strip_vectors = 8;  // vectors of columns that are worked on together
 constexpr std::size_t max_block_samples = 64;
 
-// Room for a block of at most max_block_samples samples, and a restored ridge after each.
+// Memory for a block of at most max_block_samples samples, and a restored ridge after each.
 template <class T>
 struct BlockMemory {
     T *H, *gain;  // (rows, stride)
-    T *A;         // (rows, rows)
+    T* A;         // (rows, rows)
     T *E, *B;     // a strip of columns of the errors and of beta
 };
 
@@ -85,8 +85,10 @@ void update_block(Model<T>& m, const T* X, const T* XA, std::size_t samples, con
         copy_strip(m.h, stride, h, stride, 1, stride);
         const double squared = project(m, a_t);
         leverages[t] = squared / (a_t * a_t);
-        if (learn_hidden(m, a_t, squared)) copy_strip(g, stride, m.g, stride, 1, stride);
-        else zero(g, stride);
+        if (learn_hidden(m, a_t, squared))
+            copy_strip(g, stride, m.g, stride, 1, stride);
+        else
+            zero(g, stride);
         sample_of[rows++] = t;
         m.paused += held;
         if (m.trace > m.trace_limit) {
@@ -132,14 +134,12 @@ void update_block(Model<T>& m, const T* X, const T* XA, std::size_t samples, con
             for (std::size_t v = 0; v < strip_vectors; ++v) acc[v] = at(E + t * W + v * L);
             for (std::size_t s = 0; s < t; ++s) {
                 const T w = A[t * padded_rows + s];
-                for (std::size_t v = 0; v < strip_vectors; ++v)
-                    acc[v] -= w * at(E + s * W + v * L);
+                for (std::size_t v = 0; v < strip_vectors; ++v) acc[v] -= w * at(E + s * W + v * L);
             }
             for (std::size_t v = 0; v < strip_vectors; ++v) at(E + t * W + v * L) = acc[v];
         }
         for (std::size_t t = 0; t < rows; ++t)
-            if (sample_of[t] < samples)
-                losses[sample_of[t]] += loss_sum(m.loss, E + t * W, width);
+            if (sample_of[t] < samples) losses[sample_of[t]] += loss_sum(m.loss, E + t * W, width);
         // beta = beta + gain' E
         multiply_strip<true>(B, m.padded_N, E, rows,
                              [=](std::size_t i, std::size_t t) { return gain[t * stride + i]; });

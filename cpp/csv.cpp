@@ -35,7 +35,7 @@ std::from_chars_result read_decimal(const char* p, const char* end, char decimal
         return c == decimal ? '.' : c == '.' ? decimal : c;
     });
     const auto [next, error] = std::from_chars(digits, digits + (stop - p), value);
-    // A number that fills the room may go on behind it: leave it to the caller.
+    // A number that fills the buffer may go on behind it: leave it to the caller.
     if (next == digits + sizeof digits) return {p, std::errc::invalid_argument};
     return {p + (next - digits), error};
 }
@@ -79,22 +79,24 @@ const char* skip_field(const char* p, const char* end, char delimiter) {
 std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, char delimiter,
                                              char decimal, Out<const std::int32_t, 1> slots,
                                              Out<double, 2> values, Out<std::int64_t, 3> texts,
-                                             Out<std::int64_t, 2> lines, Out<std::uint8_t, 1> kinds) {
-    const std::size_t room = kinds.shape(0), width = values.shape(1), n_texts = texts.shape(1);
+                                             Out<std::int64_t, 2> lines,
+                                             Out<std::uint8_t, 1> kinds) {
+    const std::size_t capacity = kinds.shape(0), width = values.shape(1), n_texts = texts.shape(1);
     const std::size_t fields = slots.shape(0);
-    if (values.shape(0) != room || texts.shape(0) != room || texts.shape(2) != 2 ||
-        lines.shape(0) != room || lines.shape(1) != 2 || fields == 0 || start > data.size())
+    if (values.shape(0) != capacity || texts.shape(0) != capacity || texts.shape(2) != 2 ||
+        lines.shape(0) != capacity || lines.shape(1) != 2 || fields == 0 || start > data.size())
         throw std::invalid_argument("read_csv: the shapes do not fit");
     for (std::size_t f = 0; f < fields; ++f) {
         const std::int32_t slot = slots.data()[f];
-        if (slot >= 0 ? std::size_t(slot) >= width : slot <= text && std::size_t(text - slot) >= n_texts)
+        if (slot >= 0 ? std::size_t(slot) >= width
+                      : slot <= text && std::size_t(text - slot) >= n_texts)
             throw std::invalid_argument("read_csv: a slot is out of range");
     }
     const char* const base = data.c_str();
     const char* const stop = base + data.size();
     const char* p = base + start;
     std::size_t row = 0;
-    for (; row < room && p < stop; ++row) {
+    for (; row < capacity && p < stop; ++row) {
         const char* const newline = static_cast<const char*>(std::memchr(p, '\n', stop - p));
         const char* end = newline ? newline : stop;
         const char* const next_line = newline ? newline + 1 : stop;
@@ -105,9 +107,9 @@ std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, 
         for (std::size_t f = 0; kind == plain && f < fields; ++f) {
             const std::int32_t slot = slots.data()[f];
             const char* const begin = p;
-            p = slot >= 0 ? read_number(p, end, delimiter, decimal,
-                                        values.data()[row * width + slot])
-                          : skip_field(p, end, delimiter);
+            p = slot >= 0
+                    ? read_number(p, end, delimiter, decimal, values.data()[row * width + slot])
+                    : skip_field(p, end, delimiter);
             const bool last = f + 1 == fields;
             if (!p || (last ? p != end : p == end || *p != delimiter)) {
                 kind = odd;
@@ -127,9 +129,9 @@ std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, 
 }
 
 void bind_csv(nb::module_& module) {
-    module.def("read_csv", &read_csv, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert(),
+    module.def("read_csv", &read_csv, nb::arg(), nb::arg(), nb::arg(), nb::arg(),
                nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-               nb::arg().noconvert());
+               nb::arg().noconvert(), nb::arg().noconvert());
 }
 
 }  // namespace onlad

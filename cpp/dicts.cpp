@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -13,10 +15,16 @@ namespace onlad {
 namespace {
 
 bool number(PyObject* value, double& result) {
-    if (PyFloat_Check(value)) result = PyFloat_AS_DOUBLE(value);
-    else if (PyLong_Check(value)) result = PyLong_AsDouble(value);
-    else return false;
-    if (result == -1.0 && PyErr_Occurred()) { PyErr_Clear(); return false; }
+    if (PyFloat_Check(value))
+        result = PyFloat_AS_DOUBLE(value);
+    else if (PyLong_Check(value))
+        result = PyLong_AsDouble(value);
+    else
+        return false;
+    if (result == -1.0 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return false;
+    }
     return true;
 }
 
@@ -36,7 +44,10 @@ bool read(nb::dict x, nb::tuple names, double* out, Place place) {
     }
     for (; i < count; ++i) {
         value = PyDict_GetItemWithError(x.ptr(), PyTuple_GET_ITEM(names.ptr(), i));
-        if (!value) { PyErr_Clear(); return false; }
+        if (!value) {
+            PyErr_Clear();
+            return false;
+        }
         if (!number(value, out[place(i)])) return false;
     }
     return true;
@@ -45,9 +56,29 @@ bool read(nb::dict x, nb::tuple names, double* out, Place place) {
 using Row = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Places = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-bool read_dict(nb::dict x, nb::tuple names, Row out) {
-    return out.shape(0) == nb::len(names) &&
-           read(x, names, out.data(), [](std::size_t i) { return i; });
+bool read_dict(nb::dict x, nb::tuple names, Row out, double largest) {
+    if (out.shape(0) != nb::len(names) ||
+        !read(x, names, out.data(), [](std::size_t i) { return i; }))
+        return false;
+    for (std::size_t i = 0; i < out.shape(0); ++i)
+        if (std::fabs(out.data()[i]) > largest) return false;  // never true of NaN
+    return true;
+}
+
+// The names of shares above 0, the largest first, as name -> share.
+nb::dict causes(nb::tuple names, nb::ndarray<const double, nb::ndim<1>, nb::device::cpu> shares) {
+    const std::size_t count = nb::len(names);
+    if (shares.shape(0) != count) throw nb::value_error("one share for each name is needed");
+    auto share = [&](std::size_t i) { return shares(i); };
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < count; ++i)
+        if (share(i) > 0.0) order.push_back(i);
+    std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
+        return share(i) > share(j) || (share(i) == share(j) && i < j);
+    });
+    nb::dict found;
+    for (std::size_t i : order) found[names[i]] = share(i);
+    return found;
 }
 
 // A number that no two states of dicts have in common; 0 where Python keeps none.
@@ -87,7 +118,8 @@ public:
         std::uint64_t now = version(x);
         if (now == 0 || now != last) {
             last = 0;  // until all is read: an error may leave half of a row
-            if (!read(x, names, data, [this](std::size_t i) { return places[i]; })) return nb::none();
+            if (!read(x, names, data, [this](std::size_t i) { return places[i]; }))
+                return nb::none();
             last = now;
         }
         return row;
@@ -106,7 +138,8 @@ private:
 
 void bind_dicts(nb::module_& module) {
     // noconvert: a converted output would be a copy, and the result would be lost.
-    module.def("read_dict", &read_dict, nb::arg(), nb::arg(), nb::arg().noconvert());
+    module.def("read_dict", &read_dict, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg());
+    module.def("causes", &causes);
     nb::class_<DictReader>(module, "DictReader")
         .def(nb::init<nb::tuple, Places>())
         .def("__call__", &DictReader::operator())

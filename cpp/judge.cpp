@@ -41,17 +41,20 @@ class Judge {
 public:
     Judge(std::size_t width, bool ordered, Vector constants, Vector held, Vector age,
           Vector patience, Matrix past, Vector means, std::size_t mode)
-        : held_(copied(held)), age_(copied(age)), patience_(copied(patience)),
-          past_(copied(past)), means_(copied(means)) {
+        : held_(copied(held)),
+          age_(copied(age)),
+          patience_(copied(patience)),
+          past_(copied(past)),
+          means_(copied(means)) {
         const std::size_t n = held.shape(0);
-        require(constants.shape(0) == 6 && n > 0 && width > 0 && age.shape(0) == n &&
+        require(constants.shape(0) == 5 && n > 0 && width > 0 && age.shape(0) == n &&
                 patience.shape(0) == n && past.shape(0) == width - 1 && past.shape(1) == n &&
                 means.shape(0) == statistics);
         const double* c = constants.data();
         s.n = n;
         s.width = width;
         s.ordered = ordered;
-        s.constants = {c[0], c[1], c[2], c[3], c[4], c[5]};
+        s.constants = {c[0], c[1], c[2], c[3], c[4]};
         s.current = mode;
         room_.resize(n * width + 5 * n);
     }
@@ -70,7 +73,8 @@ public:
             return a.shape(0) == rows && a.shape(1) == columns;
         };
         const bool projected = linear_alpha.size() > 0;
-        require(centre.shape(0) == n && scale.shape(0) == n && is(alpha, n, N) && is(beta, N, n) &&
+        require(centre.shape(0) == n && scale.shape(0) == n && is(alpha, n, N) &&
+                beta.shape(0) > 0 && N % beta.shape(0) == 0 && beta.shape(1) == n &&
                 linear_beta.shape(0) > 0 && linear_beta.shape(1) == n &&
                 (projected ? is(linear_alpha, d, M) : M == d) && is(inverse, 2, n) &&
                 is(levels, 4, statistics));
@@ -79,8 +83,10 @@ public:
                           copied(scale)});
     }
 
-    // Where to write what is said of rows, one entry for each; `held` begins `width` - 1 rows earlier.
-    void attach(VectorOut score, Integers mode, Flags refused, FlagsMatrix present, MatrixOut held) {
+    // Where to write what is said of rows, one entry for each; `held` begins `width` - 1 rows
+    // earlier.
+    void attach(VectorOut score, Integers mode, Flags refused, FlagsMatrix present,
+                MatrixOut held) {
         const std::size_t n = s.n, room = score.shape(0);
         require(mode.shape(0) == room && refused.shape(0) == room && present.shape(0) == room &&
                 present.shape(1) == n && held.shape(0) == room + s.width - 1 && held.shape(1) == n);
@@ -91,14 +97,16 @@ public:
         said_ = held;
     }
 
-    // Judge rows, and write what is said of them from entry `at` on. Scores above `gate` are refused.
+    // Judge rows, and write what is said of them from entry `at` on. Scores above `gate` are
+    // refused.
     void rows(Matrix X, std::size_t at, double gate, MatrixOut shares) {
         const std::size_t n = s.n, count = X.shape(0);
         require(score_.is_valid() && X.shape(1) == n && at + count <= score_.shape(0) &&
                 shares.shape(0) == count && shares.shape(1) == n && s.current < modes_.size());
         prepare();
-        const JudgeRows call{X.data(),          count,         score_.data() + at,
-                             mode_.data() + at, shares.data(), said_.data() + (at + s.width - 1) * n};
+        const JudgeRows call{X.data(),           count,
+                             score_.data() + at, mode_.data() + at,
+                             shares.data(),      said_.data() + (at + s.width - 1) * n};
         if (count == 1) {  // letting go of the interpreter's lock costs more than a row
             operations<double>().judge(s, call);
         } else {
@@ -122,8 +130,10 @@ public:
 private:
     static nb::object array(const std::vector<double>& values) {
         auto* copy = new std::vector<double>(values);
-        nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-        return nb::cast(nb::ndarray<nb::numpy, double, nb::ndim<1>>(copy->data(), {copy->size()}, owner));
+        nb::capsule owner(copy,
+                          [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+        return nb::cast(
+            nb::ndarray<nb::numpy, double, nb::ndim<1>>(copy->data(), {copy->size()}, owner));
     }
 
     void prepare() {
@@ -134,7 +144,8 @@ private:
             const std::size_t N = m.b.size(), M = m.linear_beta.size() / n - 1;
             most = std::max({most, N, M});
             const double* levels = m.levels.data();
-            views_.push_back({N, M, m.alpha.data(), m.b.data(), m.beta.data(),
+            const std::size_t units = m.beta.size() / n;
+            views_.push_back({N / units, units, M, m.alpha.data(), m.b.data(), m.beta.data(),
                               m.linear_alpha.empty() ? nullptr : m.linear_alpha.data(),
                               m.linear_beta.data(), m.inverse.data(), levels, levels + statistics,
                               levels + 2 * statistics, levels + 3 * statistics, m.centre.data(),

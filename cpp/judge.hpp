@@ -9,17 +9,17 @@ namespace onlad {
 constexpr std::size_t statistics = 4;
 
 struct JudgeConstants {
-    double clip, cap, smoothing, still, keep, filled;
+    double clip, smoothing, still, keep, filled;
 };
 
 // A mode as the judge needs it. n features, d inputs (the row and those before it), N units.
 struct JudgeMode {
-    std::size_t N, linear_N;
-    const double *alpha, *b, *beta;             // (n, N), (N), (N, n): tanh units on the row
-    const double *linear_alpha, *linear_beta;   // (d, linear_N) or null, (linear_N + 1, n)
-    const double* inverse;                      // (2, n) one over the usual squares
+    std::size_t groups, units, linear_N;       // N = groups * units
+    const double *alpha, *b, *beta;            // (n, N), (N), (units, n): tanh units on the row
+    const double *linear_alpha, *linear_beta;  // (d, linear_N) or null, (linear_N + 1, n)
+    const double* inverse;                     // (2, n) one over the usual squares
     const double *median, *reach, *mean_median, *mean_reach;  // (statistics)
-    double *centre, *scale;                     // (n)
+    double *centre, *scale;                                   // (n)
 };
 
 struct JudgeState {
@@ -30,7 +30,7 @@ struct JudgeState {
     double *held, *age, *patience, *past, *means;  // (n), (n), (n), (width - 1, n), (statistics)
     std::size_t current;
     // room
-    double *z, *h, *e;               // (d), (largest N, linear_N), (2, n)
+    double *z, *h, *e;                         // (d), (largest N, linear_N), (2, n)
     double *present, *squares, *best_squares;  // (n)
 };
 
@@ -69,10 +69,26 @@ ONLAD_APART void judge_errors(JudgeState& s, const JudgeMode& m) {
     }
     double *e = s.e, *linear_e = s.e + n, *h = s.h;
     std::memcpy(e, s.z, n * sizeof(double));
-    std::memcpy(h, m.b, m.N * sizeof(double));
-    for (std::size_t j = 0; j < n; ++j) subtract(h, m.alpha + j * m.N, -s.z[j], m.N);
-    activate(Activation::tanh, h, m.N);
-    for (std::size_t i = 0; i < m.N; ++i) subtract(e, m.beta + i * n, h[i], n);
+    const std::size_t N = m.groups * m.units;
+    std::memcpy(h, m.b, N * sizeof(double));
+    for (std::size_t j = 0; j < n; ++j) subtract(h, m.alpha + j * N, -s.z[j], N);
+    activate(Activation::tanh, h, N);
+    for (std::size_t i = 0; i < m.units; ++i) {
+        // Feature j is predicted by the units of group j mod groups.
+        const double* row = m.beta + i * n;
+        std::size_t j = 0;
+        if (m.groups == 4) {
+            const double h0 = h[i], h1 = h[m.units + i];
+            const double h2 = h[2 * m.units + i], h3 = h[3 * m.units + i];
+            for (; j + 4 <= n; j += 4) {
+                e[j] -= h0 * row[j];
+                e[j + 1] -= h1 * row[j + 1];
+                e[j + 2] -= h2 * row[j + 2];
+                e[j + 3] -= h3 * row[j + 3];
+            }
+        }
+        for (; j < n; ++j) e[j] -= h[j % m.groups * m.units + i] * row[j];
+    }
 
     std::memcpy(linear_e, s.z, n * sizeof(double));
     const double* v = s.z;
@@ -80,7 +96,8 @@ ONLAD_APART void judge_errors(JudgeState& s, const JudgeMode& m) {
     if (m.linear_alpha) {
         inputs = m.linear_N;
         std::memset(h, 0, inputs * sizeof(double));
-        for (std::size_t k = 0; k < d; ++k) subtract(h, m.linear_alpha + k * inputs, -s.z[k], inputs);
+        for (std::size_t k = 0; k < d; ++k)
+            subtract(h, m.linear_alpha + k * inputs, -s.z[k], inputs);
         v = h;
     }
     for (std::size_t k = 0; k < inputs; ++k) subtract(linear_e, m.linear_beta + k * n, v[k], n);
@@ -96,8 +113,7 @@ ONLAD_APART double judge_mode(JudgeState& s, const JudgeMode& m, double known, d
     for (std::size_t k = 0; k < 2; ++k) {
         double sum = 0.0, top = 0.0;
         for (std::size_t j = 0; j < n; ++j) {
-            const double e = s.e[k * n + j], full = e * e * m.inverse[k * n + j];
-            const double square = (full < s.constants.cap ? full : s.constants.cap) * s.present[j];
+            const double e = s.e[k * n + j], square = e * e * m.inverse[k * n + j] * s.present[j];
             s.squares[j] += square;
             sum += square;
             top = square > top ? square : top;

@@ -26,26 +26,26 @@ enum class Activation { sigmoid, identity, relu, tanh };
 enum class Score { reconstruction, leverage, combined };
 enum class Loss { squared, absolute };
 
-constexpr std::size_t alignment = 64;      // bytes; a cache line, and the widest vector
-constexpr std::size_t group = 8;           // rows that are worked on together
-constexpr double least_leverage = 1e-3;     // as in reference.py
+constexpr std::size_t alignment = 64;         // bytes; a cache line, and the widest vector
+constexpr std::size_t group = 8;              // rows that are worked on together
+constexpr double least_leverage = 1e-3;       // as in reference.py
 constexpr std::uint64_t trace_interval = 64;  // samples between two measurements of trace(P)
 
 template <class T>
 struct Model {
     std::size_t n, N;
-    std::size_t stride;           // N rounded up to whole cache lines
+    std::size_t stride;              // N rounded up to whole cache lines
     std::size_t padded_n, padded_N;  // n and N rounded up to whole groups of rows
     Activation activation;
     Score score;
     Loss loss;
-    T *alpha, *b, *beta, *S;      // beta transposed: (n, stride); S: (N, stride)
-    T *x, *h, *f, *g, *e, *r, *v; // the last sample and what came of it,
+    T *alpha, *b, *beta, *S;          // beta transposed: (n, stride); S: (N, stride)
+    T *x, *h, *f, *g, *e, *r, *v;     // the last sample and what came of it,
     double last_loss, last_leverage;  // its loss, and d - 1
-    double trace, trace_start;    // of P: now, and at the start
-    double trace_limit;           // forgetting pauses while the trace is above it
-    double shrink;                // product of a^2 since the start: what is left of the ridge
-    double weight;                // of all samples learned, the newest counting 1
+    double trace, trace_start;        // of P: now, and at the start
+    double trace_limit;               // forgetting pauses while the trace is above it
+    double shrink;                    // product of a^2 since the start: what is left of the ridge
+    double weight;                    // of all samples learned, the newest counting 1
     std::uint64_t seen, skipped, paused;
 };
 
@@ -85,13 +85,17 @@ struct Lane<double> {
 #endif
 
 #define ONLAD_INLINE inline __attribute__((always_inline))
-// A part of a step that many kinds of step have is compiled once: a call is nothing beside it.
+// A part of a step that many kinds of step have is compiled once: a call costs little beside it.
 #define ONLAD_APART __attribute__((noinline))
 
 template <class T>
-ONLAD_INLINE Vec<T>& at(T* p) { return *reinterpret_cast<Vec<T>*>(p); }
+ONLAD_INLINE Vec<T>& at(T* p) {
+    return *reinterpret_cast<Vec<T>*>(p);
+}
 template <class T>
-ONLAD_INLINE const Vec<T>& at(const T* p) { return *reinterpret_cast<const Vec<T>*>(p); }
+ONLAD_INLINE const Vec<T>& at(const T* p) {
+    return *reinterpret_cast<const Vec<T>*>(p);
+}
 
 // A vector's upper half added to its lower half, down to 16 bytes.
 template <class T, std::size_t bytes>
@@ -112,7 +116,8 @@ ONLAD_INLINE void sums(const Vec<float>* v, float* out) {
     auto v2 = fold<float, ONLAD_VECTOR_BYTES>(v[2]), v3 = fold<float, ONLAD_VECTOR_BYTES>(v[3]);
     auto s01 = ONLAD_SHUFFLE(float, v0, v1, 0, 4, 1, 5) + ONLAD_SHUFFLE(float, v0, v1, 2, 6, 3, 7);
     auto s23 = ONLAD_SHUFFLE(float, v2, v3, 0, 4, 1, 5) + ONLAD_SHUFFLE(float, v2, v3, 2, 6, 3, 7);
-    auto all = ONLAD_SHUFFLE(float, s01, s23, 0, 1, 4, 5) + ONLAD_SHUFFLE(float, s01, s23, 2, 3, 6, 7);
+    auto all =
+        ONLAD_SHUFFLE(float, s01, s23, 0, 1, 4, 5) + ONLAD_SHUFFLE(float, s01, s23, 2, 3, 6, 7);
     std::memcpy(out, &all, sizeof all);
 }
 ONLAD_INLINE void sums(const Vec<double>* v, double* out) {
@@ -221,16 +226,17 @@ ONLAD_INLINE float exp_lane(float v) {
 template <class T>
 ONLAD_APART void activate(Activation activation, T* h, std::size_t N) {
     switch (activation) {
-    case Activation::sigmoid:
-        for (std::size_t i = 0; i < N; ++i) h[i] = T(1) / (T(1) + exp_lane(-h[i]));
-        break;
-    case Activation::tanh:
-        for (std::size_t i = 0; i < N; ++i) h[i] = T(1) - T(2) / (T(1) + exp_lane(T(2) * h[i]));
-        break;
-    case Activation::relu:
-        for (std::size_t i = 0; i < N; ++i) h[i] = h[i] > T(0) ? h[i] : T(0);
-        break;
-    case Activation::identity: break;
+        case Activation::sigmoid:
+            for (std::size_t i = 0; i < N; ++i) h[i] = T(1) / (T(1) + exp_lane(-h[i]));
+            break;
+        case Activation::tanh:
+            for (std::size_t i = 0; i < N; ++i) h[i] = T(1) - T(2) / (T(1) + exp_lane(T(2) * h[i]));
+            break;
+        case Activation::relu:
+            for (std::size_t i = 0; i < N; ++i) h[i] = h[i] > T(0) ? h[i] : T(0);
+            break;
+        case Activation::identity:
+            break;
     }
 }
 
@@ -249,9 +255,12 @@ ONLAD_APART void hidden(Model<T>& m) {
 template <class T>
 double combine(const Model<T>& m) {
     switch (m.score) {
-    case Score::reconstruction: return m.last_loss;
-    case Score::leverage: return m.last_leverage;
-    default: return m.last_loss * std::sqrt(m.last_leverage + least_leverage);
+        case Score::reconstruction:
+            return m.last_loss;
+        case Score::leverage:
+            return m.last_leverage;
+        default:
+            return m.last_loss * std::sqrt(m.last_leverage + least_leverage);
     }
 }
 
@@ -306,7 +315,7 @@ ONLAD_APART void measure(Model<T>& m) {
         m.trace += dot(m.S + i * m.stride, m.S + i * m.stride, m.stride);
 }
 
-// The wind-up guard. Forgetting divides what the stream does not excite by a^2 for ever. While
+// The wind-up guard. Forgetting divides what the stream does not excite by a^2 at every step. While
 // trace(P) is above the limit forgetting pauses, and the ridge that was forgotten is put back for
 // the hidden unit where P is largest: as a sample of its own, h = e_k sqrt(N / trace at the start)
 // with x = 0. Returns the unit and leaves the gain in g; the caller teaches it to beta.
@@ -331,8 +340,7 @@ ONLAD_APART std::size_t restore_root(Model<T>& m, T& weight) {
 template <class T>
 ONLAD_INLINE void teach(Model<T>& m, std::size_t feature, T error) {
     T* row = m.beta + feature * m.stride;
-    for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size)
-        at(row + c) += error * at(m.g + c);
+    for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size) at(row + c) += error * at(m.g + c);
 }
 
 // beta <- beta + g e' for all features; e is zero beyond n.
@@ -341,7 +349,7 @@ ONLAD_APART void teach_all(Model<T>& m) {
     constexpr std::size_t L = Lanes<T>::size, R = group;
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
-    const T *__restrict g = m.g, *__restrict e = m.e;
+    const T* __restrict g = m.g, * __restrict e = m.e;
     for (std::size_t j = 0; j < rows; j += R)
         for (std::size_t c = 0; c < stride; c += L) {
             const Vec<T> g_c = at(g + c);
@@ -404,7 +412,7 @@ ONLAD_APART double reconstruct(Model<T>& m) {
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
     T* __restrict e = m.e;
-    const T *__restrict h = m.h, *__restrict g = m.g, *__restrict x = m.x;
+    const T* __restrict h = m.h, * __restrict g = m.g, * __restrict x = m.x;
     for (std::size_t j = 0; j < rows; j += R) {
         T* __restrict row = beta + j * stride;
         T predicted[R];
@@ -431,7 +439,7 @@ ONLAD_APART void teach_and_reconstruct(Model<T>& m) {
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
     T* __restrict e = m.e;
-    const T *__restrict h = m.h, *__restrict g = m.g, *__restrict x = m.x;
+    const T* __restrict h = m.h, * __restrict g = m.g, * __restrict x = m.x;
     for (std::size_t j = 0; j < rows; j += R) {
         T* __restrict row = beta + j * stride;
         Vec<T> error[R], acc[R] = {};

@@ -1,6 +1,6 @@
 """Model files made by hand, for the tests of `onlad.persist`.
 
-`written` is a second writer of the format, by docs/model-files.md and without a line of
+`written` is a second writer of the format, by docs/reference/model-files.md and without a line of
 `onlad.modelfile`: with it hostile headers carry a right checksum and reach the checks behind it.
 """
 

@@ -1,4 +1,4 @@
-"""The constants of docs/mathematics.md are those of the code.
+"""The constants of docs/explanation/mathematics.md are those of the code.
 
 python tests/test_constants.py writes them into the page.
 """
@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "mathematics.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "mathematics.md"
 BEGIN, END = "<!-- constants: python tests/test_constants.py -->\n", "<!-- end of constants -->"
 CONSTANTS = [
     ("$C$", "mode.CLIP", "largest scaled value"),
     ("$A$", "watching.ORDERED", "least rank autocorrelation of an ordered stream"),
     ("$w$", "watching.LONGEST_WINDOW", "longest default window"),
     ("$n w$", "watching.WIDEST", "inputs that a default window may have"),
-    ("$N$", "instance.HIDDEN", "random units"),
+    ("$g$, $N / g$", "instance.GROUPS, instance.HIDDEN", "groups of tanh units, units of each"),
     ("$d$", "instance.WIDEST", "inputs above which the linear layer is a projection"),
     ("$r$", "instance.RIDGE", "ridge of an instance"),
     ("$a$", "mode.FORGETTING", "forgetting factor"),
     ("$m_{\\max}$", "mode.MEMORY", "rows that a usual square weighs at most"),
     ("$m_0$, $u_0$", "mode.PRIOR, mode.PRIOR_SQUARE", "shrinkage: rows, least mean square"),
-    ("$q_{\\max}$", "mode.CAP", "largest square, in units of the usual one"),
+    ("$L$", "mode.OFTEN", "largest square learned, in units of the least usual one"),
     ("$B$, $F$", "mode.BEYOND, mode.FEW", "reach of a level, widening for few rows"),
     ("$\\operatorname{reach}_{\\min}$", "mode.LEAST", "of rows, of running means"),
     ("$\\gamma$", "mode.SMOOTHING", "weight of the newest row in a running mean"),
@@ -29,6 +29,7 @@ CONSTANTS = [
     ("", "watching.HELD", "usual gaps for which a missing value is held"),
     ("$G$", "split.GAIN", "gain from which a history is split"),
     ("$m_q$", "watching.CANDIDATE", "refused rows that make a candidate"),
+    ("", "watching.EXPIRING", "of them let go in a tick with none to add"),
     ("", "watching.FOREIGN", "share of refused rows that it may fail to explain"),
     (
         "",
@@ -38,6 +39,7 @@ CONSTANTS = [
     ("", "watching.MODES", "most modes"),
     ("$\\tau$", "watching.TICK", "rows of a tick"),
     ("", "watching.REFUSED, watching.SPARED", "delayed learning: share of the limit, of rows"),
+    ("$m_g$", "watching.YOUNG", "rows learned at which the gate is twice as wide"),
     ("$m_y$", "limit.YOUNG", "rows learned at which the limit is twice as high"),
     ("$b_{\\min}$", "limit.LEAST", "least limit"),
     ("$n$", "limit.RECENT", "recent normal scores"),

@@ -232,7 +232,7 @@ def test_outputs_that_do_not_fit_are_refused():
     XA, beta = np.ones((4, 5)), np.zeros((5, 3))
     with pytest.raises(ValueError, match="X, XA, a, beta, loss and leverage do not fit the model"):
         model.update_blocks(X, XA, a, beta.T.copy(), 4, out, out)
-    with pytest.raises(ValueError, match="too many rows a block"):
+    with pytest.raises(ValueError, match="too many rows per block"):
         model.update_blocks(X, XA, a, beta, 10**6, out, out)
     with pytest.raises(TypeError):  # a converted output would be lost
         model.update_many(X, a, np.empty(4, "float32"), out)
@@ -277,7 +277,7 @@ NAMES = ("speed", "load", "heat")
 
 def read(row, size=3):
     out = np.full(size, np.nan)
-    return kernel.read_dict(row, NAMES, out), out.tolist()
+    return kernel.read_dict(row, NAMES, out, 1e100), out.tolist()
 
 
 @pytest.mark.parametrize(
@@ -308,6 +308,19 @@ def test_read_dict_reads_numbers_by_name(row):
 )
 def test_read_dict_leaves_other_rows_to_its_caller(row):
     assert read(row)[0] is False
+
+
+@pytest.mark.parametrize("value", [1e101, -1e101, np.inf, -np.inf])
+def test_read_dict_leaves_what_is_too_large_to_its_caller(value):
+    assert read({"speed": 1.0, "load": value, "heat": 3.0})[0] is False
+
+
+def test_causes_are_the_shares_above_0_with_the_largest_first():
+    shares = np.array([[0.2, 0.0, 0.3, np.nan, 0.2, 0.3]])
+    found = kernel.causes(tuple("abcdef"), shares[0])
+    assert list(found.items()) == [("c", 0.3), ("f", 0.3), ("a", 0.2), ("e", 0.2)]
+    with pytest.raises(ValueError, match="one share for each name"):
+        kernel.causes(("a",), shares[0])
 
 
 def test_read_dict_wants_a_place_for_each_name():

@@ -17,6 +17,7 @@ from onlad.limit import (
     Limit,
     tail,
 )
+from onlad.watching import REFUSED
 
 TICK = 64
 OLD = 10**9  # rows learned: the allowance of a young stream is over
@@ -37,10 +38,10 @@ def live(limit, scores, take=True):
     """Let a limit follow scores as a monitor does; return which rows were alarms."""
     alarms = []
     for part in np.split(scores, len(scores) // TICK):
-        ratio = part / limit.value(OLD)
-        follow(limit, ratio)
+        ratio, gate = part / limit.value(OLD), REFUSED * max(1.0, limit.base)
+        limit.follow(ratio, part > gate)
         if take:
-            limit.take(part, limit.base / 2)
+            limit.take(part, gate)
         alarms.append(ratio > 1)
     return np.concatenate(alarms)
 

@@ -336,7 +336,7 @@ def test_of_a_very_long_history_blocks_from_all_of_it_are_learned():
         ([], ValueError, "fit needs at least 64 samples with a value, got 0"),
         (np.ones((99, 4)), ValueError, "X has 4 features, but the stream has 3"),
         (np.full((99, 3), np.inf), ValueError, "feature 0 of row 0 is inf: no measurement"),
-        (np.ones(99), ValueError, "X must hold one sample a row, got shape (99,)"),
+        (np.ones(99), ValueError, "X must hold one sample per row, got shape (99,)"),
         (np.full((99, 3), "a"), TypeError, "X must hold real numbers, got dtype <U1"),
     ],
     ids=lambda value: f"{value!r:.30}",

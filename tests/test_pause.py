@@ -74,14 +74,13 @@ def test_accept_needs_a_row_and_a_started_monitor():
             monitor.accept(X)
 
 
-def test_accepting_an_alarm_again_and_again_makes_it_usual():
+def test_accepting_an_alarm_makes_it_usual():
     X = stream(2000)
     odd = np.concatenate([X[-7:], X[-1:] + np.array([0.0, 0.0, 2.0, 0.0])])
     monitor = Monitor().fit(X)
     assert copy.deepcopy(monitor).observe_many(odd)[-1].is_anomaly
     seen = monitor.n_seen
-    for _ in range(300):
-        monitor.accept(odd)
+    monitor.accept(odd)
     assert monitor.n_seen == seen  # the rows are of the past
     assert not copy.deepcopy(monitor).observe_many(odd)[-1].is_anomaly
 

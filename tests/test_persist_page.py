@@ -1,4 +1,4 @@
-"""docs/model-files.md has the members of a monitor's file and their bounds from the code."""
+"""The page on model files has the members of a monitor's file and their bounds from the code."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from onlad import instance, limit, mode, monitorfile, watching
 
-PAGE = Path(__file__).parents[1] / "docs" / "model-files.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "model-files.md"
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def test_the_numbers_are_those_of_the_code(section):
         f"| list | 1 to {watching.MODES} |",
         f"the newest first; fewer than {watching.CANDIDATE} |",
         f"| `means` | `float64` | {mode.STATISTICS} |",
-        f"$N = {instance.HIDDEN}$ units",
-        f"with more than {instance.WIDEST} inputs a projected one with $M = {instance.HIDDEN + 1}$",
+        f"{instance.GROUPS} groups of $N = {instance.HIDDEN}$ tanh units",
+        f"more than {instance.WIDEST} inputs a projected one with $M = {instance.PROJECTED + 1}$",
         f"unit of each feature: at least {monitorfile.SMALLEST_UNIT:g},",
         f"rows behind `usual`, 0 to {mode.MEMORY} |",
         f"a reach is at least {monitorfile.SMALLEST_REACH:g} |",

@@ -11,7 +11,7 @@ from experiments.benchmark.series import Collection, Series, series
 from experiments.testbeds import Array
 
 ROWS, HISTORY_SHARE = 30_000, 1 / 6
-DAY, WEEK = 1_440, 10_080  # rows, at one a minute
+DAY, WEEK = 1_440, 10_080  # rows, at one per minute
 SEEDS = 2
 
 Generator = np.random.Generator

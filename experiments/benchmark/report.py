@@ -1,4 +1,4 @@
-"""Make docs/benchmark.md and its picture from the stored records alone.
+"""Make docs/explanation/benchmark.md and its picture from the stored records alone.
 
     python -m experiments.benchmark.report             # writes
     python -m experiments.benchmark.report --check     # fails where the page is stale
@@ -8,24 +8,22 @@ The words are in benchmark.template.md, the tables in benchmark/tables.py.
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from experiments import figures
+from experiments import figures, pages
 from experiments.benchmark import tables
 from experiments.benchmark.methods import OURS
 
 TEMPLATE = Path(__file__).parent / "benchmark.template.md"
-PAGE = Path(__file__).parent.parent.parent / "docs" / "benchmark.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "benchmark.md"
 FOLDER = PAGE.parent / "benchmark"
 
 
 def standing(ranked: Sequence[tables.Ranked]) -> plt.Figure:
-    """Draw one bar a method, the best on top; onlad's own in colour."""
+    """Draw one bar per method, the best on top; onlad's own in colour."""
     figure, axis = plt.subplots(figsize=(8, 0.22 * len(ranked) + 0.8))
     for i, entry in enumerate(ranked):
         ours = entry.method in OURS
@@ -60,20 +58,11 @@ def page(folder: Path = FOLDER) -> str:
         "scenarios": tables.of_scenarios(),
         "provenance": tables.origin(),
     }
-    text = TEMPLATE.read_text()
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text).rstrip() + "\n"
+    return pages.filled(TEMPLATE, parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    args = parser.parse_args(arguments)
-    text = page(FOLDER)
-    if args.check and (not PAGE.exists() or PAGE.read_text() != text):
-        raise SystemExit("docs/benchmark.md is stale: run python -m experiments.benchmark.report")
-    PAGE.write_text(text)
+    pages.main(PAGE, lambda: page(FOLDER), "experiments.benchmark.report", arguments)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import numpy as np
 from experiments import records
 from experiments.benchmark import machines, normals, scenarios
 from experiments.benchmark.methods import METHODS, OURS
+from experiments.pages import markdown
 from experiments.records import Record
-from experiments.tables import markdown, provenance
+from experiments.tables import provenance
 
 NOTHING = "No records yet."
 # Collection, its title and the measure that its literature uses.

@@ -3,6 +3,7 @@ from typing import Any
 from onlad.reference import Array
 
 LEVEL: str
+VERSION: str
 
 class Kernel32:
     def __init__(
@@ -106,7 +107,8 @@ class DictReader:
     def __init__(self, names: tuple[Any, ...], places: Array, /) -> None: ...
     def __call__(self, x: dict[Any, Any], /) -> Array | None: ...
 
-def read_dict(x: dict[Any, Any], names: tuple[Any, ...], out: Array, /) -> bool: ...
+def read_dict(x: dict[Any, Any], names: tuple[Any, ...], out: Array, largest: float, /) -> bool: ...
+def causes(names: tuple[Any, ...], shares: Array, /) -> dict[Any, float]: ...
 def bank_update32(
     alpha: Array,
     b: Array,

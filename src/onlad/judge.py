@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlad.mode import CAP, CLIP, SMOOTHING, STATISTICS, STILL, Mode
+from onlad.mode import CLIP, SMOOTHING, STATISTICS, STILL, Mode
 from onlad.reference import Array
 
 KEEP = 0.5
@@ -103,4 +103,4 @@ def wake(mode: Mode, x: Array) -> None:
 
 def constants() -> Array:
     """Return the constants as the kernel takes them."""
-    return np.array([CLIP, CAP, SMOOTHING, STILL, KEEP, FILLED])
+    return np.array([CLIP, SMOOTHING, STILL, KEEP, FILLED])

@@ -16,6 +16,7 @@ from onlad._kernel import (
     Judge,
     Kernel32,
     Kernel64,
+    causes,
     p_values,
     read_csv,
     read_dict,
@@ -30,13 +31,14 @@ __all__ = [
     "LARGEST",
     "DictReader",
     "Judge",
+    "causes",
     "make",
     "p_values",
     "read_csv",
     "read_dict",
 ]
 
-# Beyond these a square would leave the range of the type; the compiled door refuses them too.
+# Beyond these a square would leave the range of the type; the binding refuses them too.
 LARGEST = {"float32": 1e12, "float64": 1e100}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from onlad import kernel
 from onlad.reference import Array
 
-LEAST = 0.5  # of a limit: 1 is twice as far out as the 0.999 quantile of the start
+LEAST = 0.1  # of a limit: 1 is twice as far out as the 0.999 quantile of the start
 RECENT = 2_048  # normal scores
 FRESH = 16  # the limit is fitted again when a share of 1 / FRESH of them is new
 TAIL = 0.02  # share of the scores that is fitted
@@ -32,7 +32,7 @@ HIGHEST = 4.0  # of that logarithm
 GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
 WEAK, STRONG = 2.0, 8.0  # peaks, in limits: what is weak raises the limit; if short, up to strong
-YOUNG = 1_024.0  # rows learned at which the limit is still twice as high
+YOUNG = 2_048.0  # rows learned at which the limit is still twice as high
 
 
 class Limit:

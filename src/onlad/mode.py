@@ -2,11 +2,13 @@
 
 A mode has a centre and a unit for each feature and two instances: tanh units on the row, and a
 linear prediction of each feature from all others and the rows before. Each error is squared and
-divided by its usual square. Four statistics come of a row: for each instance the mean and the
-largest of these squares. Each is standardised (`Levels`): 0 is the median of normal rows, 1 lies
-twice as far above it as the 0.999 quantile. So is a running mean of each, in which no row counts
-for more than 1. The score is the mean over the four of the higher of the two: linear in the
-squares, without a ceiling. In rows without order there is no running mean.
+divided by its usual square, which is the mean of those learned, but not far below the largest: a
+feature that seldom moves must not outweigh the others when it does. Four statistics come of a row:
+for each instance the mean and the largest of these squares. Each is standardised (`Levels`): 0 is
+the median of normal rows, 1 lies twice as far above it as the 0.999 quantile. So is a running mean
+of each, in which no row counts for more than 1. The score is the mean over the four of the higher
+of the two: linear in the squares, without a ceiling. In rows without order there is no running
+mean.
 
 The statistics of a start come from cross-validation: each half of the rows is predicted by a model
 of the other half. So a stream that has not shown its range yet has wide levels.
@@ -23,10 +25,11 @@ from onlad.reference import Array
 
 STATISTICS = 4
 FORGETTING = 0.9999  # the paper's a: squared errors k learned rows ago weigh a^(2k)
-CLIP = 100.0  # the largest scaled value
+CLIP = 1e4  # the largest scaled value: beside its square the ridge is still seen
 RANGE = 4.0  # a unit is at least the range over this
-CAP = 1e6  # no square counts for more than this many times its usual one
 PRIOR, PRIOR_SQUARE = 64.0, 0.02  # rows that a usual square starts with, and the least of these
+OFTEN = 64.0  # a usual square is at least the largest that was learned, over this
+ACCEPTED = 8.0  # what a square of an accepted row counts for at most: less than 3 deviations
 MEMORY = 5_000  # rows that a usual square weighs at most
 SMOOTHING = 1 / 30  # weight of the newest row in a running mean
 QUANTILE, BEYOND = 0.999, 2.0  # a level reaches so many times as far as this quantile
@@ -53,6 +56,7 @@ class Mode:
         self.scale: Array = np.zeros(features)
         self.instances = self._instances()
         self.usual: Array = np.zeros((2, features))
+        self.largest: Array = np.ones((2, features))  # square that was learned; 1 if it never moved
         self.weight = 0.0  # rows behind `usual`
         self.count = 0  # rows learned
         one = np.ones(STATISTICS)
@@ -81,7 +85,7 @@ class Mode:
         """Return one over each usual square, (2, features), shrunk towards their mean."""
         least = np.maximum(self.usual.mean(axis=1, keepdims=True), PRIOR_SQUARE)
         mixed: Array = (self.weight * self.usual + PRIOR * least) / (self.weight + PRIOR)
-        return 1.0 / mixed
+        return np.asarray(1.0 / np.maximum(mixed, self.largest / OFTEN))
 
     def statistics(self, squares: Array, present: Array) -> Array:
         """Return the four statistics, (4, rows), of squares in units of the usual ones."""
@@ -90,8 +94,7 @@ class Mode:
 
     def standardised(self, windows: Array, present: Array) -> tuple[Array, Array]:
         """Return the standardised statistics of rows, and the squares they come from."""
-        squares = np.minimum(self.errors(self.scaled(windows)) ** 2 * self.inverse()[:, None], CAP)
-        squares = squares * present
+        squares = self.errors(self.scaled(windows)) ** 2 * self.inverse()[:, None] * present
         found = self.statistics(squares, present)
         return (found - self.levels.median[:, None]) / self.levels.reach[:, None], squares
 
@@ -117,7 +120,7 @@ class Mode:
         self._take(E, present)
         _learn(self.instances, V, n, 1.0)
         self.count = len(V)
-        squares = np.minimum(E**2 * self.inverse()[:, None], CAP) * present
+        squares = E**2 * self.inverse()[:, None] * present
         found = self.statistics(squares, present)
         median, reach = _level(found, 1.0, LEAST[0])
         standard = (found - median[:, None]) / reach[:, None]
@@ -132,19 +135,21 @@ class Mode:
         self._take(E, present)
         self.count += len(V)
 
-    def accept(self, window: Array) -> None:
-        """Learn one row and forget nothing; the usual squares stay."""
-        _learn(self.instances, self.scaled(window), self.features, 1.0)
+    def accept(self, window: Array, present: Array) -> None:
+        """Learn one row and forget nothing. Errors as large as those left are usual from now on."""
+        V = self.scaled(window)
+        _learn(self.instances, V, self.features, 1.0)
+        left = (self.errors(V) ** 2 * present)[:, 0]
+        self.largest = np.maximum(self.largest, OFTEN / ACCEPTED * left)
 
     def _take(self, E: Array, present: Array) -> None:
         """Let the usual squares follow errors."""
-        squares = E**2
-        if self.weight:
-            squares = np.minimum(squares, CAP / self.inverse()[:, None])
+        squares = E**2 * present
+        largest = squares.max(axis=1, initial=0.0)
+        asleep = ~(self.scale > 0)
+        self.largest = np.maximum(largest, self.largest if self.weight else 1.0 * asleep)
         count = present.sum(axis=0)
-        mean = (self.weight * self.usual + (squares * present).sum(axis=1)) / np.maximum(
-            self.weight + count, 1
-        )
+        mean = (self.weight * self.usual + squares.sum(axis=1)) / np.maximum(self.weight + count, 1)
         self.usual = np.where(count > 0, mean, self.usual)
         self.weight = min(self.weight + len(present), MEMORY)
 
@@ -158,9 +163,10 @@ class Mode:
             "scale": self.scale.copy(),
             "gram": packed(tanh.gram),
             "moment": tanh.moment.copy(),
-            "linear_gram": packed(linear.gram),
+            "linear_gram": packed(linear.gram)[0],
             "linear_moment": linear.moment.copy() if linear.kind == "projected" else np.empty(0),
             "usual": self.usual.copy(),
+            "largest": self.largest.copy(),
             "weight": float(self.weight),
             "count": self.count,
             "levels": np.array(self.levels),
@@ -171,16 +177,13 @@ class Mode:
         tanh, linear = self.instances
         self.centre, self.scale = learned["centre"].copy(), learned["scale"].copy()
         tanh.gram, tanh.moment = unpacked(learned["gram"]), learned["moment"].copy()
-        linear.gram = unpacked(learned["linear_gram"])
-        # The hidden layer of a linear instance holds the row itself, so its gram has the moment.
-        linear.moment = (
-            learned["linear_moment"].copy()
-            if linear.kind == "projected"
-            else linear.gram[:, : self.features].copy()
-        )
+        linear.gram = unpacked(learned["linear_gram"][None])
+        if linear.kind == "projected":
+            linear.moment = learned["linear_moment"].copy()
         tanh.solve()
         linear.solve()
-        self.usual, self.weight = learned["usual"].copy(), float(learned["weight"])
+        self.usual, self.largest = learned["usual"].copy(), learned["largest"].copy()
+        self.weight = float(learned["weight"])
         self.count, self.levels = int(learned["count"]), Levels(*learned["levels"].copy())
         return self
 
@@ -211,16 +214,19 @@ def running(standard: Array, start: Array) -> Array:
 
 
 def packed(gram: Array) -> Array:
-    """Return one half of a symmetric matrix, with its diagonal, as a vector."""
-    return gram[np.triu_indices(len(gram))]
+    """Return one half of each symmetric matrix, with its diagonal: (groups, half)."""
+    rows, columns = np.triu_indices(gram.shape[1])
+    return gram[:, rows, columns]
 
 
 def unpacked(half: Array) -> Array:
-    """Return the symmetric matrix of which `half` was `packed`."""
-    size = int((np.sqrt(8 * len(half) + 1) - 1) / 2)
-    gram: Array = np.zeros((size, size))
-    gram[np.triu_indices(size)] = half
-    return np.asarray(gram + np.triu(gram, 1).T)
+    """Return the symmetric matrices of which `half` was `packed`."""
+    size = int((np.sqrt(8 * half.shape[1] + 1) - 1) / 2)
+    rows, columns = np.triu_indices(size)
+    gram: Array = np.zeros((len(half), size, size))
+    gram[:, rows, columns] = half
+    gram[:, columns, rows] = half
+    return gram
 
 
 def _level(found: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:

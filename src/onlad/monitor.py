@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from onlad import samples
+from onlad import kernel, samples
 from onlad.reference import Array
 from onlad.rows import Names, read_many, read_one
-from onlad.verdict import Verdict, Verdicts, causes
+from onlad.verdict import Verdict, Verdicts
 from onlad.watching import TICK, Watching
 
 FEWEST = 64  # samples of a start
@@ -137,7 +137,7 @@ class Monitor:
             threshold=limit,
             p_value=p_value,
             is_anomaly=value > limit,
-            causes=causes(self.names, shares[0]),
+            causes=kernel.causes(self.names, shares[0]),
             learned=learned,
             drift=drift,
             drifting=self.names[drifting] if drifting >= 0 else None,

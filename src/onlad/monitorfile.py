@@ -12,7 +12,7 @@ from types import NoneType
 import numpy as np
 
 from onlad.fields import Types, need_array, need_count, need_types
-from onlad.instance import CONSTANT, HIDDEN, RIDGE, WIDEST
+from onlad.instance import CONSTANT, GROUPS, HIDDEN, PROJECTED, RIDGE, WIDEST
 from onlad.limit import GAP, HIGHEST, RECENT
 from onlad.mode import MEMORY, STATISTICS, unpacked
 from onlad.modelfile import Values, need, short
@@ -22,17 +22,17 @@ from onlad.rows import LARGEST
 from onlad.watching import CANDIDATE, MODES, TICK
 
 LARGEST_WINDOW = 4_096
-# A projected instance draws HIDDEN numbers for each input, and a file has no such array. It has
+# A projected instance draws PROJECTED numbers for each input, and a file has no such array. It has
 # arrays of about the same size for each feature, so short windows are in proportion to the file.
 SHORT_WINDOW, LARGEST_INPUTS = 4, 2**14
 
 LARGEST_UNIT = 1e120  # a mode may be made of values that another mode made up
 LARGEST_HELD = 1e122  # a value that is made up lies up to 5 units from its centre
 SMALLEST_UNIT = 1e-30  # what moves by less is still
-LARGEST_SUM = 1e12  # of products of scaled values: the ridge is still seen beside it
+LARGEST_SUM = 1e14  # of products of scaled values: the ridge is still seen beside it
 LARGEST_SQUARE = 1e60  # of an error
 LARGEST_LEVEL, SMALLEST_REACH = 1e9, 1e-3
-LARGEST_SCORE = 1e13  # a square below CAP gives at most 1e12 with such levels
+LARGEST_SCORE = 1e30
 LARGEST_RECENT = 1e8  # roots of scores
 
 SETTINGS: Types = {
@@ -54,7 +54,7 @@ WATCHING: Types = {
     "quarantine": (np.ndarray,),
 }
 MODE: Types = {
-    **dict.fromkeys(["centre", "scale", "usual", "levels"], (np.ndarray,)),
+    **dict.fromkeys(["centre", "scale", "usual", "largest", "levels"], (np.ndarray,)),
     **dict.fromkeys(["gram", "moment", "linear_gram", "linear_moment"], (np.ndarray,)),
     "weight": (float,),
     "count": (int,),
@@ -152,19 +152,22 @@ def _check_quarantine(rows: Array, inputs: int, most: int) -> None:
 
 def _units(n: int, width: int) -> int:
     """Return the units of the second instance of a mode."""
-    return n * width + 1 if n * width <= WIDEST else HIDDEN + 1
+    return n * width + 1 if n * width <= WIDEST else PROJECTED + 1
 
 
 def _check_mode(values: Values, n: int, width: int) -> None:
     need_types("mode", values, MODE)
     units = _units(n, width)
-    for name, rows in (("gram", HIDDEN), ("linear_gram", units)):
-        need_array(name, values[name], (rows * (rows + 1) // 2,), high=LARGEST_SUM)
+    groups = min(GROUPS, n)
+    need_array("gram", values["gram"], (groups, HIDDEN * (HIDDEN + 1) // 2), high=LARGEST_SUM)
+    half = (units * (units + 1) // 2,)
+    need_array("linear_gram", values["linear_gram"], half, high=LARGEST_SUM)
     need_array("moment", values["moment"], (HIDDEN, n), high=LARGEST_SUM)
     projected = (units, n) if n * width > WIDEST else (0,)
     need_array("linear_moment", values["linear_moment"], projected, high=LARGEST_SUM)
     _check_unit(values["centre"], values["scale"], n)
-    need_array("usual", values["usual"], (2, n), low=0, high=LARGEST_SQUARE)
+    for name in ("usual", "largest"):
+        need_array(name, values[name], (2, n), low=0, high=LARGEST_SQUARE)
     levels = values["levels"]
     need_array("levels", levels, (4, STATISTICS), high=LARGEST_LEVEL)
     need_array("reach in levels", levels[1::2], (2, STATISTICS), low=SMALLEST_REACH)
@@ -172,7 +175,7 @@ def _check_mode(values: Values, n: int, width: int) -> None:
     need(0 <= weight <= MEMORY, f"weight must be in [0, {MEMORY}], got {weight}")
     need_count("count", values["count"], 1)
     _check_sums(unpacked(values["gram"]), RIDGE)
-    _check_sums(unpacked(values["linear_gram"]), CONSTANT)
+    _check_sums(unpacked(values["linear_gram"][None]), CONSTANT)
 
 
 def _check_sums(gram: Array, last: float) -> None:
@@ -180,7 +183,7 @@ def _check_sums(gram: Array, last: float) -> None:
 
     They are then, with the whole ridge, whatever rows are added.
     """
-    ridge = np.append(np.full(len(gram) - 1, RIDGE), last)
+    ridge = np.append(np.full(gram.shape[1] - 1, RIDGE), last)
     try:
         np.linalg.cholesky(gram + np.diag(ridge / 2))
     except np.linalg.LinAlgError:

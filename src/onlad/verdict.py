@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import overload
 
 import numpy as np
 
-from onlad.reference import Array
+from onlad import kernel
 
 
 @dataclass(frozen=True)
@@ -53,15 +52,6 @@ class Verdict:
     drifting: Hashable | None = None
 
 
-def causes(names: tuple[Hashable, ...], shares: Array) -> dict[Hashable, float]:
-    """Return what is not 0 by name, the largest first."""
-    pairs = [(name, share) for name, share in zip(names, shares.tolist(), strict=True) if share > 0]
-    return dict(sorted(pairs, key=_share, reverse=True))
-
-
-_share = itemgetter(1)
-
-
 class Verdicts(Sequence[Verdict]):
     """Verdicts of many samples as columns; ``verdicts[i]`` is a `Verdict`.
 
@@ -99,7 +89,7 @@ class Verdicts(Sequence[Verdict]):
             threshold=float(self.threshold[index]),
             p_value=float(self.p_value[index]),
             is_anomaly=bool(self.is_anomaly[index]),
-            causes=causes(self.names, self.shares[index]),
+            causes=kernel.causes(self.names, self.shares[index]),
             learned=bool(self.learned[index]),
             drift=bool(self.drift[index]),
             drifting=self.names[drifting] if drifting >= 0 else None,

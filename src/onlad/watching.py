@@ -22,10 +22,14 @@ from onlad.split import split
 
 TICK = 64
 REFUSED = 0.5  # rows above this share of the limit, or of 1 if the limit is lower, are not learned
+YOUNG = (
+    256  # rows learned at which as much again is learned: a young model knows too little to refuse
+)
 SHELVED = 1.5  # an alarm that has lasted comes back when a score is so much above the last tick's
 SPARED = 0.1  # share of the next rows that may be refused
 MODES = 4  # at most; the one that learned least is dropped
 CANDIDATE = 256  # refused rows from which a new mode is made
+EXPIRING = 4  # of them leave the quarantine, the oldest first, in a tick with none to add
 PATIENCE, SHORTEST, LONGEST = 0.5, 256, 4_096  # rows that it must explain, by the rows learned
 FOREIGN = 0.25  # share of refused rows that it may fail to explain
 ORDERED = 0.25  # least rank autocorrelation of a stream, at lags 1 and 2
@@ -171,7 +175,8 @@ class Watching:
         self._now = self.limit.value(self.learned_rows)
         if self.ordered and self.limit.lasts():
             self._now = max(self._now, SHELVED * float(self.score[:TICK].max()))
-        self._gate = REFUSED * max(1.0, self.limit.base)
+        trust = 1 + YOUNG / self.learned_rows if self.ordered else 1.0
+        self._gate = REFUSED * max(1.0, self.limit.base) * trust
 
     @property
     def learned_rows(self) -> int:
@@ -273,8 +278,9 @@ class Watching:
                     self.drifting = anchor.drifting()
 
     def _seclude(self, rows: Array) -> bool:
-        """Put refused rows into quarantine; return whether a new mode was confirmed."""
+        """Put refused rows into quarantine, or let old ones go; return whether a mode is new."""
         if not len(rows):
+            self.quarantine = self.quarantine[EXPIRING:]
             return False
         windows, present = self._windows(self.held, rows), self.present[rows]
         if self.candidate is None:
@@ -329,7 +335,7 @@ class Watching:
         for mode in self.modes:
             judge.wake(mode, X[-1])
         scores = [mode.score(mode.standardised(window, known)[0], None)[0] for mode in self.modes]
-        self.modes[int(np.argmin(scores))].accept(window)
+        self.modes[int(np.argmin(scores))].accept(window, known)
         self._inform()
 
     # -- values in and out --------------------------------------------------------------------

@@ -1,0 +1,78 @@
+"""What a monitor takes for a sample, beside a detector's step: `python -m benchmarks.monitor`.
+
+Three things take turns in one run: `Monitor.observe` of a dict, `Monitor.observe_many`, and
+`Detector.update_one` on as many inputs as the monitor looks at. What counts are ratios: how fast
+the machine is hardly matters to them. All are in processor time.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from benchmarks.serve import commit
+from onlad import Detector, Monitor, persist
+from onlad.kernel import BACKEND
+
+FEATURES = (8, 64, 512)
+START, ROWS, ROUNDS = 2_048, 2_048, 5
+FILE = Path(__file__).parent / "results" / "monitor.jsonl"
+
+
+def microseconds(work: Callable[[], object]) -> float:
+    """Return what each of `ROWS` rows took."""
+    begun = time.process_time()
+    work()
+    return (time.process_time() - begun) / ROWS * 1e6
+
+
+def measure(n: int) -> dict[str, object]:
+    """Return the medians over all rounds, in microseconds, and their ratios."""
+    rng = np.random.default_rng(0)
+    rows = START + ROUNDS * ROWS
+    X = rng.normal(size=(rows, n)) + np.sin(np.arange(rows) / 20)[:, None]
+    names = [f"sensor {j}" for j in range(n)]
+    start = [dict(zip(names, row, strict=True)) for row in X[:START].tolist()]
+    one, many = Monitor().fit(start), Monitor().fit(X[:START])
+    inputs = n * many.describe()["window"]
+    detector = Detector(n_hidden=64).fit(rng.normal(size=(256, inputs)))
+    steps = rng.normal(size=(ROWS, inputs))
+    taken: dict[str, list[float]] = {"observe": [], "observe_many": [], "update_one": []}
+    for k in range(ROUNDS):
+        part = X[START + k * ROWS : START + (k + 1) * ROWS]
+        samples = [dict(zip(names, row, strict=True)) for row in part.tolist()]
+        taken["observe"].append(microseconds(lambda s=samples: [one.observe(x) for x in s]))
+        taken["observe_many"].append(microseconds(lambda p=part: many.observe_many(p)))
+        taken["update_one"].append(microseconds(lambda: [detector.update_one(x) for x in steps]))
+    found = {name: round(median(each), 2) for name, each in taken.items()}
+    return {
+        "features": n,
+        "inputs": inputs,
+        **found,
+        "observe_ratio": round(found["observe"] / found["update_one"], 1),
+        "observe_many_ratio": round(found["observe_many"] / found["update_one"], 1),
+        "saved_kB": round(len(persist.to_bytes(many)) / 1e3, 1),
+    }
+
+
+def main() -> None:
+    records = []
+    for n in FEATURES:
+        record = measure(n) | {
+            "command": "python -m benchmarks.monitor",
+            "commit": commit(),
+            "machine": f"{platform.machine()}, {BACKEND}",
+        }
+        print(json.dumps(record), flush=True)
+        records.append(record)
+    FILE.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+if __name__ == "__main__":
+    main()
