@@ -1,4 +1,4 @@
-"""Run as a program, this prints the page of commands: python tests/test_cli.py > docs/cli.md."""
+"""Run as a program, this prints the page of commands, docs/reference/cli.md."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ import pytest
 from onlad import cli
 from onlad.errors import OnladError
 
-PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
 
 
 def commands(name, parser):
@@ -27,7 +27,7 @@ def commands(name, parser):
 
 
 def page():
-    """Return docs/cli.md as the parser would have it in a terminal of 88 columns."""
+    """Return docs/reference/cli.md as the parser would have it in a terminal of 88 columns."""
     parts = commands("onlad", cli.build_parser())
     sections = [f"## {name}\n\n```text\n{part.format_help()}```\n" for name, part in parts]
     return (
@@ -55,7 +55,9 @@ def run(*args, **kwargs):
 def test_the_page_of_commands_is_what_the_parser_says(monkeypatch):
     monkeypatch.setenv("COLUMNS", "88")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python tests/test_cli.py > docs/cli.md"
+    assert PAGE.read_text(encoding="utf-8") == page(), (
+        "run python tests/test_cli.py > docs/reference/cli.md"
+    )
 
 
 def test_the_version_is_the_installed_one(capsys):
@@ -84,8 +86,9 @@ def test_help_has_an_example(name, capsys):
         (["demo", "--seed", "-1"], "argument --seed: must be at least 0, got -1"),
         (["demo", "--no-plot", "--output", "a.png"], "not allowed with argument --no-plot"),
         (["watch", "a.csv", "--false-alarms", "few"], "like 1/10000; got 'few'"),
-        (["watch", "a.csv", "--false-alarms", "1/0"], "must be above 0 and below 1"),
-        (["watch", "a.csv", "--false-alarms", "2"], "must be above 0 and below 1"),
+        (["watch", "a.csv", "--false-alarms", "1/0"], "must be in [1e-09, 0.5]"),
+        (["watch", "a.csv", "--false-alarms", "2"], "must be in [1e-09, 0.5]"),
+        (["watch", "a.csv", "--window", "1001"], "must be at most 1000, got 1001"),
         (["watch", "a.csv", "--delimiter", "ab"], "must be one character, or tab; got 'ab'"),
         (
             ["watch", "a.csv", "--load", "m", "--seed", "1"],

@@ -263,8 +263,8 @@ def test_a_matrix_is_not_changed_by_its_reader():
 @pytest.mark.parametrize(
     ("X", "kind", "message"),
     [
-        (np.ones(3), ValueError, "X must hold one sample a row, got shape (3,)"),
-        (np.ones((2, 3, 1)), ValueError, "X must hold one sample a row, got shape (2, 3, 1)"),
+        (np.ones(3), ValueError, "X must hold one sample per row, got shape (3,)"),
+        (np.ones((2, 3, 1)), ValueError, "X must hold one sample per row, got shape (2, 3, 1)"),
         (np.ones((2, 4)), ValueError, "X has 4 features, but the stream has 3"),
         (np.ones((2, 3), complex), TypeError, "X must hold real numbers, got dtype complex128"),
         (np.full((2, 3), "a"), TypeError, "X must hold real numbers, got dtype <U1"),

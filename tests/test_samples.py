@@ -105,7 +105,7 @@ def test_one_sample_has_one_axis(shape):
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 2, 2)])
 def test_many_samples_have_two_axes(shape):
-    message = f"X must hold one sample a row, shape (rows, n), got shape {shape}"
+    message = f"X must hold one sample per row, shape (rows, n), got shape {shape}"
     with pytest.raises(ValueError, match=re.escape(message)):
         samples.matrix(np.ones(shape), 2, "float64", 1e100)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onlad.streams import influx
 from onlad.streams.block import Choice
 from onlad.streams.lines import LONGEST, Chunk
-from onlad.streams.output import nanoseconds
+from onlad.streams.times import nanoseconds
 
 WORD = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=8)
 

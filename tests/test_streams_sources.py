@@ -1,23 +1,17 @@
-"""JSON lines, Parquet, what the first line tells, evaluation, and tracks of any length."""
+"""JSON lines, Parquet, brokers, and what the first line tells."""
 
-import json
 import math
 import re
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from onlad import Monitor
-from onlad.streams import records, track
-from onlad.streams.block import Block, Choice, StreamError
-from onlad.streams.evaluation import evaluate, is_anomalous, runs, truths
+from onlad.streams import records
+from onlad.streams.block import Choice, StreamError
 from onlad.streams.lines import Chunk
 from onlad.streams.mqtt import parse_address
 from onlad.streams.source import Reading
 from onlad.streams.stop import Stop
-from onlad.verdict import Verdicts
 
 
 def opened(where, **options):
@@ -175,156 +169,3 @@ def test_addresses_of_brokers(address, parts):
 def test_an_address_that_is_none_is_refused(address):
     with pytest.raises(StreamError, match=re.escape(address)):
         parse_address(address)
-
-
-# -- evaluation -------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 6), st.booleans(), st.booleans()), min_size=2, max_size=60
-    ).filter(lambda rows: len({truth for _, _, truth in rows}) == 2)
-)
-def test_areas_are_those_of_scikit_learn(rows):
-    metrics = pytest.importorskip("sklearn.metrics")
-    score, alarm, truth = (np.array(column) for column in zip(*rows, strict=True))
-    report = evaluate(score.astype(float), alarm, truth)
-    # Sums of at most 60 ratios: rounding of a few units in the last place.
-    assert report.auc == pytest.approx(metrics.roc_auc_score(truth, score), rel=1e-13)
-    assert report.auc_pr == pytest.approx(metrics.average_precision_score(truth, score), rel=1e-13)
-
-
-def test_events_delays_and_false_alarms():
-    truth = np.array([0, 1, 1, 1, 0, 0, 1, 1, 0, 0], bool)
-    alarm = np.array([1, 0, 0, 1, 1, 1, 0, 0, 0, 1], bool)
-    report = evaluate(alarm + 0.0, alarm, truth)
-    assert (report.events, report.found, report.delay, report.false_alarms) == (2, 1, 2.0, 3)
-    assert (report.precision, report.recall) == (1 / 5, 1 / 5)
-    assert [list(edges) for edges in runs(truth)] == [[1, 6], [4, 8]]
-
-
-def test_nothing_to_count_is_no_number():
-    report = evaluate(np.zeros(3), np.zeros(3, bool), np.zeros(3, bool)).as_dict()
-    assert report["auc"] is report["precision"] is report["recall"] is report["delay"] is None
-    assert (report["samples"], report["events"], report["false_alarms"]) == (3, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("label", "truth"),
-    [("0", False), ("1", True), ("0.0", False), (" TRUE ", True), ("normal", False), ("y", True)],
-)
-def test_labels_say_it_in_many_ways(label, truth):
-    assert is_anomalous(label) is truth
-
-
-@pytest.mark.parametrize("label", ["-1", "2", "smurf"])
-def test_a_label_that_says_nothing_is_refused(label):
-    with pytest.raises(StreamError, match="--normal VALUE names the normal one"):
-        is_anomalous(label)
-    assert is_anomalous(label, normal="x")
-    assert not is_anomalous(label, normal=label)
-
-
-def test_samples_without_a_label_do_not_count():
-    known, truth = truths(["1", "", "0", "n/a"])
-    assert known.tolist() == [True, False, True, False]
-    assert truth.tolist() == [True, False, False, False]
-
-
-# -- tracks -----------------------------------------------------------------------------------
-
-
-def judged(rows, start, rng):
-    verdicts = Verdicts(("a", "b"), rows)
-    verdicts.ready[:] = start + np.arange(rows) >= 100
-    verdicts.score[:] = rng.normal(size=rows)
-    verdicts.threshold[verdicts.ready] = 2.0
-    verdicts.is_anomaly[:] = verdicts.score > verdicts.threshold
-    verdicts.shares[:, 0] = 1.0
-    verdicts.drift[:] = start + np.arange(rows) == 5000
-    index = start + np.arange(rows)
-    return Block(("a", "b"), np.zeros((rows, 2)), index, index.tolist()), verdicts
-
-
-@pytest.mark.parametrize("total", [150, 5_000, 40_000])
-def test_a_track_is_bounded_and_loses_no_peak(total, monkeypatch):
-    monkeypatch.setattr(track, "BUCKETS", 256)
-    rng = np.random.default_rng(0)
-    one, scores, alarms = track.Track(), [], 0
-    for start in range(0, total, 50):
-        block, verdicts = judged(50, start, rng)
-        one.add(block, verdicts)
-        scores.append(verdicts.score[verdicts.ready])
-        alarms += verdicts.is_anomaly.sum()
-    assert len(one) <= 512
-    assert np.nanmax(one.score) == np.concatenate(scores).max()
-    assert one.alarms.sum() == alarms == round(one.shares.sum())
-    assert one.n_seen == total
-    assert one.row.tolist() == [i * one.width for i in range(len(one))] == one.times
-    assert one.drift.sum() == (total > 5000)
-    strongest = sorted(np.concatenate(scores)[np.concatenate(scores) > 2])[-track.STRONGEST :]
-    assert sorted(alarm["score"] for alarm in one.strongest) == strongest
-
-
-@pytest.fixture(scope="module")
-def seen():
-    rng = np.random.default_rng(0)
-    monitor, found = Monitor(), track.Track()
-    monitor.names = ("flow", "</script> & co")
-    X = rng.normal(size=(1500, 2))
-    X[1200:1210, 1] += 30
-    block = Block(monitor.names, X, np.arange(1500))
-    found.add(block, monitor.observe_many(X))
-    return found
-
-
-def test_the_page_stands_alone_and_has_every_bucket(seen):
-    pytest.importorskip("matplotlib")
-    from html.parser import HTMLParser
-
-    from onlad.streams import picture
-
-    text = picture.page(seen, "a </script> & title")
-
-    class Reader(HTMLParser):
-        links, text = [], []
-
-        def handle_starttag(self, tag, attributes):
-            self.links += [
-                value
-                for name, value in attributes
-                if name in ("src", "href", "xlink:href", "data") and not value.startswith("#")
-            ]
-
-        def handle_data(self, data):
-            self.text.append(data)
-
-    Reader().feed(text)
-    assert Reader.links == []
-    assert "url(http" not in text
-    assert "@import" not in text
-    assert "a </script> & title" in Reader.text
-    assert any("</script> & co" in part for part in Reader.text)
-    data = json.loads(re.search(r"const data = (.*);\n", text)[1].replace("<\\/", "</"))
-    assert len(data["buckets"]) == len(seen) == 1500
-    assert data["buckets"][1203][4] == "</script> & co"
-    assert data["buckets"][0][1] is None
-
-
-@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_pictures_are_what_their_suffix_says(seen, tmp_path, suffix, magic):
-    pytest.importorskip("matplotlib")
-    from onlad.streams import picture
-
-    path = tmp_path / f"a.{suffix}"
-    picture.draw(path, seen, "a title")
-    assert path.read_bytes().startswith(magic)
-
-
-def test_a_run_without_alarms_is_drawn_too():
-    pytest.importorskip("matplotlib")
-    from onlad.streams import picture
-
-    calm = track.Track()
-    calm.add(Block(("a",), np.zeros((3, 1)), np.arange(3)), Verdicts(("a",), 3))
-    assert "no alarms" in picture.page(calm, "calm")

@@ -24,8 +24,9 @@ def read_one(x: Any, names: Names) -> tuple[Array, Names]:
     if isinstance(x, Mapping):
         names = names or tuple(x)
         row: Array = np.empty(len(names))
-        if not (type(x) is dict and kernel.read_dict(x, names, row)):
-            row = _from_mapping(x, names)
+        if type(x) is dict and names and kernel.read_dict(x, names, row, LARGEST):
+            return row, names
+        row = _from_mapping(x, names)
     else:
         row = _from_sequence(x)
         names = names or tuple(range(len(row)))
@@ -38,7 +39,7 @@ def read_one(x: Any, names: Names) -> tuple[Array, Names]:
 
 
 def read_many(X: Any, names: Names) -> tuple[Array, Names]:
-    """Return samples as a matrix, one a row; `X` is a matrix, a data frame, or has the samples."""
+    """Return samples as a matrix, one per row; `X` is a matrix, a data frame or an iterable."""
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         columns = tuple(X.columns)
         names = names or columns
@@ -51,7 +52,7 @@ def read_many(X: Any, names: Names) -> tuple[Array, Names]:
     elif isinstance(X, np.ndarray) and X.dtype != object:
         matrix = samples.numbers(X, "X").astype("float64")
         if matrix.ndim != 2:
-            raise ValueError(f"X must hold one sample a row, got shape {matrix.shape}")
+            raise ValueError(f"X must hold one sample per row, got shape {matrix.shape}")
         names = names or tuple(range(matrix.shape[1]))
         if matrix.shape[1] != len(names):
             raise ValueError(f"X has {matrix.shape[1]} features, but the stream has {len(names)}")

@@ -10,6 +10,12 @@ import numpy as np
 from onlad.reference import Array
 
 
+def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse an argument that is not one of the words allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+
+
 def whole(name: str, value: object, least: int) -> int:
     """Return an argument as an int of at least `least`, or say what it is instead."""
     if not (isinstance(value, Integral) and int(value) >= least):
@@ -56,21 +62,23 @@ def _refuse_other_length(found: int, n_features: int | None, name: str) -> None:
         raise ValueError(f"{name} has no features")
 
 
-def vector(x: Any, n_features: int | None, dtype: str, largest: float) -> Array:
+def vector(x: Any, n_features: int | None, dtype: str, largest: float, name: str = "x") -> Array:
     """Return one sample as a contiguous vector of `dtype`."""
-    array = numbers(x, "x")
+    array = numbers(x, name)
     if array.ndim != 1:
-        raise ValueError(f"x must be one sample of shape (n,), got shape {array.shape}")
-    _refuse_other_length(array.shape[0], n_features, "x")
-    _refuse_bad(array, "x", largest)
+        raise ValueError(f"{name} must be one sample of shape (n,), got shape {array.shape}")
+    _refuse_other_length(array.shape[0], n_features, name)
+    _refuse_bad(array, name, largest)
     return np.ascontiguousarray(array, dtype)
 
 
-def matrix(X: Any, n_features: int | None, dtype: str, largest: float) -> Array:
-    """Return samples, one a row, as a contiguous matrix of `dtype`."""
-    array = numbers(X, "X")
+def matrix(X: Any, n_features: int | None, dtype: str, largest: float, name: str = "X") -> Array:
+    """Return samples, one per row, as a contiguous matrix of `dtype`."""
+    array = numbers(X, name)
     if array.ndim != 2:
-        raise ValueError(f"X must hold one sample a row, shape (rows, n), got shape {array.shape}")
-    _refuse_other_length(array.shape[1], n_features, "X")
-    _refuse_bad(array, "X", largest)
+        raise ValueError(
+            f"{name} must hold one sample per row, shape (rows, n), got shape {array.shape}"
+        )
+    _refuse_other_length(array.shape[1], n_features, name)
+    _refuse_bad(array, name, largest)
     return np.ascontiguousarray(array, dtype)

@@ -13,8 +13,8 @@ from piping import NAMES, run, stream, table
 import onlad
 from onlad import cli
 from onlad.monitor import FEWEST
-from onlad.streams.evaluation import auc
-from onlad.streams.output import COLUMNS
+from onlad.report.evaluation import auc
+from onlad.report.lines import COLUMNS
 
 ROWS, NORMAL = 900, 840
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from piping import PATIENCE, stream, table
 
-PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "recipes.md"
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the docs are not in the package")
 
 

@@ -17,8 +17,8 @@ import pytest
 from piping import NAMES, ONLAD, PATIENCE, run, running, stream, table
 
 import onlad
+from onlad.report.lines import digits
 from onlad.streams.lines import LONGEST
-from onlad.streams.output import digits
 
 KEYS = ["row", "time", "score", "threshold", "p_value", "causes", "drifting"]
 

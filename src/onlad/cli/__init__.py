@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
+from onlad import __version__
 from onlad.cli import (
     completion,
     core,
@@ -78,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=Help,
         epilog="examples:\n  onlad demo\n  onlad watch pump.csv\n  onlad COMMAND --help",
     )
-    parser.add_argument("--version", action="version", version=f"onlad {version('onlad')}")
+    parser.add_argument("--version", action="version", version=f"onlad {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add(commands)

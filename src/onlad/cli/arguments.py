@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-from onlad.monitor import FEWEST
 from onlad.streams.block import Choice
 from onlad.streams.delimited import Dialect
-from onlad.streams.settings import FIXED
+from onlad.streams.settings import FIXED, LIMITS, given
 from onlad.streams.source import FORMATS, Reading
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 class Help(argparse.HelpFormatter):
@@ -28,7 +26,7 @@ class Help(argparse.HelpFormatter):
     # The next two do what Python 3.13 does, so that the page of commands is one for all versions.
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Take an argument, and make room for the names of commands as they are indented."""
+        """Take an argument, and reserve the width of indented command names."""
         super().add_argument(action)
         for each in self._iter_indented_subactions(action):
             width = len(self._format_action_invocation(each)) + self._current_indent
@@ -41,8 +39,8 @@ class Help(argparse.HelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Return a type of argparse: a whole number that is not too small, and fits in 63 bits."""
+def at_least(least: float, most: float = 2**63 - 1) -> Callable[[str], int]:
+    """Return a type of argparse: a whole number within limits."""
 
     def parse(text: str) -> int:
         try:
@@ -51,8 +49,8 @@ def at_least(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
         if number < least:
             raise argparse.ArgumentTypeError(f"must be at least {least}, got {number}")
-        if number >= 2**63:
-            raise argparse.ArgumentTypeError(f"must be below 2**63, got {text:.30}...")
+        if number > most:
+            raise argparse.ArgumentTypeError(f"must be at most {most}, got {text:.30}")
         return number
 
     return parse
@@ -72,8 +70,10 @@ def _rate(text: str) -> float:
         rate = float(above) / float(below or 1)
     except (ValueError, ZeroDivisionError):
         rate = 0.0
-    if not 0 < rate < 1:
-        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, like 1/10000; got {text!r}")
+    low, high = LIMITS["false_alarms"]
+    if not low <= rate <= high:
+        allowed = f"must be in [{low:g}, {high:g}], like 1/10000"
+        raise argparse.ArgumentTypeError(f"{allowed}; got {text!r}")
     return rate
 
 
@@ -137,15 +137,15 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
     )  # fmt: skip
     if warms_up:
         group.add_argument(
-            "--warmup", type=at_least(FEWEST), metavar="N",
+            "--warmup", type=at_least(*LIMITS["warmup"]), metavar="N",
             help="of a new one: samples before the first alarm (default: 256)",
         )  # fmt: skip
     group.add_argument(
-        "--window", type=at_least(1), metavar="N",
+        "--window", type=at_least(*LIMITS["window"]), metavar="N",
         help="of a new one: samples watched together (default: up to 4, by the number of columns)",
     )  # fmt: skip
     group.add_argument(
-        "--seed", type=at_least(0), metavar="N",
+        "--seed", type=at_least(*LIMITS["seed"]), metavar="N",
         help="of a new one: that of the random layers (default: 0)",
     )  # fmt: skip
 
@@ -160,13 +160,11 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 def wanted(args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of monitors that the arguments have."""
-    names = ("false_alarms", *FIXED)
-    said = ((name, getattr(args, name, None)) for name in names)
-    given = {name: value for name, value in said if value is not None}
+    found = given(args)
     if getattr(args, "load", None):
-        for name in given.keys() & set(FIXED):
+        for name in found.keys() & set(FIXED):
             args.usage(f"argument --{name}: not allowed with argument --load")
-    return given
+    return found
 
 
 def reading(args: argparse.Namespace) -> Reading:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from onlad.cli.arguments import Help
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
+from onlad.cli.arguments import Commands, Help
 
 
 def add(commands: Commands) -> None:

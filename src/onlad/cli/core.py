@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onlad.cli.arguments import at_least
+from onlad.cli.arguments import Commands, at_least
 from onlad.errors import OnladError
 
 if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
     from onlad.hardware import OnladCore
 
 MEGAHERTZ = 100  # of the paper's board
@@ -46,7 +45,7 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     action.add_argument(
         "--seeds", type=at_least(0), default=0, metavar="N",
-        help="place and route from so many seeds (lfe5u-85f only; default: 0)",
+        help="number of seeds to place and route from (lfe5u-85f only; default: 0)",
     )  # fmt: skip
     action.set_defaults(run=_with_core(_synth))
     action = _action(actions, "export", "write Verilog, IP-XACT, a Vivado script and a program")
@@ -138,7 +137,7 @@ def _emulate(core: OnladCore, args: argparse.Namespace) -> None:
             ("relative error, largest", f"{error.max():.1e}", ""),
             ("samples not learned", str(device.n_skipped), str(detector.n_skipped)),
             ("steps that forgot nothing", str(device.n_paused), str(detector.n_paused)),
-            ("samples a second", f"{len(X) / seconds:.0f}", ""),
+            ("samples per second", f"{len(X) / seconds:.0f}", ""),
         ],
     )
 

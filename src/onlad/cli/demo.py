@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from onlad.cli.arguments import at_least
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
+from onlad.cli.arguments import Commands, at_least
 
 
 def add(commands: Commands) -> None:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlad.cli.arguments import Help, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
 from onlad.reference import Array
+from onlad.report.evaluation import Report, evaluate, truths
 from onlad.streams.block import Block
-from onlad.streams.evaluation import Report, evaluate, truths
 from onlad.verdict import Verdicts
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def add(commands: Commands) -> None:

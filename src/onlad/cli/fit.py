@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from onlad.cli.arguments import Help, add_monitor, add_source, at_least, wanted
+from onlad.cli.arguments import Commands, Help, add_monitor, add_source, at_least, wanted
 from onlad.cli.bare import BareDetector
 from onlad.cli.history import History
 from onlad.cli.session import Session
 from onlad.detector import Detector
 from onlad.errors import OnladError
 from onlad.monitor import FEWEST
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def add(commands: Commands) -> None:

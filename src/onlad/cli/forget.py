@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from onlad.cli.arguments import Help
+from onlad.cli.arguments import Commands, Help
 from onlad.cli.serve import extra
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def add(commands: Commands) -> None:

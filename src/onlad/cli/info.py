@@ -6,18 +6,15 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onlad import modelfile
-from onlad.cli.arguments import Help
+from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.monitor import Monitor
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def add(commands: Commands) -> None:

@@ -6,15 +6,11 @@ import argparse
 import sys
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from onlad.cli.arguments import Help
+from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model, save_model
 from onlad.detector import Detector, merge
 from onlad.errors import OnladError
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def add(commands: Commands) -> None:

@@ -128,7 +128,9 @@ class Models:
         monitor = load_monitor(path)
         settle(monitor, self._wanted)
         if unchanged := kept(monitor, self._wanted):
-            say(f"{path}: {'; '.join(unchanged)}: it was learned so. Remove the file to begin anew")
+            say(
+                f"{path}: {'; '.join(unchanged)}: it was learned so. Remove the file to start again"
+            )
         return monitor
 
     def check(self, many: bool, save: Path | None) -> None:

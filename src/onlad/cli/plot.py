@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from onlad.cli.arguments import Help, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
-from onlad.streams.track import Track
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
+from onlad.report.track import Track
 
 SUFFIXES = (".png", ".svg", ".html")
 
@@ -47,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output.suffix.lower() not in SUFFIXES:
         args.usage(f"argument -o/--output: must end in {', '.join(SUFFIXES)}; got {args.output}")
     try:
-        from onlad.streams import picture  # noqa: PLC0415  (its import needs the extra)
+        from onlad.report import picture  # noqa: PLC0415  (its import needs the extra)
     except ImportError:
         raise OnladError("a picture needs matplotlib: pip install onlad[plot]") from None
     track = Track()

@@ -5,21 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from onlad.cli.arguments import Help, add_source
+from onlad.cli.arguments import Commands, Help, add_source
 from onlad.cli.bare import BareDetector
 from onlad.cli.models import Models, load_model
 from onlad.cli.session import Session
 from onlad.detector import Detector
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
+from onlad.report.lines import InfluxLines, Table, Writer, jsonl
 from onlad.streams.block import Block
-from onlad.streams.output import InfluxLines, Table, Writer, jsonl
 from onlad.verdict import Verdicts
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def add(commands: Commands) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from onlad.cli.arguments import Commands
 from onlad.cli.models import say
 from onlad.errors import OnladError
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def extra(name: str) -> Any:
@@ -27,7 +25,7 @@ def add(commands: Commands) -> None:
     """Add `onlad serve`."""
     parser = commands.add_parser(
         "serve",
-        help="watch many streams from MQTT and HTTP, for ever",
+        help="run a service that watches streams from MQTT and HTTP",
         description="Watch the streams of a configuration file. Samples come by MQTT or HTTP; "
         "verdicts and alarms go out by MQTT, WebSocket and webhook. What was learned survives a "
         "crash at any moment. SIGTERM or Ctrl-C saves everything and stops.",
@@ -38,7 +36,7 @@ def add(commands: Commands) -> None:
         type=Path,
         required=True,
         metavar="PATH",
-        help="a TOML file; see docs/serving.md",
+        help="a TOML file; see docs/reference/configuration.md",
     )
     parser.add_argument(
         "--check",

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -130,7 +129,7 @@ class Session:
         self._drifting[block.series] = int(verdicts.drifting[-1])
 
     def _checkpoint(self) -> None:
-        """Save, and go on if that fails: the disk may have room again before the end."""
+        """Save, and go on if that fails: the disk may have space again before the end."""
         try:
             self._keep()
         except OnladError as error:
@@ -175,7 +174,7 @@ class _Bar:
 
 
 class _Live(_Bar):
-    """A bar on a terminal, redrawn a few times a second."""
+    """A bar on a terminal, redrawn a few times per second."""
 
     def __init__(self, size: int) -> None:
         from rich.console import Console  # noqa: PLC0415  (slow to import, and seldom needed)
@@ -204,12 +203,7 @@ class _Live(_Bar):
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def show(self, position: int, alarms: int) -> None:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlad.cli.arguments import Help, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
+from onlad.report.evaluation import truths
+from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
-from onlad.streams.evaluation import truths
-from onlad.streams.output import InfluxLines, Writer, jsonl, people
 from onlad.verdict import Verdicts
-
-if TYPE_CHECKING:
-    from onlad.cli.arguments import Commands
 
 
 def add(commands: Commands) -> None:

@@ -74,7 +74,7 @@ def record(n_samples: int = DAY, seed: int = 0) -> Recording:
     for slot in range(min(QUIET, n_samples // 2), n_samples - SLOT + 1, SLOT):
         kinds = kinds or [str(name) for name in rng.permutation(list(KINDS))]
         kind = KINDS[name := kinds.pop()]
-        start = slot + int(rng.integers(100, 200))  # leaves room for the longest
+        start = slot + int(rng.integers(100, 200))  # the longest still fits
         if kind.at_a_step:
             start = int(steps[np.searchsorted(steps, start)]) - 2
         stop = start + int(rng.integers(kind.shortest, kind.longest + 1))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from onlad.verdict import Verdict
 
 BARS = " ▁▂▃▄▅▆▇█"
-COLUMN = 10  # samples a column: it shows the largest score of them
+COLUMN = 10  # samples per column: it shows the largest score of them
 FRAMES = 12  # a second
 
 
@@ -45,12 +44,7 @@ class Screen:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def add(self, t: int, verdict: Verdict) -> None:

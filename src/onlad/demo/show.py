@@ -24,7 +24,7 @@ from onlad.reference import Array
 # Samples a second on a terminal, so that there is something to see. A slow machine never waits.
 PACE = 2400
 CAUSE = 19  # characters
-WIDE = 108  # characters of a terminal that has room for two causes a line
+WIDE = 108  # characters of a terminal that fits two causes per line
 
 
 class Watched(NamedTuple):

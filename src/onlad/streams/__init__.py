@@ -1,1 +1,1 @@
-"""Streams as they come: files, pipes and brokers in, verdicts as lines out."""
+"""Streams as they come: files, pipes and brokers, read into blocks of samples."""

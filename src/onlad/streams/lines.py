@@ -112,7 +112,7 @@ class Lines:
 
 
 def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> Iterator[Chunk]:
-    """Yield the lines of `source` until it ends, or for ever with `follow`, or until stopped.
+    """Yield the lines of `source` until it ends, with `follow` without end, or until stopped.
 
     Half a line is no line while more may come; at the end of the source it is one. If a line ends
     at the position `cut`, so does a chunk.

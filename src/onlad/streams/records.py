@@ -13,6 +13,8 @@ from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamErro
 from onlad.streams.lines import LONGEST, Chunk
 
 Sample = tuple[list[float], Time, str]
+#: A name that comes later is not watched, and is reported once; a sample of such names is refused.
+NONE_KNOWN = "none of its names is one that the stream started with"
 
 
 class Records:
@@ -44,6 +46,8 @@ class Records:
         if self.roles is None:
             self.roles = roles
         elif not record.keys() <= self._found:
+            if not any(name in record for name in roles.features):
+                raise ValueError(f"{NONE_KNOWN}: {list(record)[:5]}")
             self._tell_strange(record)
         time = record.get(roles.time) if roles.time is not None else None
         label = "" if roles.label is None else record.get(roles.label)

@@ -1,13 +1,26 @@
-"""Settings for a monitor that goes on: which take effect, and which it was made with for good."""
+"""Settings of a monitor as a user gives them: their limits, and which can still be changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from onlad.monitor import Monitor
+from onlad.monitor import FEWEST, Monitor
 
 FIXED = ("window", "warmup", "seed")
+#: Smallest and largest value of each setting, on the command line and in the service's file.
+LIMITS: dict[str, tuple[float, float]] = {
+    "window": (1, 1000),
+    "warmup": (FEWEST, 10_000_000),
+    "seed": (0, 2**63 - 1),
+    "false_alarms": (1e-9, 0.5),
+}
+
+
+def given(source: object) -> dict[str, Any]:
+    """Return the settings that are attributes of `source` and not None."""
+    said = ((name, getattr(source, name, None)) for name in LIMITS)
+    return {name: value for name, value in said if value is not None}
 
 
 def settle(monitor: Monitor, wanted: Mapping[str, Any]) -> bool:

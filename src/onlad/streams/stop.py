@@ -6,7 +6,7 @@ import contextlib
 import select
 import signal
 import socket
-from types import FrameType, TracebackType
+from types import FrameType
 
 
 class Stop:
@@ -27,12 +27,7 @@ class Stop:
         self._wakeup = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         signal.set_wakeup_fd(self._wakeup)
         self._restore()
         self._read.close()
@@ -48,7 +43,7 @@ class Stop:
         self._before = {}
 
     def wait(self, fd: int | None = None, seconds: float | None = None) -> bool:
-        """Wait until `fd` can be read, or for so long; return whether to stop."""
+        """Wait until `fd` can be read, or for `seconds`; return whether to stop."""
         if not self.signal:
             ours = self._read.fileno()
             watched = [ours] if fd is None else [ours, fd]

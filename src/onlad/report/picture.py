@@ -15,7 +15,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from onlad.streams.track import Track
+from onlad.report.track import Track
 
 INK, LINE, ALARM, FAINT = "#222222", "#5b6b7b", "#D00000", "#eeeeee"
 FEATURES = 12  # rows of causes: those with the largest shares

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from onlad import kernel
 from onlad.reference import Array
 from onlad.streams.block import Block, Time
-from onlad.verdict import Verdicts, causes
+from onlad.verdict import Verdicts
 
 BUCKETS = 2048  # at most twice as many; a picture has no more columns
 STRONGEST = 200  # alarms that are kept one by one
@@ -19,13 +20,13 @@ STRONGEST = 200  # alarms that are kept one by one
 class Track:
     """Keeps the highest score of each bucket of samples; buckets are joined when there are many.
 
-    ``score``, ``limit``, ``alarms``, ``drift``, ``row`` and ``shares`` have one entry a bucket;
+    ``score``, ``limit``, ``alarms``, ``drift``, ``row`` and ``shares`` have one entry per bucket;
     a score is NaN while the monitor learned. ``shares`` sums the shares of alarms by feature.
     """
 
     def __init__(self) -> None:
         self.names: tuple[Any, ...] = ()
-        self.width = 1  # samples a bucket
+        self.width = 1  # samples per bucket
         self.n_seen = 0
         self._times: list[Time] = []
         self._columns: dict[str, Array] = {}
@@ -113,7 +114,7 @@ class Track:
             "time": None if block.times is None else block.times[i],
             "score": score,
             "threshold": float(verdicts.threshold[i]),
-            "causes": dict(list(causes(verdicts.names, verdicts.shares[i]).items())[:3]),
+            "causes": dict(list(kernel.causes(verdicts.names, verdicts.shares[i]).items())[:3]),
         }
         heapq.heappush(self._strongest, (score, row, alarm))
         if len(self._strongest) > STRONGEST:

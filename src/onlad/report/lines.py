@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
+from onlad.report.record import record
 from onlad.streams import influx
 from onlad.streams.block import Block, Time
-from onlad.verdict import Verdicts, causes
+from onlad.streams.times import nanoseconds
+from onlad.verdict import Verdicts
 
 #: Returns the lines, each with its end, on the samples `which` of a block.
 Writer: TypeAlias = Callable[[Block, Verdicts, Sequence[int]], str]
@@ -38,16 +38,14 @@ def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
     """Return a line that a person reads, with the largest causes."""
     lines = []
     for i in which:
-        time = _time(block, i)
+        time, found = _time(block, i), record(verdicts, i)
         when = f"row {block.row[i]}" if time is None else f"{_readable(time)}  row {block.row[i]}"
         series = f"{block.series}  " if block.series else ""
-        found = causes(verdicts.names, verdicts.shares[i])
-        said = ", ".join(f"{name} {share:.0%}" for name, share in list(found.items())[:SHOWN])
-        limit = float(verdicts.threshold[i])
-        mark = ">" if verdicts.is_anomaly[i] else "<="
-        against = f"{mark} {digits(limit)}" if math.isfinite(limit) else "(learning)"
-        score = digits(float(verdicts.score[i]))
-        lines.append(f"{series}{when}  score {score} {against}  {said}".rstrip())
+        shown = list(found["causes"].items())[:SHOWN]
+        said = ", ".join(f"{name} {share:.0%}" for name, share in shown)
+        mark, limit = ">" if found["is_anomaly"] else "<=", found["threshold"]
+        against = "(learning)" if limit is None else f"{mark} {digits(limit)}"
+        lines.append(f"{series}{when}  score {digits(found['score'])} {against}  {said}".rstrip())
     return "".join(line + "\n" for line in lines)
 
 
@@ -56,19 +54,12 @@ def jsonl(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
 
     And drifting: the feature that drifts slowly, or null.
     """
+    names = ("score", "threshold", "p_value", "causes", "drifting")
     lines = []
     for i in which:
-        limit = float(verdicts.threshold[i])
-        found = causes(verdicts.names, verdicts.shares[i])
-        line = {
-            "row": int(block.row[i]),
-            "time": _time(block, i),
-            "score": float(verdicts.score[i]),
-            "threshold": limit if math.isfinite(limit) else None,
-            "p_value": float(verdicts.p_value[i]),
-            "causes": {str(name): round(share, 4) for name, share in found.items()},
-            "drifting": _drifting(verdicts, i),
-        }
+        found = record(verdicts, i)
+        line = {"row": int(block.row[i]), "time": _time(block, i)}
+        line |= {name: found[name] for name in names}
         if block.series:
             line["series"] = block.series
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False))
@@ -82,26 +73,20 @@ class Table:
         self._begun = False
 
     def __call__(self, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
-        """Return one line a sample."""
+        """Return one line per sample."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if not self._begun:
             self._begun = True
             writer.writerow(COLUMNS)
         for i in which:
-            limit, ready = float(verdicts.threshold[i]), bool(verdicts.ready[i])
+            found = record(verdicts, i)
+            judged = (found["p_value"], int(found["is_anomaly"])) if found["ready"] else ("", "")
+            cause = next(iter(found["causes"]), "")
             writer.writerow(
-                (
-                    int(block.row[i]),
-                    _time(block, i),
-                    float(verdicts.score[i]),
-                    limit if math.isfinite(limit) else "",
-                    float(verdicts.p_value[i]) if ready else "",
-                    int(verdicts.is_anomaly[i]) if ready else "",
-                    next(iter(causes(verdicts.names, verdicts.shares[i])), ""),
-                    _drifting(verdicts, i),
-                )
-            )
+                (int(block.row[i]), _time(block, i), found["score"], found["threshold"], *judged,
+                 cause, found["drifting"])
+            )  # fmt: skip
         return text.getvalue()
 
 
@@ -113,21 +98,13 @@ class InfluxLines:
         self._said = False
 
     def __call__(self, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
-        """Return one line a sample."""
+        """Return one line per sample."""
         lines = []
         for i in which:
-            fields: dict[str, float | bool | str] = {
-                "score": float(verdicts.score[i]),
-                "threshold": float(verdicts.threshold[i]),
-                "p_value": float(verdicts.p_value[i]),
-                "is_anomaly": bool(verdicts.is_anomaly[i]),
-            }
-            cause = next(iter(causes(verdicts.names, verdicts.shares[i])), None)
-            if cause is not None:
-                fields["cause"] = str(cause)
-            drifting = _drifting(verdicts, i)
-            if drifting is not None:
-                fields["drifting"] = drifting
+            found = record(verdicts, i)
+            fields = {name: found[name] for name in ("score", "threshold", "p_value", "is_anomaly")}
+            fields |= {"cause": next(iter(found["causes"]), None), "drifting": found["drifting"]}
+            fields = {name: value for name, value in fields.items() if value is not None}
             if block.lines is not None:
                 named = {f"onlad_{name}": value for name, value in fields.items()}
                 lines.append(influx.added(block.lines[i], named))
@@ -150,11 +127,6 @@ class InfluxLines:
             return ""
 
 
-def _drifting(verdicts: Verdicts, i: int) -> str | None:
-    feature = int(verdicts.drifting[i])
-    return str(verdicts.names[feature]) if feature >= 0 else None
-
-
 def _time(block: Block, i: int) -> Time:
     return None if block.times is None else block.times[i]
 
@@ -165,37 +137,3 @@ def _readable(time: Time) -> str:
         when = datetime.fromtimestamp(time // 10**9, tz=timezone.utc)
         return f"{when:%Y-%m-%dT%H:%M:%S}.{time % 10**9 // 10**6:03}Z"
     return str(time)
-
-
-def nanoseconds(time: str | float) -> int:
-    """Return a time as nanoseconds since 1970: ISO 8601, or a number in s, ms, us or ns by size.
-
-    Examples
-    --------
-    >>> nanoseconds("1970-01-01T00:00:02Z"), nanoseconds("1700000000"), nanoseconds(1700000000123)
-    (2000000000, 1700000000000000000, 1700000000123000000)
-    """
-    text = str(time).strip()
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return _from_iso(text)
-    return round(number * _unit(number))  # OverflowError or ValueError if it is not finite
-
-
-def _unit(number: Decimal) -> int:
-    """Return nanoseconds in the unit that a time of this size must have, to be of our days."""
-    for digits, unit in ((11, 10**9), (14, 10**6), (17, 10**3)):
-        if number.is_nan() or abs(number) < 10**digits:
-            return unit
-    return 1
-
-
-def _from_iso(text: str) -> int:
-    fraction = re.search(r"[.,](\d{1,9})", text)  # Python 3.10 knows 3 or 6 digits only, and no Z
-    rest = re.sub(r"[zZ]$", "+00:00", re.sub(r"[.,]\d+", "", text))
-    when = datetime.fromisoformat(rest)
-    when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-    since = when - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    part = int(fraction.group(1).ljust(9, "0")) if fraction else 0
-    return (since.days * 86400 + since.seconds) * 10**9 + part

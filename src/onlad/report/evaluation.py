@@ -76,7 +76,7 @@ class Report:
 
 
 def evaluate(score: Array, alarm: Array, truth: Array) -> Report:
-    """Compare scores and alarms with the truth, one entry a sample.
+    """Compare scores and alarms with the truth, one entry per sample.
 
     Examples
     --------

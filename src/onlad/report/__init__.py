@@ -1,0 +1,1 @@
+"""What was found, for others: verdicts as lines, pictures, and measures against labels."""

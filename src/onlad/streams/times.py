@@ -1,0 +1,53 @@
+"""Times as sources write them: one rule for files, messages and output."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from decimal import Decimal, InvalidOperation
+
+LATEST = 1e11  # seconds since 1970; a larger number is in milli-, micro- or nanoseconds
+
+
+def nanoseconds(time: str | float) -> int:
+    """Return a time as nanoseconds since 1970: ISO 8601, or a number in s, ms, us or ns by size.
+
+    Examples
+    --------
+    >>> nanoseconds("1970-01-01T00:00:02Z"), nanoseconds("1700000000"), nanoseconds(1700000000123)
+    (2000000000, 1700000000000000000, 1700000000123000000)
+    """
+    return round(_seconds(time) * 10**9)  # OverflowError or ValueError if it is not finite
+
+
+def seconds(time: str | float) -> float:
+    """Return a time as seconds since 1970, by the rule of `nanoseconds`."""
+    try:
+        found = float(_seconds(time))
+    except ValueError:
+        found = float("nan")
+    if not abs(found) <= LATEST:
+        raise ValueError(f"the time {time!r:.60} is none: give seconds since 1970, or ISO 8601")
+    return found
+
+
+def _seconds(time: str | float) -> Decimal:
+    text = str(time).strip()
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return _from_iso(text)
+    for digits, unit in ((11, 1), (14, 10**3), (17, 10**6)):
+        if number.is_nan() or abs(number) < 10**digits:
+            return number / unit
+    return number / 10**9
+
+
+def _from_iso(text: str) -> Decimal:
+    fraction = re.search(r"[.,](\d{1,9})", text)  # Python 3.10 knows 3 or 6 digits only, and no Z
+    rest = re.sub(r"[zZ]$", "+00:00", re.sub(r"[.,]\d+", "", text))
+    when = datetime.fromisoformat(rest)
+    when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+    since = when - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    part = Decimal(f"0.{fraction.group(1)}") if fraction else Decimal(0)
+    return since.days * 86400 + since.seconds + part
