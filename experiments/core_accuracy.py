@@ -11,14 +11,14 @@ probe: a random sample that is scored after every hundredth step and never learn
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
+from experiments.pages import markdown
+from experiments.records import append, origin, read
 from onlad import reference
 from onlad.hardware import fixed
 from onlad.hardware.config import Activation, Config, Storage
@@ -26,7 +26,6 @@ from onlad.hardware.model import Model
 from onlad.hardware.packets import Ff, Mode, Status
 from onlad.hardware.seeded import weights
 
-RESULTS = Path(__file__).parent / "results" / "core_accuracy.jsonl"
 WIND_UP = 1e4
 FACTORS = (0.95, 0.97, 0.99, 1.0)
 
@@ -59,6 +58,9 @@ class Record:
     asymmetry: float
     refused: int
     saturated: int
+    command: str = ""
+    machine: str = ""
+    commit: str = ""
 
 
 def cases() -> Iterator[Case]:
@@ -180,9 +182,7 @@ def measure(case: Case) -> Record:
 
 def records() -> list[Record]:
     """Return what was stored, in the order of `cases`."""
-    if not RESULTS.exists():
-        return []
-    found = [Record(**json.loads(line)) for line in RESULTS.read_text().splitlines()]
+    found = [Record(**record) for record in read("core_accuracy")]
     order = [asdict(case) for case in cases()]
     return sorted(found, key=lambda record: order.index(record.case))
 
@@ -194,9 +194,10 @@ def run() -> None:
         if asdict(case) in done:
             continue
         print(case, file=sys.stderr, flush=True)
-        record = measure(case)
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(asdict(record)) + "\n")
+        append(
+            "core_accuracy",
+            [asdict(measure(case)) | origin("make core-accuracy", "experiments/core_accuracy.py")],
+        )
 
 
 HEAD = ("n, N", "activation", "data", "a", "steps", "word", "alpha", "cond(H0'H0)", "score: median",
@@ -220,8 +221,7 @@ def rows() -> list[tuple[str, ...]]:
 
 def table() -> None:
     """Print the records as Markdown."""
-    for cells in (HEAD, ("---",) * len(HEAD), *rows()):
-        print("| " + " | ".join(cells) + " |")
+    print(markdown(HEAD, rows()))
 
 
 if __name__ == "__main__":

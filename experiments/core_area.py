@@ -9,18 +9,16 @@ without wires. nextpnr places and routes for an ECP5-85F of the slowest grade, f
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
+from experiments.pages import markdown
+from experiments.records import Record, append, latest, origin
 from onlad.hardware import Config, OnladCore, gateware_digest
-from onlad.hardware.paper import AREA, SIZES
+from onlad.hardware.paper import AREA, POST_SYNTHESIS, SIZES
 
-RESULTS = Path(__file__).parent / "results" / "core_area.jsonl"
 ECP5 = "lfe5u-85f"
 VARIANTS = (  # of the paper's largest sizes, one thing changed at a time
     {"lanes": 2}, {"lanes": 16}, {"lanes": 16, "width": 25}, {"width": 25}, {"width": 18},
@@ -42,21 +40,17 @@ def _configs() -> Iterator[tuple[str, Config, int]]:
     yield ECP5, Config(512, 64), 3
 
 
-def records() -> list[dict[str, Any]]:
+def records() -> list[Record]:
     """Return the last record of each core on each part."""
-    last = {}
-    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
-        record = json.loads(line)
-        last[record["part"], json.dumps(record["config"])] = record
-    return list(last.values())
+    return latest("core_area", "part", "config")
 
 
 def run() -> None:
     """Synthesise what is not stored yet for the gateware as it is, and store each at once."""
     digest = gateware_digest()
-    done = {(r["part"], json.dumps(r["config"])) for r in records() if r["gateware"] == digest}
+    done = [(r["part"], r["config"]) for r in records() if r["gateware"] == digest]
     for part, config, seeds in _configs():
-        if (part, json.dumps(asdict(config))) in done:
+        if (part, asdict(config)) in done:
             continue
         print(time.strftime("%H:%M:%S"), part, config, flush=True)
         core = OnladCore(**asdict(config))
@@ -67,8 +61,7 @@ def run() -> None:
             "logic_ns": report.logic_ns, "mhz": [round(f, 1) for f in report.mhz],
             "seconds": round(report.seconds), "tools": report.tools, "gateware": digest,
         }  # fmt: skip
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        append("core_area", [record | origin("make core-area", "experiments/core_area.py")])
 
 
 def sizes() -> list[tuple[str, ...]]:
@@ -81,6 +74,17 @@ def sizes() -> list[tuple[str, ...]]:
                 cells = (f"{r['percent'][k]:.1f} ({paper[k]:.1f})" for k in paper)
                 found.append((f"{n:,}", str(N), *cells, f"{r['logic_ns']:.2f}"))
     return found
+
+
+def synthesised() -> list[tuple[str, ...]]:
+    """Return the paper's row after synthesis at (512, 64), with ours at 2 and 8 lanes."""
+    kinds = tuple(POST_SYNTHESIS)
+    rows = [("the paper, Vivado, 2 arithmetic units", *(f"{POST_SYNTHESIS[k]:.1f}" for k in kinds))]
+    for lanes in (2, 8):
+        for r in records():
+            if r["part"] == "xc7z020" and r["config"] == asdict(Config(512, 64, lanes)):
+                rows.append((f"here, yosys, {lanes} lanes", *(f"{r['percent'][k]}" for k in kinds)))
+    return rows
 
 
 def variants() -> list[tuple[str, ...]]:
@@ -112,14 +116,10 @@ def routed() -> list[tuple[str, ...]]:
 
 HEADS = {
     "sizes": ("n", "N", "BRAM %", "DSP %", "FF %", "LUT %", "logic, ns"),
+    "synthesised": ("", "BRAM %", "DSP %", "FF %", "LUT %"),
     "variants": ("n", "changed", "BRAM (%)", "DSP (%)", "FF (%)", "LUT (%)", "logic, ns"),
     "routed": ("n, N, lanes", "MHz by seed", "BRAM", "DSP", "FF", "LUT"),
 }
-
-
-def markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def table() -> None:

@@ -11,7 +11,6 @@ then learned. Offline: each class is fitted, and only scored. Validation data al
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -22,13 +21,14 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from experiments.pages import markdown
+from experiments.records import append, origin, read
 from experiments.score_choice import PAPER, _kept, _load, _mix, online
 from onlad import Detector
 from onlad.hardware import Device, OnladCore
 from onlad.hardware.packets import Status
 from onlad.reference import Array
 
-RESULTS = Path(__file__).parent / "results" / "core_detection.jsonl"
 SEEDS = (0, 1)
 VARIANTS = ((32, "stored"), (25, "stored"), (18, "stored"), (32, "narrow"), (32, "seeded"))
 _CHUNK = 500
@@ -125,11 +125,6 @@ def _offline(t: Trial) -> dict[str, Any]:
     return found | _found(device, mine, theirs)
 
 
-def records() -> list[dict[str, Any]]:
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    return [json.loads(line) for line in lines]
-
-
 def model_digest() -> str:
     """Return a digest of the code that defines the core's bits."""
     here = Path(__file__).parent.parent / "src" / "onlad" / "hardware"
@@ -141,7 +136,7 @@ def model_digest() -> str:
 def run() -> None:
     """Run what is not stored yet, and store each trial at once."""
     names, digest = list(Trial.__dataclass_fields__), model_digest()
-    done = {tuple(r[name] for name in names) for r in records()}
+    done = {tuple(r[name] for name in names) for r in read("core_detection")}
     for t in _trials():
         if tuple(asdict(t).values()) in done:
             continue
@@ -149,17 +144,30 @@ def run() -> None:
         found = (_online if t.testbed == "online" else _offline)(t)
         found |= {k: round(found[k], 5) for k in ("auc", "auc_float64")}
         source = {"dataset_sha256": _load(t.dataset)[2], "model": digest}
-        with RESULTS.open("a") as file:
-            file.write(json.dumps({**asdict(t), **source, **found}, separators=(",", ":")) + "\n")
+        append(
+            "core_detection",
+            [
+                {
+                    **asdict(t),
+                    **source,
+                    **found,
+                    **origin("make core-detection", "experiments/core_detection.py"),
+                }
+            ],
+        )
         print(f"{time.perf_counter() - begun:5.1f} s  {t}  {found}", flush=True)
 
 
 def rows() -> list[tuple[str, ...]]:
-    """Return the table: a row a dataset and testbed, the largest difference of the seeds."""
+    """Return the table: one row per dataset and testbed, the largest difference of the seeds."""
     found = []
     for dataset, testbeds in PAPER.items():
         for testbed, (activation, n_hidden, a) in testbeds.items():
-            here = [r for r in records() if (r["dataset"], r["testbed"]) == (dataset, testbed)]
+            here = [
+                r
+                for r in read("core_detection")
+                if (r["dataset"], r["testbed"]) == (dataset, testbed)
+            ]
             cells = [dataset, testbed, f"{activation}, {n_hidden}, {a:g}"]
             for width, alpha in VARIANTS:
                 pairs = [r for r in here if (r["width"], r["alpha"]) == (width, alpha)]
@@ -179,9 +187,7 @@ HEAD = (
 
 
 def table() -> None:
-    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
-    for row in rows():
-        print(f"| {' | '.join(row)} |")
+    print(markdown(HEAD, rows()))
 
 
 if __name__ == "__main__":

@@ -9,34 +9,31 @@ Time is at 100 MHz, the clock of the paper's board, and without the n cycles tha
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from experiments.pages import markdown
+from experiments.records import Record, append, latest, origin
 from onlad.hardware import Config, OnladCore, gateware_digest
 from onlad.hardware.paper import SIZES
 
-RESULTS = Path(__file__).parent / "results" / "core_latency.jsonl"
 MEGAHERTZ = 100
 CORES = (  # the most telling first
     Config(512, 64),
     Config(512, 64, 16),
     *(Config(n, N) for n, N in SIZES if (n, N) != (512, 64)),
-    *(Config(512, 64, lanes) for lanes in (2, 32)),
+    Config(512, 64, 32),
+    *(Config(n, N, 2) for n, N in SIZES),  # as many arithmetic units as the paper's core
     Config(512, 64, activation="sigmoid"),
 )
 
 
-def records() -> list[dict[str, Any]]:
+def records() -> list[Record]:
     """Return the last record of each core."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else ()
-    last = {json.dumps(r["config"]): r for r in map(json.loads, lines)}
-    return list(last.values())
+    return latest("core_latency", "config")
 
 
 def measure(config: Config) -> dict[str, int]:
@@ -53,14 +50,14 @@ def measure(config: Config) -> dict[str, int]:
 def run() -> None:
     """Simulate what is not stored yet for the gateware as it is, and store each at once."""
     digest = gateware_digest()
-    done = {json.dumps(r["config"]) for r in records() if r["gateware"] == digest}
+    done = [r["config"] for r in records() if r["gateware"] == digest]
     for config in CORES:
-        if json.dumps(asdict(config)) in done:
+        if asdict(config) in done:
             continue
         begun = time.perf_counter()
         record = {"config": asdict(config), **measure(config), "megahertz": MEGAHERTZ}
-        with RESULTS.open("a") as file:
-            file.write(json.dumps({**record, "gateware": digest}) + "\n")
+        source = {"gateware": digest, **origin("make core-latency", "experiments/core_latency.py")}
+        append("core_latency", [record | source])
         print(f"{time.perf_counter() - begun:5.0f} s  {record}", flush=True)
 
 
@@ -90,9 +87,7 @@ def rows() -> list[tuple[str, ...]]:
 
 
 def table() -> None:
-    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
-    for row in rows():
-        print(f"| {' | '.join(row)} |")
+    print(markdown(HEAD, rows()))
 
 
 if __name__ == "__main__":

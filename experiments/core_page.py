@@ -1,22 +1,27 @@
-"""Put the tables of docs/hardware.md in their places, from the stored records.
+"""Put the tables of docs/howto/hardware.md in their places, from the stored records.
 
 python -m experiments.core_page
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments import core_accuracy, core_area, core_detection, core_latency
-from onlad.hardware import Config
+from experiments import core_accuracy, core_area, core_detection, core_latency, records
+from experiments.pages import markdown, renewed
+from onlad.hardware import Config, gateware_digest
+from onlad.hardware.paper import SIZES
 
-PAGE = Path(__file__).parent.parent / "docs" / "hardware.md"
+PAGE = Path(__file__).parent.parent / "docs" / "howto" / "hardware.md"
 
 
 CUTS = ("word", "alpha", "BRAM % (512, 64)", "BRAM % (1,024, 64)", "DSP", "score: median error",
         "AUC: farthest")  # fmt: skip
+
+
+SOURCES = ("records", "stored", "of the source as it is", "digest of their source",
+           "digest of the source now")  # fmt: skip
 
 
 def cuts() -> list[tuple[str, ...]]:
@@ -38,7 +43,7 @@ def cuts() -> list[tuple[str, ...]]:
         )
         auc = max(
             abs(r["auc"] - r["auc_float64"])
-            for r in core_detection.records()
+            for r in records.read("core_detection")
             if (r["width"], r["alpha"]) == (width, alpha)
         )
         dsp = str(area[512]["used"]["DSP"]) if 512 in area else "-"
@@ -46,11 +51,78 @@ def cuts() -> list[tuple[str, ...]]:
     return found
 
 
+# tb:nnhw: what the paper says of each; the last column is ours.
+OTHERS = (
+    ("", "Akin et al.", "Wess et al.", "Moss et al.", "Alrawashdeh et al.", "the paper's core"),
+    ("approach", "supervised", "supervised", "semi-supervised", "supervised", "semi-supervised"),
+    ("model", "BP-NN", "BP-NN", "BP-NN", "DBN", "OS-ELM"),
+    ("layers", "3", "3", "5", "4", "3"),
+    ("weights", "12", "about 84", "1,280", "", "131,072"),
+    ("platform", "Cyclone III", "Zedboard", "USRP X310", "ZC706", "PYNQ-Z1"),
+    ("tools", "Quartus II, VHDL", "Vivado HLS", "Vivado HLS", "Vivado, Verilog", "Vivado HLS"),
+    ("trains", "no", "no", "no", "yes", "yes"),
+    ("clock", "50 MHz", "", "200 MHz", "", "100 MHz"),
+    ("prediction", "about 2 ms", "about 100 cycles", "105 ns", "8 µs", "about 1 ms"),
+    ("training", "", "", "", "", "about 1 ms"),
+    ("power", "", "", "", "", "3.1 W"),
+)
+
+
+def others() -> list[tuple[str, ...]]:
+    """Return the paper's table of cores with ours at its largest size beside it."""
+    n, N = SIZES[-1]
+    steps = {
+        r["config"]["lanes"]: r
+        for r in core_latency.records()
+        if (r["config"]["n"], r["config"]["hidden"]) == (n, N)
+    }
+
+    def time(step: str) -> str:
+        shown = (f"{r[step]:,} cycles with {lanes} lanes" for lanes, r in sorted(steps.items()))
+        return ", ".join(shown)
+
+    mhz = "; ".join(
+        f"{max(r['mhz']):.0f} MHz routed on ECP5 at ({r['config']['n']}, {r['config']['hidden']})"
+        for r in core_area.records()
+        if r["mhz"]
+    )
+    ours = {
+        "approach": "semi-supervised",
+        "model": "OS-ELM",
+        "layers": "3",
+        "weights": f"{2 * n * N:,}",
+        "platform": "xc7z020 synthesised, none run",
+        "tools": "Amaranth, yosys",
+        "trains": "yes",
+        "clock": mhz,
+        "prediction": time("predict"),
+        "training": time("train"),
+        "power": "not measured",
+    }
+    return [(*row, ours[row[0]]) for row in OTHERS[1:]]
+
+
+def sources() -> list[tuple[str, ...]]:
+    """Return of which source the records are, and whether it is the source as it is now."""
+    gateware, model = gateware_digest(), core_detection.model_digest()
+    kinds = {
+        "latency": ([r["gateware"] for r in core_latency.records()], gateware),
+        "area": ([r["gateware"] for r in core_area.records()], gateware),
+        "detection": ([r["model"] for r in records.read("core_detection")], model),
+    }
+    return [
+        (kind, str(len(found)), str(found.count(now)), ", ".join(sorted(set(found))), now)
+        for kind, (found, now) in kinds.items()
+    ]
+
+
 def tables() -> dict[str, str]:
-    markdown = core_area.markdown
     return {
         "latency": markdown(core_latency.HEAD, core_latency.rows()),
         "sizes": markdown(core_area.HEADS["sizes"], core_area.sizes()),
+        "synthesised": markdown(core_area.HEADS["synthesised"], core_area.synthesised()),
+        "others": markdown((*OTHERS[0], "this core"), others()),
+        "sources": markdown(SOURCES, sources()),
         "variants": markdown(core_area.HEADS["variants"], core_area.variants()),
         "cuts": markdown(CUTS, cuts()),
         "routed": markdown(core_area.HEADS["routed"], core_area.routed()),
@@ -61,12 +133,7 @@ def tables() -> dict[str, str]:
 
 def page() -> str:
     """Return the page with its tables as the records have them."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, table in tables().items():
-        place = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text, found = place.subn(lambda m, t=table: f"{m[1]}\n{t}\n\n{m[2]}", text)
-        assert found == 1, name
-    return text
+    return renewed(PAGE.read_text(encoding="utf-8"), tables())
 
 
 if __name__ == "__main__":

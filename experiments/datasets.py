@@ -29,7 +29,7 @@ class MissingDataError(SystemExit):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples one a row in [0, 1], float32; classes 0, 1, ...; digest of the arrays unscaled."""
+    """Samples one per row in [0, 1], float32; classes 0, 1, ...; digest of the arrays unscaled."""
 
     name: str
     X: Array

@@ -27,7 +27,7 @@ mpl.rcParams.update(
     }
 )
 
-FOLDER = Path(__file__).parent.parent / "docs" / "evaluation"
+FOLDER = Path(__file__).parent.parent / "docs" / "explanation" / "evaluation"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 
 

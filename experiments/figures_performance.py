@@ -9,10 +9,11 @@ from statistics import fmean, median
 import matplotlib.pyplot as plt
 
 from experiments import figures, forgetting_cost, operations, records
+from experiments.pages import markdown
 from experiments.records import Record
 from experiments.settings import paper
 from experiments.steps import IMPLEMENTATIONS
-from experiments.tables import markdown, provenance
+from experiments.tables import provenance
 
 LABELS = {
     ("onlad", "cpu"): "ONLAD, compiled",
@@ -83,11 +84,16 @@ def latency(folder: Path) -> str:
     stored = records.read("latency")
     text = [
         "## Latency",
-        "One sample a call, from the call until the result is there; the median of many calls. On"
+        "One sample per call, from the call until the result is there; the median of many calls. On"
         " the processor one thread. NN-AE, DNN-AE and FPELM-AE are compiled by JAX; training of the"
         " compiled detector includes its score.",
     ]
-    rows = {who: [LABELS[who]] for who in LABELS if who != OURS}
+    # A GPU was measured on another machine, and its ratio is one across two machines.
+    rows = {
+        who: [LABELS[who] + ", another machine" * (who[1] == "gpu")]
+        for who in LABELS
+        if who != OURS
+    }
     for quantity in ("training", "prediction"):
         lines, styles = {}, []
         for who, label in LABELS.items():
@@ -184,7 +190,7 @@ def power() -> str:
             " for the others. `python -m experiments.power` reads the counters of the processor"
             " (RAPL) and of the GPU (NVML); a machine without one gives no joules. A counter is for"
             " the whole device: compare with the row at rest.",
-            markdown(["", "machine", "watts", "mJ a step", "µs a step"], rows),
+            markdown(["", "machine", "watts", "mJ per step", "µs per step"], rows),
             provenance(stored),
         ]
     )

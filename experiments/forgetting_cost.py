@@ -1,6 +1,6 @@
 """What forgetting costs: a training step of ONLAD beside one of FP-ELM, both in NumPy.
 
-    python -m experiments.forgetting_cost        # results/forgetting_cost.jsonl, a record a size
+    python -m experiments.forgetting_cost    # results/forgetting_cost.jsonl, one record per size
 
 The sizes are the paper's of fig:forget_latency, eight times those of the latency figures. There
 n is far above N, and the terms in n hide the growth in N; a second set of sizes has few features,

@@ -1,4 +1,4 @@
-"""Time of one training step and of one prediction, for one sample a call: a record a size.
+"""Time of one training step and of one prediction, for one sample per call: one record per size.
 
     python -m experiments.latency                        # the processor, one thread
     python -m experiments.latency --only fpelm nn dnn    # JAX alone, where it finds a GPU there

@@ -164,6 +164,7 @@ def count(n: int, N: int) -> Record:
         "predict": iterations(lambda: reference.predict(state, x, "identity")),
         "space_parameter": sum(part.size for part in state),
         "space_train": sum(part.size for part in kept.values()),
+        **records.origin("python -m experiments.operations", "experiments/operations.py"),
     }
 
 

@@ -1,6 +1,6 @@
 """How far float32 is from float64 where hidden units outnumber what the data excite.
 
-    python -m experiments.precision        # results/precision.jsonl, a record a case and level
+    python -m experiments.precision        # results/precision.jsonl, one record per case and level
 
 The lives are those of `tests/test_long_life.py`: 20,000 drifting samples, 64 hidden units, AUC over
 the last fifth. Two sensors that one cause drives excite few of the units, sixteen excite them all.
@@ -57,7 +57,7 @@ def differences(record: Record) -> np.ndarray:
 
 
 def told(stored: Sequence[Record]) -> str:
-    """Return the sentences of docs/mathematics.md, with the largest over factors and levels."""
+    """Return the sentences of the page on mathematics: the largest over factors and levels."""
     few, many = ([differences(r) for r in stored if r["n_features"] == n] for n in FEATURES)
     found = [max(np.abs(case).max() for case in cases) for cases in (few, many)]
     found.append(max(abs(case.mean()) for case in few))

@@ -25,6 +25,7 @@ from experiments.run import Cell
 from onlad.kernel import BACKEND
 
 SAME, ELSEWHERE = 1e-6, 1e-3  # how far an OS-ELM trial may be from its record
+SMALL = "letter_recognition"  # where the ways to forget are repeated
 STREAMS = ("skab valve1_0", "nab nyc_taxi")
 LEVEL = "x86-64-v3"  # the kernel's instructions on the machine of the records
 
@@ -35,6 +36,7 @@ def wanted() -> Iterator[Cell]:
     for cell in cells(("os-elm",), None, at_hand):
         if cell.settings != "found":  # another setting of what is run with the paper's
             yield cell
+    yield from cells(("variant",), None, [name for name in at_hand if name == SMALL])
 
 
 def _repeat(cell: Cell) -> Record:

@@ -1,4 +1,4 @@
-"""What happened, one JSON line a trial: tables and figures are made from these lines alone."""
+"""What happened, one JSON line per trial: tables and figures are made from these lines alone."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ def read(name: str) -> list[Record]:
     return list(_parsed(path, status.st_mtime_ns, status.st_size))
 
 
+def latest(name: str, *keys: str) -> list[Record]:
+    """Return the last record of each value of `keys`, in the order in which each came first."""
+    found = {json.dumps([record[key] for key in keys]): record for record in read(name)}
+    return list(found.values())
+
+
 @lru_cache(maxsize=64)
 def _parsed(path: Path, changed: int, size: int) -> tuple[Record, ...]:
     return tuple(json.loads(line) for line in path.read_text().splitlines())
@@ -76,6 +82,11 @@ def machine() -> str:
                 model = line.split(":", 1)[1].strip()
                 break
     return f"{model}, {os.cpu_count()} cores"
+
+
+def origin(command: str, *paths: str) -> Record:
+    """Return what each record carries: its command, machine and commit."""
+    return {"command": command, "machine": machine(), "commit": commit(*paths)}
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""Make docs/evaluation.md and its pictures from the stored records alone.
+"""Make docs/explanation/evaluation.md and its pictures from the stored records alone.
 
     python -m experiments.report             # writes
     python -m experiments.report --check     # fails where the page is stale
@@ -8,20 +8,18 @@ The words are in evaluation.template.md. Modules experiments/figures_*.py add se
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import pkgutil
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import experiments
-from experiments import datasets, figures, records, tables
+from experiments import datasets, figures, pages, records, scaling, tables, ways
 from experiments.methods import registry
 from experiments.testbeds import TESTBEDS
 
 TEMPLATE = Path(__file__).parent / "evaluation.template.md"
-PAGE = Path(__file__).parent.parent / "docs" / "evaluation.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "evaluation.md"
 NOTHING = "No records yet."
 
 
@@ -63,23 +61,17 @@ def page(folder: Path = figures.FOLDER) -> str:
     parts = {
         **_auc(folder),
         "settings": tables.settings_found(),
+        "scaling": scaling.table(),
+        "ways_online": ways.table("online"),
+        "ways_offline": ways.table("offline"),
         "drift": _drift(folder),
         "performance": _others(),
     }
-    text = TEMPLATE.read_text()
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text).rstrip() + "\n"
+    return pages.filled(TEMPLATE, parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    args = parser.parse_args(arguments)
-    text = page()
-    if args.check and (not PAGE.exists() or PAGE.read_text() != text):
-        raise SystemExit("docs/evaluation.md is stale: run python -m experiments.report")
-    PAGE.write_text(text)
+    pages.main(PAGE, page, "experiments.report", arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run one cell of the AUC tables: one line a trial.
+"""Run one cell of the AUC tables: one line per trial.
 
     python -m experiments.run online --dataset mnist --method onlad --trials 5
     python -m experiments.run offline --dataset digits --method pca --settings ours --store
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import datasets, metrics, records, testbeds
-from experiments.methods import Hyperparameters, registry, run_trials
+from experiments.methods import Hyperparameters, module_of, registry, run_trials
 from experiments.records import Record
 from experiments.settings import SETTINGS, Settings, hyperparameters
 from experiments.testbeds import TESTBEDS, Array, Testbed, Trial
@@ -71,7 +71,6 @@ class Cell:
         begun = time.perf_counter()
         scores = run_trials(self.method, self.testbed, parameters, trials)
         seconds = (time.perf_counter() - begun) / len(trials)
-        module = registry()[self.method].build.__module__.replace(".", "/") + ".py"
         return [
             {
                 "testbed": self.testbed,
@@ -85,7 +84,7 @@ class Cell:
                 "seconds": round(seconds, 4),
                 "samples": sum(len(part.rows) for part in trial.parts),
                 "machine": records.machine(),
-                "commit": records.commit(module),
+                "commit": records.commit(module_of(self.method)),
             }
             for trial, found in zip(trials, scores, strict=True)
         ]
@@ -110,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     entry = registry()[args.method]
     if args.testbed not in entry.testbeds:
         raise SystemExit(f"{entry.label} does not run on the {args.testbed} testbed")
-    has_paper = entry.family != "peer" and args.method != "onlad-plus"
+    has_paper = entry.family in ("os-elm", "neural") and args.method != "onlad-plus"
     settings = args.settings or ("paper" if has_paper else "ours")
     cell = Cell(args.testbed, args.dataset, args.method, settings)
     seeds = list(range(args.seed, args.seed + args.trials))

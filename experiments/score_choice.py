@@ -2,8 +2,8 @@
 
 One pass over a stream gives each sample's loss and leverage, and all candidate scores follow.
 
-    ONLAD_DATA=... python -m experiments.score_choice run      # resumable: skips stored trials
-    python -m experiments.score_choice table                   # from the records alone
+    ONLAD_DATA=... python -m experiments.score_choice      # resumable: skips stored trials
+    python -m experiments.numbers                          # its tables, from the records alone
 
 The test part of every dataset (45 % online, 20 % offline, one fixed draw) is never read, not even
 for its range; each trial splits the rest anew.
@@ -12,9 +12,7 @@ for its range; each trial splits the rest anew.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -25,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from experiments import datasets, metrics
+from experiments.pages import markdown
+from experiments.records import append, origin, read
 from experiments.settings import paper
 from onlad import kernel, reference
 from onlad.reference import Array
 
-RESULTS = Path(__file__).parent / "results" / "score_choice.jsonl"
 PAPER = {  # tb:eval_online_hp and tb:eval_offline_hp: activation, N, a
     dataset: {
         testbed: tuple(paper()["settings"][testbed][dataset]["onlad"].values())
@@ -224,21 +223,25 @@ def _try_offline(s: Setting, seed: int) -> dict[str, Any]:
     return {"auc": {name: round(np.mean([c[name] for c in classes]), 4) for name in classes[0]}}
 
 
-def _records() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.open()] if RESULTS.exists() else []
-
-
 def run() -> None:
     """Run what is not stored yet, and store each trial at once."""
-    done = {(r["seed"], *(r[name] for name in Setting.__dataclass_fields__)) for r in _records()}
+    done = {
+        (r["seed"], *(r[name] for name in Setting.__dataclass_fields__))
+        for r in read("score_choice")
+    }
     for seed, s in ((k, s) for p, n in TRIALS.items() for k in range(n) for s in _settings(p)):
         if (seed, *asdict(s).values()) in done:
             continue
         begun = time.perf_counter()
         found = (_try_offline if s.testbed == "offline" else _try_online)(s, seed)
         record = {**asdict(s), "seed": seed, "dataset_sha256": _load(s.dataset)[2], **found}
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(record, separators=(",", ":")) + "\n")
+        append(
+            "score_choice",
+            [
+                record
+                | origin("python -m experiments.score_choice run", "experiments/score_choice.py")
+            ],
+        )
         print(f"{time.perf_counter() - begun:5.1f} s  seed {seed}  {s}", flush=True)
 
 
@@ -247,19 +250,20 @@ def _mean(values: list[float], interval: bool) -> str:
     return f"{mean.mean:.3f}" + f" ± {mean.half:.3f}" * interval
 
 
-def _pivot(title: str, entries: list[tuple[str, str, float]], interval: bool = False) -> None:
-    """Print the mean of the values of each row and column as Markdown."""
+def _pivot(entries: list[tuple[str, str, float]], interval: bool = False) -> str:
+    """Return the mean of the values of each row and column as Markdown."""
     columns = list(dict.fromkeys(column for _, column, _ in entries))
-    print(f"\n{title}\n\n| | {' | '.join(columns)} |\n|---{'|---' * len(columns)}|")
+    rows = []
     for row in dict.fromkeys(row for row, _, _ in entries):
         cells = ([v for r, c, v in entries if (r, c) == (row, column)] for column in columns)
-        print(f"| {row} | {' | '.join(_mean(v, interval) if v else '' for v in cells)} |")
+        rows.append((row, *(_mean(v, interval) if v else "" for v in cells)))
+    return markdown(("", *columns), rows)
 
 
-def table() -> None:
-    """Print every table from the stored records."""
+def tables() -> dict[str, str]:
+    """Return every table, from the stored records."""
     means, wins, details, ridges, guards = [], [], [], [], []
-    for r in _records():
+    for r in read("score_choice"):
         bed, data, aucs = f"{r['testbed']}, {r['name']}", r["dataset"], r["auc"]
         if r["part"] in ("score", "trend"):
             shown = [n for n in ("e", "l", *STORED[1:]) if n in aucs]
@@ -278,11 +282,13 @@ def table() -> None:
             guards.append((row, guard, aucs[CHOSEN]))
             guards += [(row, f"{guard}: paused", r["paused"])] * (r["guard"] != "none")
     ridges = sorted(ridges, key=lambda entry: entry[0].split(" = ")[0])
-    _pivot("AUC, means over datasets and trials", means + wins)
-    _pivot("AUC with the 95 % interval over trials", details, interval=True)
-    _pivot(f"AUC of {CHOSEN} by ridge", ridges + [(row, "mean", v) for row, _, v in ridges])
-    _pivot(f"AUC of {CHOSEN} and share of paused steps by guard", guards)
+    return {
+        "means": _pivot(means + wins),
+        "details": _pivot(details, interval=True),
+        "ridges": _pivot(ridges + [(row, "mean", v) for row, _, v in ridges]),
+        "guards": _pivot(guards),
+    }
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table}[sys.argv[1]]()
+    run()

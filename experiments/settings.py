@@ -19,7 +19,8 @@ else:
 Settings = Literal["paper", "found", "ours"]
 SETTINGS: tuple[Settings, ...] = get_args(Settings)
 STAND_IN = {"digits": "letter_recognition"}  # a dataset that the paper lacks borrows settings
-SAME_AS = {"onlad-nf": "onlad"}  # ONLAD-NF has ONLAD's settings without forgetting
+# ONLAD-NF has ONLAD's settings without forgetting, ONLAD-01 has them with other weights.
+SAME_AS = {"onlad-nf": "onlad", "onlad-01": "onlad"}
 
 
 class NoSettingsError(SystemExit):

@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
     train: Callable[[Array], object]
     predict: Callable[[Array], float]
-    samples: Array  # to feed it, one a row
+    samples: Array  # to feed it, one per row
 
 
 def samples(n_features: int, dtype: str = "float32") -> Array:

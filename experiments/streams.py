@@ -36,7 +36,7 @@ from experiments.testbeds import Array
 from onlad import Detector, Monitor, scaler
 
 SKAB_START, SMD_START, NAB_SHARE = 400, 5_000, 0.15
-QUIET = {"skab quiet": 86_400, "smd quiet": 1_440}  # rows a day
+QUIET = {"skab quiet": 86_400, "smd quiet": 1_440}  # rows per day
 WARMUP, RHYTHM, RECENT = 256, 32, 2_048  # rows: those of `Monitor`
 
 
@@ -214,7 +214,7 @@ def table(stored: Sequence[Record]) -> list[str]:
     kinds = {"skab": "SKAB", "smd": "SMD", "nab": "NAB"}
     heads = [f"{what}: {name}" for what in ("AUC", "AUC-PR") for name in kinds.values()]
     heads += [f"found: {name}" for name in kinds.values()]
-    heads += ["delay: SKAB (s)", *(f"false alarms a day: {name}" for name in kinds.values())]
+    heads += ["delay: SKAB (s)", *(f"false alarms per day: {name}" for name in kinds.values())]
     lines = ["| method | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
     for name in METHODS:
         mine = [r for r in stored if r["method"] == name]

@@ -8,19 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from experiments import metrics, records
 from experiments.methods import Entry, Hyperparameters, registry
 from experiments.metrics import Mean
+from experiments.pages import markdown
 from experiments.records import Record
 from experiments.settings import NoSettingsError, Settings, hyperparameters, paper
 from experiments.testbeds import TESTBEDS, Testbed
 
 PAPERS = ("onlad", "onlad-nf", "fpelm", "nn", "dnn")
+PRINTED = "onlad-01"  # ONLAD with the weights that the paper prints
 OURS = "onlad-plus"
 SUBSTITUTE = "smartphone_har"
-
-
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def provenance(used: Sequence[Record], trials: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -33,7 +29,11 @@ def provenance(used: Sequence[Record], trials: Mapping[str, Sequence[str]] | Non
 
 def ordered() -> dict[str, Entry]:
     """Return the methods: ours first, then the paper's, then the peers."""
-    known = registry()
+    known = {
+        name: entry
+        for name, entry in registry().items()
+        if entry.family != "variant" and name != PRINTED
+    }
     first = [name for name in (OURS, *PAPERS) if name in known]
     return {name: known[name] for name in (*first, *(n for n in known if n not in first))}
 
@@ -43,7 +43,8 @@ def names() -> dict[str, str]:
     return {key: label + "*" * (key == SUBSTITUTE) for key, label in paper()["datasets"].items()}
 
 
-def _show(mean: Mean | None) -> str:
+def show(mean: Mean | None) -> str:
+    """Return a mean with its interval, as a cell."""
     if mean is None:
         return ""
     return f"{mean.mean:.3f}" if mean.n == 1 else f"{mean.mean:.3f} ± {mean.half:.3f}"
@@ -58,7 +59,8 @@ def _compared(gain: float, half: float) -> str:
     return f"{gain:+.3f}, {word}"
 
 
-def _words(parameters: Hyperparameters) -> str:
+def words(parameters: Hyperparameters) -> str:
+    """Return settings as a cell."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items())
 
 
@@ -93,9 +95,20 @@ class Aucs:
 
     def mean(self, dataset: str, method: str, settings: Settings | None = None) -> Mean | None:
         """Return a cell; without settings the paper's for its methods, else ours."""
-        settings = settings or ("paper" if method in PAPERS else "ours")
+        settings = settings or ("paper" if method in (*PAPERS, PRINTED) else "ours")
         found = self.cells.get((dataset, method, settings))
         return metrics.mean([r["auc"] for r in found]) if found else None
+
+    def paired(
+        self, dataset: str, one: tuple[str, Settings], other: tuple[str, Settings]
+    ) -> Mean | None:
+        """Return the mean of one method's AUC less the other's, over the seeds that both have."""
+        mine, theirs = (
+            {r["seed"]: r["auc"] for r in self.cells.get((dataset, *who), [])}
+            for who in (one, other)
+        )
+        seeds = sorted(mine.keys() & theirs.keys())
+        return metrics.mean([mine[s] - theirs[s] for s in seeds]) if seeds else None
 
     def about(self, methods: Iterable[str]) -> str:
         """Return trials, machines and commits of these methods' records."""
@@ -118,7 +131,7 @@ class Aucs:
         return {
             (dataset, method): mean
             for dataset in self.paper
-            for method in registry()
+            for method in ordered()
             if (mean := self.mean(dataset, method))
         }
 
@@ -129,20 +142,23 @@ class Aucs:
             for method in (m for m in PAPERS if m in self.paper[dataset]):
                 number = self.paper[dataset][method]
                 here, found = (self.mean(dataset, method, s) for s in ("paper", "found"))
+                printed = self.mean(dataset, PRINTED) if method == "onlad" else None
                 rows.append(
                     [
                         label,
                         registry()[method].label,
                         f"{number:.3f}",
-                        _show(here),
+                        show(here),
                         _difference(here, number),
-                        _show(found),
+                        show(found),
                         _difference(found, number),
+                        show(printed),
                     ]
                 )
         heads = "dataset", "method", "paper", "here, paper's settings", "difference"
-        table = markdown((*heads, "here, settings found", "difference"), rows)
-        return f"{table}\n\n{self.about(PAPERS)}"
+        more = "here, settings found", "difference", "paper's settings, Uniform[0, 1]"
+        table = markdown((*heads, *more), rows)
+        return f"{table}\n\n{self.about((*PAPERS, PRINTED))}"
 
     def all_methods(self) -> str:
         """Return the means of all methods."""
@@ -156,7 +172,7 @@ class Aucs:
                     cell is not None and cell.mean > best[dataset] and dataset != SUBSTITUTE
                     for cell, dataset in pairs
                 ]
-                shown = zip(map(_show, cells), above, strict=True)
+                shown = zip(map(show, cells), above, strict=True)
                 rows.append([entry.label, *(f"**{c}**" if high else c for c, high in shown)])
         return f"{markdown(('method', *names().values()), rows)}\n\n{self.about(ordered())}"
 
@@ -171,23 +187,24 @@ class Aucs:
             leader = max(column, key=lambda m: column[m])
             settings: tuple[Settings, ...] = ("paper", "found")
             here = {
-                f"{registry()[m].label}, {s}": mean.mean
+                (m, s): mean.mean
                 for m in PAPERS
                 for s in settings
                 if (mean := self.mean(dataset, m, s))
             }
-            rival = max(here, key=lambda k: here[k], default="")
+            rival = max(here, key=lambda k: here[k], default=None)
+            gap = self.paired(dataset, (OURS, "ours"), rival) if rival else None
             rows.append(
                 [
                     label,
-                    _show(ours),
+                    show(ours),
                     f"{registry()[leader].label} {column[leader]:.3f}",
                     _compared(ours.mean - column[leader], ours.half)
                     if dataset != SUBSTITUTE
                     else "other data",
-                    f"{rival} {here[rival]:.3f}" if rival else "",
-                    _compared(ours.mean - here[rival], ours.half) if rival else "",
-                    _words(hyperparameters("ours", self.testbed, dataset, OURS)),
+                    f"{registry()[rival[0]].label}, {rival[1]} {here[rival]:.3f}" if rival else "",
+                    f"{_compared(gap.mean, gap.half)} (± {gap.half:.3f})" if gap else "",
+                    words(hyperparameters("ours", self.testbed, dataset, OURS)),
                 ]
             )
         heads = "dataset", "ONLAD+", "best in the paper", "ONLAD+ is", "best of its methods here"
@@ -217,8 +234,8 @@ def settings_found() -> str:
                     [
                         f"{testbed}, {label}",
                         registry()[method].label,
-                        _words(paper()["settings"][testbed][dataset].get(method, {})),
-                        _words(found),
+                        words(paper()["settings"][testbed][dataset].get(method, {})),
+                        words(found),
                         f"{metrics.mean(aucs).mean:.3f}",
                         f"{len(mine)}, {longest}",
                     ]

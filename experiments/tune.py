@@ -4,7 +4,8 @@
 
 ONLAD and FPELM-AE are tried on the paper's full ranges (tb:exploration). `onlad-plus`, ours, first
 on three folds over more activations, weights, forgetting factors and kinds of score, then its best
-settings on all ten folds with several ridges. One line a setting; what is stored is not run again.
+settings on all ten folds with several ridges. The variants have six settings each, on three folds.
+One line a setting; what is stored is not run again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import datasets, records, testbeds
-from experiments.methods import Hyperparameters, run_trials
+from experiments import datasets, records, testbeds, ways
+from experiments.methods import Hyperparameters, module_of, run_trials
 from experiments.records import Record
 from experiments.run import dataset, trial_auc
 from experiments.settings import paper
@@ -33,11 +34,17 @@ FOLDS = tuple(range(testbeds.FOLDS))
 FEW = FOLDS[:3]  # of the first stage of ours
 BEST = 3  # settings that go on to the second
 RIDGES = (1e-6, 1e-4, 1e-2)
-METHODS = ("onlad", "fpelm", "onlad-plus")
+METHODS = ("onlad", "fpelm", "onlad-plus", *ways.GRIDS)
 
 
-def grid(testbed: Testbed, method: str) -> list[Hyperparameters]:
-    """Return the settings to try, small ones first. Offline nothing is forgotten."""
+def grid(testbed: Testbed, method: str, name: str = "") -> list[Hyperparameters]:
+    """Return the settings to try, small ones first. Offline nothing is forgotten.
+
+    Those of a variant depend on the dataset `name`: it has the hidden layer of the paper's ONLAD.
+    """
+    if method in ways.GRIDS:
+        layer = paper()["settings"][testbed][name]["onlad"]
+        return ways.grid(method, layer, testbed == "offline")
     if method == "onlad-plus":
         # On the validation data of Letter and Drive 32 units, relu and a = 0.95 were tried too, and
         # were not among the best.
@@ -58,17 +65,21 @@ def grid(testbed: Testbed, method: str) -> list[Hyperparameters]:
     ]
 
 
-def possible(testbed: Testbed, data: datasets.Dataset, parameters: Hyperparameters) -> bool:
-    """Return whether P exists without ridge, whichever class comes first.
+def possible(
+    testbed: Testbed, data: datasets.Dataset, method: str, parameters: Hyperparameters
+) -> bool:
+    """Return whether P exists, whichever class comes first: with ridge it always does.
 
     It needs more samples than hidden units, and linear units no more than inputs and a bias give.
     """
+    if "ridge" in parameters or method in ways.GRIDS:
+        return True
     rows = testbeds.divide(len(data.y), testbed)
     first = rows["init"] if testbed == "online" else rows["train"][: len(rows["train"]) * 9 // 10]
     most = np.bincount(data.y[first]).min() - 1
     if parameters["activation"] == "identity":
         most = min(most, data.X.shape[1] + 1)
-    return "ridge" in parameters or parameters["n_hidden"] <= most
+    return parameters["n_hidden"] <= most
 
 
 def _aucs(
@@ -98,7 +109,7 @@ def try_out(
 ) -> list[Record]:
     """Return the records of one setting: one, or of ours one for each kind of score."""
     data, begun = dataset(name), time.perf_counter()
-    folds = list(folds) if possible(testbed, data, parameters) else []
+    folds = list(folds) if possible(testbed, data, method, parameters) else []
     try:
         runs = [_aucs(testbed, data, method, parameters, k) for k in folds]
     except ValueError as error:
@@ -118,7 +129,7 @@ def try_out(
             "aucs": [round(run[kind], 5) for run in runs],
             "seconds": round(seconds, 3),
             "machine": records.machine(),
-            "commit": records.commit(f"experiments/methods/{method.removesuffix('-plus')}.py"),
+            "commit": records.commit(module_of(method)),
         }
         for kind in kinds
     ]
@@ -140,6 +151,8 @@ def tasks(testbed: Testbed, name: str, method: str) -> list[tuple[Hyperparameter
         }
         return [(p, list(folds)) for p in wanted if _without_score(p) not in done]
 
+    if method in ways.GRIDS:
+        return todo(grid(testbed, method, name), FEW)
     if method != "onlad-plus":
         return todo(grid(testbed, method), FOLDS)
     first = todo(grid(testbed, method), FEW)

@@ -1,24 +1,22 @@
 """How large P may get before the wind-up guard acts: AUC on validation streams, limit by limit.
 
-    ONLAD_DATA=... python -m experiments.wind_up run      # resumable: skips stored trials
-    python -m experiments.wind_up table                   # from the records alone
+    ONLAD_DATA=... python -m experiments.wind_up      # resumable: skips stored trials
+    python -m experiments.numbers                     # its table, from the records alone
 
 Streams, settings and the score are those of `experiments.score_choice`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
-from experiments import score_choice
+from experiments import records, score_choice
+from experiments.pages import markdown
 from experiments.score_choice import Setting
 
-RESULTS = Path(__file__).parent / "results" / "wind_up.jsonl"
 LIMITS = (1e4, 1e6, 1e8)  # times the trace at the start
 TRIALS = 3
 CELLS = [  # dataset, activation, N, a
@@ -40,15 +38,10 @@ CELLS = [  # dataset, activation, N, a
 ]
 
 
-def _records() -> list[dict[str, object]]:
-    return (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    )
-
-
 def run() -> None:
     done = {
-        (r["dataset"], r["activation"], r["forgetting"], r["limit"], r["seed"]) for r in _records()
+        (r["dataset"], r["activation"], r["forgetting"], r["limit"], r["seed"])
+        for r in records.read("wind_up")
     }
     for dataset, activation, N, a in CELLS:
         s = Setting("guard", "online", dataset, "limit", activation, N, a, 1e-2)
@@ -57,29 +50,31 @@ def run() -> None:
                 if (dataset, activation, a, limit, seed) in done:
                     continue
                 score_choice.WIND_UP = limit
-                found = score_choice._try_online(s, seed)
-                record = asdict(s) | {"limit": limit, "seed": seed} | found
-                with RESULTS.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-                print(dataset, activation, a, f"{limit:g}", seed, found["auc"], file=sys.stderr)
+                trial = score_choice._try_online(s, seed)
+                record = asdict(s) | {"limit": limit, "seed": seed} | trial
+                source = records.origin(
+                    "python -m experiments.wind_up run", "experiments/wind_up.py"
+                )
+                records.append("wind_up", [record | source])
+                print(dataset, activation, a, f"{limit:g}", seed, trial["auc"], file=sys.stderr)
 
 
-def table() -> None:
-    records = _records()
-    print("| | " + " | ".join(f"limit {limit:.0e}" for limit in LIMITS) + " |")
-    print("|---" * (1 + len(LIMITS)) + "|")
+def table() -> str:
+    """Return the AUC by limit, from the stored records."""
+    found, rows = records.read("wind_up"), []
     for dataset, activation, N, a in CELLS:
-        cells = []
+        cells = [f"{dataset}, {activation}, N = {N}, a = {a}"]
         for limit in LIMITS:
             aucs = [
                 r["auc"][score_choice.CHOSEN]
-                for r in records
+                for r in found
                 if (r["dataset"], r["activation"], r["forgetting"], r["limit"])
                 == (dataset, activation, a, limit)
             ]
             cells.append(f"{np.mean(aucs):.3f}")
-        print(f"| {dataset}, {activation}, N = {N}, a = {a} | " + " | ".join(cells) + " |")
+        rows.append(cells)
+    return markdown(("", *(f"limit {limit:.0e}" for limit in LIMITS)), rows)
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table}[sys.argv[1]]()
+    run()

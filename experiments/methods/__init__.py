@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from experiments.testbeds import Array, Testbed, Trial
 
 Hyperparameters = dict[str, Any]
@@ -46,11 +48,12 @@ class Entry:
     """
 
     label: str
-    family: Literal["os-elm", "neural", "peer"]
+    family: Literal["os-elm", "neural", "variant", "peer"]
     build: Build
     run_trials: RunTrials | None = None
     testbeds: tuple[Testbed, ...] = ("offline", "online")
     trials: int = 10  # in the stored tables
+    ordered: bool = False  # offline, half of the training rows are learned one by one
 
 
 @lru_cache
@@ -62,6 +65,11 @@ def registry() -> dict[str, Entry]:
             module = importlib.import_module(f"{__name__}.{file.name}")
             found |= getattr(module, "METHODS", {})
     return found
+
+
+def module_of(name: str) -> str:
+    """Return the file that a method is built in, from the root of the checkout."""
+    return registry()[name].build.__module__.replace(".", "/") + ".py"
 
 
 def run_trials(
@@ -80,6 +88,11 @@ def _run(
     scores = []
     for part in trial.parts:
         model = entry.build(hyperparameters, part.data.shape[1], trial.seed)
-        model.fit(part.train)
+        if entry.ordered and testbed == "offline":
+            first, rest = np.array_split(part.train, 2)
+            model.fit(first)
+            model.stream(rest)
+        else:
+            model.fit(part.train)
         scores.append(model.score(part.X) if testbed == "offline" else model.stream(part.X))
     return scores

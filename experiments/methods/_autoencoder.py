@@ -40,7 +40,7 @@ class Network(NamedTuple):
 
     weights: Any  # a pair (W, b) for each layer, learned
     adam: Any  # the state of the optimiser
-    units: Any  # for each hidden layer: 1 a unit, 0 where it is padding
+    units: Any  # for each hidden layer: 1 per unit, 0 where it is padding
     relu: Any  # 1 for relu, 0 for sigmoid
 
 

@@ -15,7 +15,7 @@ from river import anomaly, utils
 from experiments.testbeds import Array
 
 
-@lru_cache(maxsize=1)  # a trial has a model a class, all with the same trees
+@lru_cache(maxsize=1)  # a trial has a model per class, all with the same trees
 def grown(n_features: int, seed: int, **hyperparameters: float) -> anomaly.HalfSpaceTrees:
     """Return River's model with its trees, which it draws at the first sample."""
     model = anomaly.HalfSpaceTrees(seed=seed, **hyperparameters)

@@ -1,4 +1,4 @@
-"""FPELM-AE: the FP-ELM autoencoder (eq:fp_elm_train), one sample a step, in an exact block form.
+"""FPELM-AE: the FP-ELM autoencoder (eq:fp_elm_train), one sample per step, in an exact block form.
 
 With V = (r I + K) beta the recursion of the paper is V_t = a^2 V_{t-1} + h_t' x_t, so the error of
 sample t needs only w_t = (r I + K_{t-1})^-1 h_t, an N x N solve that no recursion spares, and

@@ -24,6 +24,6 @@ def run_trials(
 
 
 METHODS = {
-    "nn": Entry("NN-AE", "neural", build, run_trials),
-    "dnn": Entry("DNN-AE", "neural", build, run_trials),
+    "nn": Entry("NN-AE", "neural", build, run_trials, trials=16),
+    "dnn": Entry("DNN-AE", "neural", build, run_trials, trials=16),
 }

@@ -116,6 +116,31 @@ def pca(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Pca:
     return Pca(PCA(**({"n_components": 0.9} | hyperparameters)))
 
 
+class PyOd(Offline):
+    """A PyOD model that learns once: its scores are higher for what is unusual."""
+
+    def score(self, X: Array) -> Array:
+        return np.asarray(self.model.decision_function(X))
+
+
+def local_outlier_factor(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
+    from sklearn.neighbors import LocalOutlierFactor  # noqa: PLC0415
+
+    return Offline(LocalOutlierFactor(**({"novelty": True} | hyperparameters)))
+
+
+def nearest_neighbours(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
+    from pyod.models.knn import KNN  # noqa: PLC0415
+
+    return PyOd(KNN(**hyperparameters))
+
+
+def one_class_svm_rbf(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
+    from sklearn.svm import OneClassSVM  # noqa: PLC0415
+
+    return Offline(OneClassSVM(**hyperparameters))
+
+
 METHODS = {
     "hst": Entry("River HalfSpaceTrees", "peer", half_space_trees),
     "ocsvm": Entry("River OneClassSVM", "peer", one_class_svm),
@@ -123,4 +148,7 @@ METHODS = {
     "kitnet": Entry("PySAD KitNet", "peer", kitnet),
     "iforest": Entry("IsolationForest", "peer", isolation_forest, testbeds=("offline",)),
     "pca": Entry("PCA", "peer", pca, testbeds=("offline",)),
+    "lof": Entry("LOF", "peer", local_outlier_factor, testbeds=("offline",)),
+    "knn": Entry("kNN", "peer", nearest_neighbours, testbeds=("offline",)),
+    "ocsvm-rbf": Entry("One-class SVM, RBF", "peer", one_class_svm_rbf, testbeds=("offline",)),
 }

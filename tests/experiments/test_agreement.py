@@ -13,6 +13,8 @@ CELLS = [
     ("offline", "onlad", 0.015),
     ("online", "onlad", 0.015),
     ("online", "onlad-nf", 0.03),
+    ("offline", "fpelm", 0.015),
+    ("online", "fpelm", 0.015),
 ]
 
 

@@ -357,7 +357,7 @@ def test_a_method_that_lacks_a_series_has_no_mean(small):
 
 def test_a_stale_page_is_named(small):
     report.PAGE.write_text("old")
-    with pytest.raises(SystemExit, match=r"docs/benchmark.md is stale: run python -m"):
+    with pytest.raises(SystemExit, match=r"benchmark.md is stale: run python -m"):
         report.main(["--check"])
 
 

@@ -5,6 +5,7 @@ from experiments.methods.fpelm import FpElm
 from experiments.settings import hyperparameters
 from experiments.testbeds import offline, online, trial
 
+from experiments import ways
 from onlad import reference
 
 pytest.importorskip("river")
@@ -28,6 +29,8 @@ def data():
 def settings(name):
     if name == "onlad-plus":
         return OURS
+    if registry()[name].family == "variant":
+        return ways.grid(name, {"activation": "sigmoid", "n_hidden": 8}, offline=False)[3]
     kind = "paper" if registry()[name].family != "peer" else "ours"
     return hyperparameters(kind, "online", "digits", name)
 

@@ -69,4 +69,5 @@ def test_the_printed_total_of_space_is_not_the_sum_of_its_parts():
 def test_stored_counts_are_what_is_counted():
     stored = {(r["n_features"], r["n_hidden"]): r for r in records.read("operations")}
     assert len(stored) == 12
-    assert stored[128, 16] == operations.count(128, 16)
+    here = {"machine": "", "commit": ""}  # the counts are the same everywhere
+    assert stored[128, 16] | here == operations.count(128, 16) | here

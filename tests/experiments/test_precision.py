@@ -1,4 +1,4 @@
-"""What docs/mathematics.md says of float32 is in the stored records."""
+"""What docs/explanation/mathematics.md says of float32 is in the stored records."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments import precision, records
 
-PAGE = Path(__file__).parents[2] / "docs" / "mathematics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "mathematics.md"
 
 
 def test_what_the_page_says_of_float32_is_in_the_records():

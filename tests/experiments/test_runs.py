@@ -89,10 +89,11 @@ def small(monkeypatch):
 
 def test_without_ridge_too_many_hidden_units_are_not_possible(small):
     def possible(n, activation="sigmoid", **more):
-        return tune.possible("online", small, {"n_hidden": n, "activation": activation} | more)
+        parameters = {"n_hidden": n, "activation": activation} | more
+        return tune.possible("online", small, "onlad", parameters)
 
     assert possible(16)
-    assert not possible(32)  # 30 initial samples a class
+    assert not possible(32)  # 30 initial samples per class
     assert possible(32, ridge=0.02)
     assert possible(7, "identity")
     assert not possible(8, "identity")  # six inputs and a bias
@@ -191,5 +192,5 @@ def test_on_another_processor_the_quick_run_allows_for_rounding(
 
 def test_every_method_has_settings_on_digits():
     for name, entry in registry().items():
-        if name != "onlad-plus" and entry.family != "peer":
+        if name != "onlad-plus" and entry.family in ("os-elm", "neural"):
             assert settings.hyperparameters("paper", "online", "digits", name)

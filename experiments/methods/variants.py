@@ -1,0 +1,170 @@
+"""Ways to forget, to stack and to mix, beside ONLAD's constant factor (mathematics.md).
+
+All have the hidden layer of the paper's ONLAD on the same data, so that a row of the table differs
+in the way to forget alone. `experiments.ways` has the settings that are tried for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from experiments.methods import Entry, Hyperparameters, Method
+from onlad import Detector, forgetting, reference, variants
+from onlad.compound import Mixture, Stacked, Windowed
+from onlad.reference import Array
+
+# As in the paper: its score. FOS-ELM has no ridge either, but a window can be poor: Zhou, Liu and
+# Zhu (2014) add one to it, and so do all that learn from few rows here.
+SCORE = {"score": "reconstruction"}
+RIDGE = 1e-4
+
+
+class Compound:
+    """A class of `onlad`, behind the protocol."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Array) -> None:
+        self.model.fit(X)
+
+    def score(self, X: Array) -> Array:
+        scores: Array = self.model.score_many(X.astype("float64"))
+        return scores
+
+    def stream(self, X: Array) -> Array:
+        scores: Array = self.model.update_many(X.astype("float64"))
+        return scores
+
+
+class Directional:
+    """Directional forgetting in NumPy: it is another step, so the compiled one cannot do it."""
+
+    def __init__(
+        self, n_features: int, *, n_hidden: int, activation: Any, rho: float, seed: int
+    ) -> None:
+        self.state = reference.init(n_features, n_hidden, ridge=RIDGE, seed=seed)
+        self.memory, self.rho, self.activation = variants.Directional(), rho, activation
+
+    def fit(self, X: Array) -> None:
+        X = X.astype("float64")
+        self.state = reference.fit(self.state, X, ridge=RIDGE, activation=self.activation)
+
+    def score(self, X: Array) -> Array:
+        return reference.reduce_error(X - reference.predict(self.state, X, self.activation))
+
+    def stream(self, X: Array) -> Array:
+        scores = np.empty(len(X))
+        for i, x in enumerate(X.astype("float64")):
+            scores[i] = reference.reduce_error(
+                x - reference.predict(self.state, x, self.activation)
+            )
+            self.state, self.memory = variants.dff_update(
+                self.state, self.memory, x, self.rho, self.activation
+            )
+        return scores
+
+
+class FpElmDynamic:
+    """FP-ELM (eq:fp_elm_train) whose factor follows the error; V is (r I + K) beta."""
+
+    def __init__(
+        self, n_features: int, *, n_hidden: int, activation: Any, policy: Any, seed: int
+    ) -> None:
+        self.alpha, self.b = reference.draw(n_features, n_hidden, "uniform", seed)
+        self.activation, self.policy = activation, policy
+        self.ridge = 0.02  # the paper's
+        self.K, self.V = np.zeros((n_hidden, n_hidden)), np.zeros((n_hidden, n_features))
+        self.memory = policy.start
+
+    def _hidden(self, X: Array) -> Array:
+        return reference.activate(X @ self.alpha + self.b, self.activation)
+
+    def _solve(self, right: Array) -> Array:
+        regular = self.K.copy(order="F")
+        regular.ravel(order="K")[:: len(self.K) + 1] += self.ridge
+        _, found, failed = lapack.dposv(regular, right, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError(f"r I + K is not positive definite ({failed})")
+        return found
+
+    def fit(self, X: Array) -> None:
+        X = X.astype("float64")
+        H = self._hidden(X)
+        self.K, self.V = H.T @ H, H.T @ X
+
+    def score(self, X: Array) -> Array:
+        return reference.reduce_error(X - self._hidden(X) @ self._solve(self.V))
+
+    def stream(self, X: Array) -> Array:
+        scores = np.empty(len(X))
+        for i, x in enumerate(X.astype("float64")):
+            h = self._hidden(x)
+            scores[i] = np.mean((x - self._solve(h) @ self.V) ** 2)
+            # The factor of this step follows the error that the new chunk shows.
+            self.memory = self.policy.step(self.memory, float(scores[i]))
+            a2 = self.memory[0] ** 2
+            self.K *= a2
+            self.K += np.outer(h, h)
+            self.V *= a2
+            self.V += np.outer(h, x)
+        return scores
+
+
+def _policy(hyperparameters: Hyperparameters, kind: Any) -> tuple[Hyperparameters, Any]:
+    rest = dict(hyperparameters)
+    return rest, kind(high=rest.pop("high"), low=rest.pop("low"))
+
+
+def constant(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    return Compound(Detector(**SCORE, ridge=RIDGE, **hyperparameters, seed=seed))
+
+
+def adaptive(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    rest, policy = _policy(hyperparameters, forgetting.Adaptive)
+    return Compound(Detector(**SCORE, ridge=RIDGE, **rest, forgetting=policy, seed=seed))
+
+
+def on_drift(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    rest, policy = _policy(hyperparameters, forgetting.OnDrift)
+    return Compound(Detector(**SCORE, ridge=RIDGE, **rest, forgetting=policy, seed=seed))
+
+
+def fos_elm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    return Compound(Windowed(ridge=RIDGE, **hyperparameters, seed=seed))
+
+
+def dff_os_elm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    return Directional(n_features, **hyperparameters, seed=seed)
+
+
+def fp_elm_dynamic(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    rest, policy = _policy(hyperparameters, forgetting.Adaptive)
+    return FpElmDynamic(n_features, **rest, policy=policy, seed=seed)
+
+
+def ml_oselm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    return Compound(Stacked(ridge=RIDGE, **hyperparameters, seed=seed))
+
+
+def mixture(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
+    return Compound(Mixture(ridge=RIDGE, **hyperparameters, seed=seed))
+
+
+def _entry(label: str, build: Any) -> Entry:
+    return Entry(label, "variant", build, trials=50, ordered=build not in (ml_oselm, mixture))
+
+
+METHODS = {
+    "constant": _entry("constant factor (ONLAD)", constant),
+    "adaptive": _entry("`Adaptive` (ours)", adaptive),
+    "on-drift": _entry("`OnDrift` (ours)", on_drift),
+    "fos-elm": _entry("FOS-ELM", fos_elm),
+    "dff-os-elm": _entry("λ_DFF OS-ELM", dff_os_elm),
+    "fp-elm-dynamic": _entry("FP-ELM, dynamic", fp_elm_dynamic),
+    "ml-oselm": _entry("ML-OSELM", ml_oselm),
+    "mixture": _entry("mixture", mixture),
+}

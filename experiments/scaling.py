@@ -1,0 +1,110 @@
+"""What it changes when minimum and maximum come from the training rows alone.
+
+    ONLAD_DATA=... python -m experiments.scaling run      # resumable: skips stored trials
+    python -m experiments.scaling table                   # from the records alone
+
+The paper normalises all samples at once, and so do the tables: test rows have a part in the scale.
+Here the scale is that of the offline training part, or of the initial rows online, and test rows
+may leave [0, 1]. Each trial is that of the same seed in the tables.
+"""
+
+from __future__ import annotations
+
+from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
+
+# isort: split
+import sys
+from itertools import product
+
+import numpy as np
+
+from experiments import datasets, metrics, records, tables, testbeds
+from experiments.methods import registry, run_trials
+from experiments.records import Record
+from experiments.run import trial_auc
+from experiments.settings import hyperparameters, paper
+from experiments.testbeds import TESTBEDS, Array, Testbed
+
+METHODS = ("onlad", "fpelm")
+TRIALS = 20
+
+
+def scaled(X: Array, train: Array) -> Array:
+    """Return X by the minimum and maximum of its rows `train`; else as `datasets.scale` does."""
+    axis = None if X.dtype == np.uint8 else 0
+    low = X[train].min(axis=axis).astype("float64")
+    span = X[train].max(axis=axis).astype("float64") - low
+    # A column that is constant in the training rows has no scale there: it keeps its unit.
+    result: Array = ((X - low) / np.where(span > 0, span, 1.0)).astype("float32")
+    return result
+
+
+def data(testbed: Testbed, name: str) -> tuple[Array, Array, bool]:
+    """Return X, y, and whether X differs from that of the tables."""
+    X, y = datasets.raw(name)
+    train = testbeds.divide(len(y), testbed)["train" if testbed == "offline" else "init"]
+    new = scaled(X, train)
+    return new, y.astype("int64"), not np.array_equal(new, datasets.scale(X))
+
+
+def run() -> None:
+    """Run and store what is not stored."""
+    names = ("testbed", "dataset", "method", "seed")
+    known = {tuple(r[name] for name in names) for r in records.read("scaling")}
+    for testbed, name in product(TESTBEDS, paper()["datasets"]):
+        wanted = [(m, s) for m in METHODS for s in range(TRIALS)]
+        todo = [(m, s) for m, s in wanted if (testbed, name, m, s) not in known]
+        if not todo:
+            continue
+        X, y, differs = data(testbed, name)
+        for method, seed in todo:
+            found: Record = {
+                "testbed": testbed,
+                "dataset": name,
+                "method": method,
+                "seed": seed,
+                "differs": differs,
+                "auc": None,
+            }
+            if differs:  # else the trial is the stored one
+                given = hyperparameters("paper", testbed, name, method)
+                trial = testbeds.trial(testbed, X, y, seed)
+                found["auc"] = trial_auc(trial, run_trials(method, testbed, given, [trial])[0])
+            source = records.origin("python -m experiments.scaling run", "experiments/scaling.py")
+            records.append("scaling", [found | source])
+        print(f"scaling: {testbed}, {name}", file=sys.stderr, flush=True)
+
+
+def table() -> str:
+    """Return the paired difference to the tables, a row a dataset."""
+    stored = records.read("scaling")
+    if not stored:
+        return "No records yet."
+    rows = []
+    for name, label in tables.names().items():
+        cells = []
+        for testbed, method in product(TESTBEDS, METHODS):
+            mine = [
+                r
+                for r in stored
+                if (r["testbed"], r["dataset"], r["method"]) == (testbed, name, method)
+            ]
+            if not any(r["differs"] for r in mine):
+                cells.append("the same numbers" if mine else "")
+                continue
+            before = {
+                r["seed"]: r["auc"]
+                for r in tables.Aucs(testbed).cells.get((name, method, "paper"), [])
+            }
+            gap = metrics.mean([r["auc"] - before[r["seed"]] for r in mine])
+            cells.append(f"{gap.mean:+.4f} ± {gap.half:.4f}")
+        rows.append([label, *cells])
+    heads = ["", *(f"{registry()[m].label}, {t}" for t, m in product(TESTBEDS, METHODS))]
+    about = tables.provenance(stored, {str(TRIALS): ["each cell"]})
+    return f"{tables.markdown(heads, rows)}\n\n{about}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["run"]:
+        run()
+    print(table())
