@@ -1,0 +1,31 @@
+"""Code and pages use the words of the field; docs/glossary.md lists them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PRIVATE = re.compile(
+    r"yardstick|\bgives in\b|\bheld out\b|\bdoors?\b|doorkeeper|\brooms\b|\bold news\b"
+    r"|\bone an? (row|sample|device|key|line|feature|lane|cycle|step|model)\b|\bso many a\b",
+    re.IGNORECASE,
+)
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "docs").exists(), reason="the tests of a wheel stand alone"
+)
+
+
+@pytest.mark.parametrize("folder", ["src", "cpp", "docs", "deploy", "."])
+def test_no_word_has_to_be_learned_first(folder):
+    paths = ROOT.glob("*.md") if folder == "." else (ROOT / folder).rglob("*")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in paths
+        if path.suffix in (".py", ".hpp", ".cpp", ".md", ".json", ".toml")
+        and "_build" not in path.parts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for match in PRIVATE.finditer(line)
+    ]
+    assert found == []
