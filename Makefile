@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PARTS := fleet hardware serve library cli experiments adapters  # of the tests
+VARIANTS := constant adaptive on-drift fos-elm dff-os-elm fp-elm-dynamic ml-oselm mixture
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fleet-demo test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce benchmark docs lint format clean
+.PHONY: help demo fleet-demo soak test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce variants benchmark docs lint format clean
 .PHONY: core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
@@ -32,9 +33,9 @@ test: $(VENV)/.run  ## lint, tests with coverage, examples in the text, docs, pa
 	$(BIN)/coverage report --skip-covered
 
 COUNT := --cov=onlad --cov-report= --cov-fail-under=0  # the lines; all parts are judged together
-test-fleet: TESTS = tests/fleet docs/spark.md
+test-fleet: TESTS = tests/fleet docs/howto/spark.md
 test-experiments: COUNT =
-test-library: TESTS = tests/test_*.py src/onlad README.md docs --ignore=docs/conf.py --ignore=docs/spark.md
+test-library: TESTS = tests/test_*.py src/onlad README.md docs --ignore=docs/conf.py --ignore=docs/howto/spark.md
 $(PARTS:%=test-%): test-%: $(VENV)/.dev
 	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" $(COUNT) $(or $(TESTS),tests/$*)
 
@@ -62,8 +63,18 @@ test-slow: $(VENV)/.dev  ## the tests that take minutes
 bench: $(VENV)/.dev  ## time the detector beside its peers
 	$(BIN)/python -m benchmarks
 
+MINUTES ?= 60
+soak: $(VENV)/.dev  ## the service with 1,000 devices for an hour, killed now and then; MINUTES=15
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --record benchmarks/results/soak.json
+	$(BIN)/python -m benchmarks.survives
+
 reproduce: $(VENV)/.dev  ## run the evaluation, go on where it stopped; QUICK=1 repeats a part of it
 	$(BIN)/python -m experiments.$(if $(QUICK),quick,reproduce)
+
+variants: $(VENV)/.dev  ## ways to forget in both testbeds, resumable; needs ONLAD_DATA
+	$(BIN)/python -m experiments.tune both --jobs 1 $(foreach m,$(VARIANTS),--method $m)
+	$(BIN)/python -m experiments.reproduce auc --family variant --jobs 1
+	$(BIN)/python -m experiments.ways
 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
 	$(BIN)/python -m experiments.benchmark
@@ -87,15 +98,18 @@ core-detection: $(VENV)/.dev  ## AUC of the core beside float64; needs ONLAD_DAT
 docs: $(VENV)/.dev  ## build the pages into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
-lint: $(VENV)/.dev  ## style, types, import layers
+lint: $(VENV)/.dev  ## style, types, import layers, C++
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror cpp/*.?pp
+	$(BIN)/clang-tidy --quiet -p build cpp/*.cpp
 
 format: $(VENV)/.dev  ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/clang-format -i cpp/*.?pp
 
 clean:  ## remove all that the other targets made, .venv included
 	rm -rf $(VENV) build dist docs/_build docs/generated .coverage* demo.png
@@ -113,6 +127,7 @@ $(VENV)/.run: $(SOURCES)
 	$(PIP) install --no-compile --group build
 	$(PIP) install --no-compile --group run & \
 	  $(PIP) install --no-compile --no-build-isolation --no-deps -e . && wait $$!
+	cp "$$(ls -t build/*/compile_commands.json | head -n 1)" build/
 	touch $@
 
 # What a contributor has, on top of it. The kernel is not compiled again: build/ is kept.

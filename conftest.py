@@ -10,13 +10,13 @@ from hypothesis import is_hypothesis_test
 
 UNCOUNTED = (
     "test_bank_cuda", "test_core_formal", "test_docs", "test_kill", "test_long_life",
-    "test_memories_formal", "test_pynq", "test_recipes", "test_rooms_formal", "test_rtl_core",
+    "test_memories_formal", "test_pynq", "test_recipes", "test_ends_formal", "test_rtl_core",
     "test_spark", "test_spark_kill",
 )  # fmt: skip
 SPARK = find_spec("pyspark") and shutil.which("java")
 
-collect_ignore = [] if find_spec("river") else ["docs/adapters.md"]  # none for Python 3.10
-collect_ignore += [] if SPARK else ["docs/spark.md"]
+collect_ignore = [] if find_spec("river") else ["docs/howto/adapters.md"]  # none for Python 3.10
+collect_ignore += [] if SPARK else ["docs/howto/spark.md"]
 # Importing them takes PyTorch and Triton (extra gpu).
 collect_ignore += (
     []

@@ -1,6 +1,6 @@
 """Time a bank: `python -m benchmarks.bank cpu` or `gpu`, and `--json FILE` to keep the numbers.
 
-`python -m benchmarks.bank table` writes the capacity tables of docs/fleet.md from what was kept.
+`python -m benchmarks.bank table` writes the capacity tables of the page from what was kept.
 
 On the processor: two threads and one, in turn; the same for a walk through memory, which is what a
 single step is; and a loop over detectors. On a GPU: one step a launch against the speed at which
@@ -32,7 +32,7 @@ FORGETTING, RIDGE = 0.99, 1e-2
 SIZES = [(512, 64), (64, 32), (16, 16)]
 BYTES = 2**28  # of models on the processor: several times what its caches hold
 GPU_BYTES = 5 * 2**30
-BLOCK = 32  # samples a model and call, on the processor
+BLOCK = 32  # samples per model and call, on the processor
 GPU_BLOCK = 128
 
 
@@ -41,10 +41,10 @@ def a_model(n: int, N: int, size: int) -> int:
     return (n * N + N * N) * size + 8 * 8
 
 
-# -- the tables of docs/fleet.md ----------------------------------------------------------------
+# -- the tables of docs/howto/fleet.md ----------------------------------------------------------
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[1] / "docs" / "fleet.md"
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "fleet.md"
 MARKS = "<!-- capacity: python -m benchmarks.bank table -->", "<!-- end of capacity -->"
 GPU_MEMORY = 128 * 2**30  # of an H200's 139 GiB, for models
 
@@ -62,7 +62,7 @@ def tables(records: list[dict[str, Any]]) -> str:
     """Return the capacity of a core and of a GPU, measured, and what follows for many devices."""
     by = {(r["device"], r["n"], r["N"], r["dtype"]): r for r in records}
     lines = [
-        "| (n, N) | type | bytes a model | a core: update | in blocks | two threads "
+        "| (n, N) | type | bytes per model | a core: update | in blocks | two threads "
         "| a GPU: update | in blocks | models in a GPU |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -271,7 +271,7 @@ def errors(n: int, N: int, dtype: str) -> dict[str, float]:
 
 
 def copy_rate() -> float:
-    """Return the bytes a second, read and written, of a copy from the GPU's memory to itself."""
+    """Return the bytes per second, read and written, of a copy from the GPU's memory to itself."""
     import torch  # noqa: PLC0415
     from triton.testing import do_bench  # noqa: PLC0415
 
@@ -336,7 +336,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bank", description=__doc__)
     parser.add_argument("device", choices=["cpu", "gpu", "table"])
     parser.add_argument("--repeats", type=int, default=31, help="on the processor (default: 31)")
-    parser.add_argument("--json", help="also write the numbers to this file, a line a size")
+    parser.add_argument("--json", help="also write the numbers to this file, one line per size")
     args = parser.parse_args()
     if args.device == "table":
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from onlad import Monitor
-from onlad.streams.output import jsonl
+from onlad.report.lines import jsonl
 from onlad.streams.source import Reading
 from onlad.streams.stop import Stop
 

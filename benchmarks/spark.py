@@ -32,7 +32,7 @@ from onlad.fleet.spark import keeper
 from onlad.kernel import BACKEND
 
 FEATURES = [f"x{j}" for j in range(8)]
-PAGE = Path(__file__).parents[1] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "spark.md"
 BEGIN = "<!-- capacity: python -m benchmarks.spark --paper benchmarks/results/spark.jsonl -->"
 END = "<!-- end of capacity -->"
 ROWS = (1, 100)  # of a device in a micro-batch
@@ -104,7 +104,7 @@ def typical() -> Monitor:
 
 
 def plain(devices: int, rows: int, batches: int, *, block: bool) -> float:
-    """Return rows a second of a loop on one core, after a first round that warms up."""
+    """Return rows per second of a loop on one core, after a first round that warms up."""
     start, monitors = persist.to_bytes(typical()), {}
     spent = 0.0
     for batch in range(batches):
@@ -188,7 +188,7 @@ def main() -> int:
 
 
 def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str, Any]:
-    """Return the record of one number of rows a device and micro-batch."""
+    """Return the record of one number of rows per device and micro-batch."""
     record: dict[str, Any] = {
         "benchmark": "spark",
         "machine": platform.machine(),
@@ -232,7 +232,7 @@ def last_run(path: Path) -> list[dict[str, Any]]:
 def paper(records: list[dict[str, Any]]) -> str:
     """Return the table that carries a run on to many devices, on paper.
 
-    A key costs a core ``base`` seconds a micro-batch and ``each`` more a row: two runs with one
+    A key costs a core ``base`` seconds per micro-batch and ``each`` more a row: two runs with one
     and with many rows give both. The rest is multiplication.
     """
     few, many = sorted(records, key=lambda record: record["rows"])
@@ -245,10 +245,10 @@ def paper(records: list[dict[str, Any]]) -> str:
     base = key_seconds(few) - few["rows"] * each
     size = many["cores"][most]["state bytes a key"]
     lines = [
-        f"A key costs a core {base * 1e3:.1f} ms a micro-batch and {each * 1e3:.2f} ms a row, "
+        f"A key costs a core {base * 1e3:.1f} ms per micro-batch and {each * 1e3:.2f} ms per row, "
         f"and writes {size / 1000:.0f} kB of state.",
         "",
-        "| devices, a row a minute each | trigger | cores | state | written |",
+        "| devices, one row per minute each | trigger | cores | state | written |",
         "|---|---|---|---|---|",
     ]
     for devices in (10_000, 1_000_000, 100_000_000):
@@ -263,7 +263,7 @@ def paper(records: list[dict[str, Any]]) -> str:
 
 def show(console: Console, record: dict[str, Any]) -> None:
     loop = record["loop rows/s"]
-    title = "{devices} devices, {rows} rows a micro-batch, {features} features".format(**record)
+    title = "{devices} devices, {rows} rows per micro-batch, {features} features".format(**record)
     table = Table(title=title)
     for heading in ("", "rows/s", "of the loop", *PARTS, "spark"):
         table.add_column(heading, justify="right" if heading else "left")

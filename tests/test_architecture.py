@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE, SOURCE = ROOT / "docs" / "architecture.md", ROOT / "src" / "onlad"
+PAGE, SOURCE = ROOT / "docs" / "explanation" / "architecture.md", ROOT / "src" / "onlad"
 NOT_NAMED = {"cli", "rtl", "boards"}  # folders of which the page names the idea alone
 
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the tests of a wheel stand alone")

@@ -85,7 +85,7 @@ def test_on_drift_forgets_fast_for_its_duration_and_then_returns():
     fast = np.flatnonzero(factors == policy.low)
     assert len(fast) == policy.duration
     assert (np.diff(fast) == 1).all()
-    # log 9 less the slack adds about 1.9 a sample until the sum passes the limit of 25.
+    # log 9 less the slack adds about 1.9 per sample until the sum passes the limit of 25.
     assert 200 + 25 / np.log(9) < fast[0] < 200 + 25 / (np.log(9) / 2)
     assert (np.delete(factors, fast) == policy.high).all()
 

@@ -21,7 +21,7 @@ from onlad.reference import Array
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
 
-ROWS = 32  # rows a block: enough for the products, few enough for the triangular solve
+ROWS = 32  # rows per block: enough for the products, few enough for the triangular solve
 CHUNK = 512  # rows whose product with alpha is computed at once
 
 

@@ -579,7 +579,7 @@ def test_a_bank_may_be_larger_than_a_detector(tmp_path, monkeypatch):
         Bank.load(tmp_path / "bank.onlad")
 
 
-# -- the compiled door --------------------------------------------------------------------------
+# -- the binding ------------------------------------------------------------------------------
 
 
 def test_memory_that_is_not_padded_is_refused():

@@ -1,4 +1,4 @@
-"""The capacity tables of docs/fleet.md are made from the stored records."""
+"""The capacity tables of docs/howto/fleet.md are made from the stored records."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from onlad.reference import hidden
 from oracle import assert_near, solve, tolerance
 
 MODES, N, n = 10, 24, 4
-PAGE = Path(__file__).parents[2] / "docs" / "together.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "together.md"
 
 
 def mode(k, rows, seed=0):
@@ -159,7 +159,7 @@ def test_a_message_comes_back_as_it_was():
 
 
 def test_one_sample_can_be_read_out_of_its_sums():
-    # What docs/together.md says of what is revealed: sums over one sample are the sample.
+    # What docs/howto/together.md says of what is revealed: sums over one sample are the sample.
     x = mode(0, 1)[0]
     got = sums(trained(x[None, :]))
     h = np.sqrt(np.diag(got.gram))

@@ -1,4 +1,4 @@
-"""The recipe of docs/together.md, word for word, over a real broker."""
+"""The recipe of docs/howto/together.md, word for word, over a real broker."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ from test_together import MODES, mode, trained
 from oracle import assert_near, tolerance
 
 aiomqtt = pytest.importorskip("aiomqtt", reason="pip install aiomqtt")
-PAGE = Path(__file__).parents[2] / "docs" / "together.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "together.md"
 
 
 @pytest.fixture

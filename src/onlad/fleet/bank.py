@@ -42,7 +42,7 @@ class Bank:
     Examples
     --------
     >>> bank = Bank(Detector(n_hidden=8), models=1000, n_features=3)
-    >>> X = np.random.default_rng(0).uniform(size=(1000, 3))      # one sample a device
+    >>> X = np.random.default_rng(0).uniform(size=(1000, 3))      # one sample per device
     >>> scores = bank.update(X)
     >>> sent = np.arange(1000) != 7                               # device 7 is silent
     >>> scores = bank.update(X, sent)
@@ -87,7 +87,7 @@ class Bank:
     # -- learning ---------------------------------------------------------------------------
 
     def update(self, X: Any, mask: Any = None) -> Any:
-        """Return the score of one sample a model, (models, n), then learn it.
+        """Return the score of one sample per model, (models, n), then learn it.
 
         Where `mask` is False there is no sample: that row is not looked at, its model stays as it
         is and its score is NaN. On a GPU a tensor gives a tensor; all else gives an array.
@@ -101,18 +101,18 @@ class Bank:
         return self._run(X, mask, many=False, learn=True)
 
     def update_many(self, X: Any, mask: Any = None) -> Any:
-        """Return the scores of T samples a model, (models, T, n), each learned after its score.
+        """Return the scores of T samples per model, (models, T, n), each learned after its score.
 
         The same as T calls of `update`, within rounding. `mask` has shape (models,) or (models, T).
         """
         return self._run(X, mask, many=True, learn=True)
 
     def score(self, X: Any, mask: Any = None) -> Any:
-        """Return how unusual one sample a model is, and learn nothing."""
+        """Return how unusual one sample per model is, and learn nothing."""
         return self._run(X, mask, many=False, learn=False)
 
     def score_many(self, X: Any, mask: Any = None) -> Any:
-        """Return how unusual each of T samples a model is, and learn nothing."""
+        """Return how unusual each of T samples per model is, and learn nothing."""
         return self._run(X, mask, many=True, learn=False)
 
     # -- looking ----------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Bank:
 
     @property
     def n_features(self) -> int:
-        """Features a sample."""
+        """Features per sample."""
         return self._layer.n_features
 
     @property
@@ -142,7 +142,7 @@ class Bank:
 
     @property
     def forgetting(self) -> Array:
-        """The forgetting factor of each model. Set it to one number, or to one a model."""
+        """The forgetting factor of each model. Set it to one number, or to one per model."""
         return self._column("numbers", FACTOR)
 
     @forgetting.setter
@@ -172,7 +172,7 @@ class Bank:
         return single.detector(one, self._settings, self._layer)
 
     def __setitem__(self, model: int, detector: Detector) -> None:
-        """Put a copy of a detector in the place of one model; a fresh one starts it anew."""
+        """Replace one model by a copy of a detector; a fresh one starts it from nothing."""
         at = self._place(model)
         self._engine.put(slice(at, at + 1), single.fitting(detector, self._settings, self._layer))
 
@@ -306,7 +306,7 @@ class Bank:
 
 
 def _checked_mask(mask: Any, shape: tuple[int, ...]) -> Any:
-    """Return a mask with an entry a sample, (models, T)."""
+    """Return a mask with one entry per sample, (models, T)."""
     if not hasattr(mask, "dtype"):
         mask = np.asarray(mask)
     if str(mask.dtype) not in ("bool", "torch.bool"):

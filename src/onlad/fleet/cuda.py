@@ -70,8 +70,8 @@ class CudaEngine:
         # Tensor cores in float32: three products of the halves of each number, which is as good.
         self._precision = "tf32x3" if self.dtype == torch.float32 else "ieee"
         self._block = _power(N)
-        room = TILE_BYTES // self._alpha.element_size() // self._block
-        self._tile, self._step_tile = min(room, _power(n)), min(max(1, room // 2), _power(n))
+        fits = TILE_BYTES // self._alpha.element_size() // self._block
+        self._tile, self._step_tile = min(fits, _power(n)), min(max(1, fits // 2), _power(n))
         self._size = self._tile * self._block  # of the tile of beta that a program holds
         self._shape = {"n": n, "N": N, "BLOCK": self._block}
         self._bends = layer.activation in ("sigmoid", "tanh")
@@ -101,7 +101,7 @@ class CudaEngine:
             mine[which] = _tensor(new).to(self.device)
 
     def resized(self, count: int) -> CudaEngine:
-        """Return an engine with room for `count` models, the first of which are these."""
+        """Return an engine for `count` models, the first of which are these."""
         other = CudaEngine(self.layer, count)
         kept = slice(min(count, len(self._models.beta)))
         for mine, new in zip(self._models, other._models, strict=True):
@@ -160,7 +160,7 @@ class CudaEngine:
         return losses, leverages
 
     def many(self, X: Any, mask: Any) -> tuple[Any, Any]:
-        """Score and learn many samples a model, in rounds for which the scratch has room."""
+        """Score and learn many samples per model, in rounds that fit the scratch memory."""
         M, T, n = X.shape
         leverages = self._nan(M, T)
         sums = self._nan(M, T, _up(n, self._tile), dtype=self.dtype)

@@ -76,7 +76,7 @@ class HostEngine:
             mine[which] = new
 
     def resized(self, count: int) -> HostEngine:
-        """Return an engine with room for `count` models, the first of which are these."""
+        """Return an engine for `count` models, the first of which are these."""
         other = HostEngine(self.layer, count, self.threads)
         kept = slice(min(count, len(self._beta)))
         other.put(kept, Models(*(part[kept] for part in self.models())))

@@ -7,10 +7,10 @@ guards included. A program works on one model (or on a tile of its features) and
 reads on the chip until it writes it back: beta and S move through memory once in and once out.
 
 Arrays, for M models of n features and N hidden units. A launch takes T of the `pitch` samples that
-lie in memory for each model, and has room for R >= 2 T rows:
+lie in memory for each model, and holds R >= 2 T rows:
 
 =========  ===============  ========================================================================
-beta       (M, n, N)        output weights, transposed: a feature a row
+beta       (M, n, N)        output weights, transposed: one feature per row
 S          (M, N, N)        root of P
 numbers    (M, 5) float64   trace of P, the same at the start, shrink, weight, forgetting factor
 counts     (M, 3) int64     seen, skipped, paused
@@ -83,8 +83,8 @@ def hidden(
 @triton.jit
 def _limit(start, a, N: tl.constexpr, BENDS: tl.constexpr):
     """Return the trace above which P is wound up: trace_limit of onlad.reference."""
-    room = tl.exp(3.0 * N * tl.log(a)) if BENDS else a * 0 + 1
-    return start * 1e4 / tl.maximum(room, 1e-4)
+    growth = tl.exp(3.0 * N * tl.log(a)) if BENDS else a * 0 + 1
+    return start * 1e4 / tl.maximum(growth, 1e-4)
 
 
 @triton.jit

@@ -19,7 +19,7 @@ class Layer(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Features a sample."""
+        """Features per sample."""
         return int(self.alpha.shape[0])
 
     @property
@@ -31,7 +31,7 @@ class Layer(NamedTuple):
 class Models(NamedTuple):
     """M models: NumPy arrays, or those of an engine."""
 
-    beta: Any  # (M, n, N), transposed: a feature a row
+    beta: Any  # (M, n, N), transposed: one feature per row
     S: Any  # (M, N, N)
     numbers: Any  # (M, 5) float64
     counts: Any  # (M, 3) int64

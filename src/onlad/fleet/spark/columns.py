@@ -1,4 +1,4 @@
-"""The way of a row in Spark: prepared for Python, and given its names and types again after.
+"""A row in Spark: prepared for Python, and given its names and types again after.
 
 Times cross as numbers and kept columns as JSON. pandas would round what does not fit into a float,
 and it takes an hour in autumn for another.

@@ -1,4 +1,4 @@
-"""The way of a row in Python: with the other rows of its key, to the monitor of that key."""
+"""A row in Python: with the other rows of its key, to the monitor of that key."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Keeper(StatefulProcessor):
     def close(self) -> None:
         """Do nothing: the state is Spark's."""
 
-    # -- the way of the rows ------------------------------------------------------------------
+    # -- rows ---------------------------------------------------------------------------------
 
     def answer(
         self, rows: pd.DataFrame, model: bytes | None = None, last: Any = None

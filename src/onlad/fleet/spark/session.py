@@ -42,7 +42,7 @@ def session(cores: int | None = None, **settings: str) -> SparkSession:
     own = {
         PROVIDER: ROCKSDB,
         "spark.sql.shuffle.partitions": str(cores),
-        # With `expire`, Spark would else run one empty micro-batch after another, for ever.
+        # With `expire`, Spark would else run empty micro-batches without end.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -29,7 +29,7 @@ def watch(
 ) -> DataFrame:
     """Return the verdict on each row of `df`, with one monitor for each value of `key`.
 
-    Each row has exactly one answer. `docs/spark.md` says what becomes of rows that are late,
+    Each row has exactly one answer. `docs/howto/spark.md` says what becomes of rows that are late,
     repeated or no measurement: `note` names it, and the verdict is null.
 
     Parameters
@@ -48,7 +48,7 @@ def watch(
     keep
         More columns of `df` to stand beside the verdict.
     expire
-        Forget a key that sent nothing for so long, by Spark's clock. Streaming only.
+        Forget a key that sent nothing for this long, by Spark's clock. Streaming only.
     renew
         Start again where a key's model has other features than `features`; else that is an error.
     """

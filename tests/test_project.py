@@ -1,0 +1,36 @@
+"""Files that contributors and users of an open project expect say what is true."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import onlad
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "Makefile").exists(), reason="the tests of a wheel stand alone"
+)
+
+
+def test_pre_commit_runs_the_tools_of_make_lint():
+    recipe = (ROOT / "Makefile").read_text().split("\nlint:")[1].split("\n\n")[0]
+    tools = re.findall(r"^\t\$\(BIN\)/(.+)$", recipe, re.MULTILINE)
+    hooks = re.findall(r"entry: \.venv/bin/([^,]+)", (ROOT / ".pre-commit-config.yaml").read_text())
+    given = [re.sub(r" cpp/\S+$", "", tool) for tool in tools]  # pre-commit gives the files itself
+    assert hooks == given
+
+
+def test_the_citation_names_this_version_and_the_papers_authors_first():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {onlad.__version__}\n" in text
+    assert re.findall(r"family-names: (\w+)", text) == ["Tsukada", "Kondo", "Matsutani"]
+    assert text.index("preferred-citation:") < text.index("The onlad developers")
+
+
+def test_the_public_workflow_calls_what_ci_calls():
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert "- run: .ci/run\n" in text
+    archs = re.search(r"archs = \[(.+)\]", (ROOT / "pyproject.toml").read_text())[1]
+    assert re.findall(r"arch: (\w+)\}", text) == re.findall(r'"(\w+)"', archs)
