@@ -1,17 +1,17 @@
-"""Messages of an MQTT broker, a series a topic; needs aiomqtt."""
+"""Messages of an MQTT broker, one series per topic; needs aiomqtt."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from onlad.rows import Names
-from onlad.streams.block import MOST, Bad, Block, Choice, Say, StreamError
+from onlad.streams.block import MOST, Block, Choice, Say, StreamError
 from onlad.streams.lines import LONGEST
-from onlad.streams.records import Records, collected
+from onlad.streams.records import Records, Sample, collected
 from onlad.streams.stop import Stop
 
 POLL = 0.2  # seconds between two looks whether to stop
@@ -58,24 +58,24 @@ def blocks(
     stop: Stop,
     say: Say,
 ) -> Iterator[Block]:
-    """Yield each message as a block: JSON with names, an array of numbers, or one number."""
+    """Yield each message as a block: JSON, by the rules of `onlad.streams.records`."""
     readers: dict[str, Records] = {}
-    for row, (topic, payload) in enumerate(_messages(address, stop, say)):
-        bad: list[Bad] = []
-        samples = []
+    row = 0
+    for count, (topic, payload) in enumerate(_messages(address, stop, say)):
         reader = readers.get(topic)
-        try:
-            if reader is None:
-                if len(readers) == MOST:
-                    raise ValueError(f"topic {topic!r} is one too many; {MOST} are watched")
-                reader = readers[topic] = Records(choice, known(topic), say)
-            if len(payload) > LONGEST:
-                raise ValueError(f"it has {len(payload)} bytes; a message may have {LONGEST}")
-            samples.append(reader.read(payload))
-        except ValueError as error:
-            bad.append(Bad(f"message {row} of {topic}", str(error), row))
-        block = collected(samples, [row], bad, reader.roles if reader else None, row)
+        if reader is None and len(readers) < MOST:
+            reader = readers[topic] = Records(choice, known(topic), say)
+        found: Iterable[Sample | str]
+        if reader is None:
+            found = [f"topic {topic!r} is one too many; {MOST} are watched"]
+        elif len(payload) > LONGEST:
+            found = [f"it has {len(payload)} bytes; a message may have {LONGEST}"]
+        else:
+            found = reader.read(payload)
+        placed = [(f"message {count} of {topic}", each) for each in found]
+        block = collected(placed, row, reader.roles if reader else None, row)
         block.series = topic
+        row += len(placed)
         yield block
 
 
