@@ -157,7 +157,7 @@ class Monitor:
     def observe_many(self, X: Any) -> Verdicts:
         """Return the verdicts on many samples in order; the same as a loop of `observe`.
 
-        `X` is a matrix with one sample a row, a data frame, or an iterable of samples.
+        `X` is a matrix with one sample per row, a data frame, or an iterable of samples.
         """
         X, names = read_many(X, self.names)
         if len(X) == 0:

@@ -21,7 +21,7 @@ from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
 
-# Samples a second on a terminal, so that there is something to see. A slow machine never waits.
+# Samples per second on a terminal, so that there is something to see. A slow machine never waits.
 PACE = 2400
 CAUSE = 19  # characters
 WIDE = 108  # characters of a terminal that fits two causes per line
