@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
-from onlad.serve import logs, page, payload, wire
-from onlad.serve.client import BrokerError, Calls
-from onlad.serve.client import Client as Broker
+from onlad.serve import logs, page, payload
 from onlad.serve.config import StreamTable
 from onlad.serve.listener import Listener
 from onlad.serve.outbox import MOST, Outbox
 from onlad.serve.topics import Pattern
+from onlad.streams import wire
+from onlad.streams.client import BrokerError, Calls
+from onlad.streams.client import Client as Broker
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "$x", "ü", ""]), min_size=1, max_size=4)
 

@@ -18,6 +18,7 @@ from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.serve.topics import Pattern
 from onlad.streams.block import Choice
+from onlad.streams.client import Login
 from onlad.streams.settings import LIMITS, given
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -88,6 +89,22 @@ class MqttTable:
             raise ValueError(f"{self.password_file} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.password_file} is not UTF-8 at byte {error.start}") from None
+
+    def login(self, ahead: int) -> Login:
+        """Return how to connect; the broker sends `ahead` messages before an acknowledgement."""
+        return Login(
+            self.host,
+            self.port or (8883 if self.tls else 1883),
+            self.client_id,
+            five=self.version == "5",
+            keepalive=self.keepalive,
+            username=self.username,
+            password=self.secret(),
+            tls=self.context(),
+            keeps=True,
+            will=(f"{self.prefix}/status", b"offline"),
+            ahead=ahead,
+        )
 
     def context(self) -> ssl.SSLContext | None:
         """Return what TLS needs, or raise `ValueError` that says which file is wrong."""

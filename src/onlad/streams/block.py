@@ -25,7 +25,7 @@ MISSING = ("", "nan", "na", "n/a", "null", "none")
 
 _COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
 
-#: Series of one source that get a monitor each: about 0.3 MB per series.
+#: Series of one source that get a monitor each: about 0.1 MB per series of eight features.
 MOST = 1000
 
 
