@@ -10,7 +10,8 @@ SELF = Path(__file__).name
 PRIVATE = re.compile(
     r"yardstick|\bgives in\b|\bheld out\b|\bdoors?\b|doorkeeper|\brooms\b|\bold news\b"
     r"|\bone an? (row|sample|device|key|line|feature|lane|cycle|step|model)\b|\bso many a\b"
-    r"|\b(entry|verdict|answer|sample|series) an? (row|sample|key|topic|line)\b"
+    r"|\b(entry|verdict|answer|sample|series|column|module|launch|threshold|microseconds)"
+    r" an? (row|sample|key|topic|line|class|host)\b"
     r"|\b(rows|samples|requests|bytes|times) an? (second|minute|read|step)\b|\bthe core fares\b",
     re.IGNORECASE,
 )
