@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -127,7 +128,7 @@ class Models:
         """Return a monitor that was saved, with the settings that can still be changed."""
         monitor = load_monitor(path)
         settle(monitor, self._wanted)
-        if unchanged := kept(monitor, self._wanted):
+        if unchanged := kept(monitor, replace(monitor.settings(), **self._wanted)):
             say(
                 f"{path}: {'; '.join(unchanged)}: it was learned so. Remove the file to start again"
             )

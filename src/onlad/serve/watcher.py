@@ -143,7 +143,7 @@ class Watcher:
 
     def twin(self) -> Monitor:
         """Return a copy of the monitor, which others may read while this one goes on."""
-        return Monitor(**self.monitor.settings()).resume(self.monitor.learned())
+        return Monitor.resumed(self.monitor.settings(), self.monitor.learned())
 
     @property
     def state(self) -> str:
