@@ -120,7 +120,7 @@ def test_the_lean_is_the_running_mean_of_errors_and_keeps_its_value_where_one_is
 
 
 def test_a_small_offset_that_lasts_is_seen_in_the_lean_alone():
-    # One deviation of one sensor among four: no row is unusual, and their mean square is not either.
+    # One deviation of one sensor among four: no row is unusual, nor is their mean square.
     X = white(4000, 4)
     mode, first = started(X)
     later = white(200, 4, seed=1)

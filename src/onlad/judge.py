@@ -1,7 +1,8 @@
 """`Judge`: rows in, scores out, one row after the other. The definition of the kernel's `Judge`.
 
 It holds what moves on with each row: the value that each feature had last, the rows before, the
-running means, the leans, and the mode that the machine is in. The modes themselves change only between calls.
+running means, the leans, and the mode that the machine is in. The modes themselves change only
+between calls.
 
 A row belongs to the mode in which it is least unusual; the mode of the row before is kept while its
 score is at most KEEP. A missing value counts as the last one; if it is missing for much longer than
