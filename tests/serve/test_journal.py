@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlad.serve import decimals
-from onlad.serve.journal import Fact, Journal, JournalError, Mark, Rows, decode, digest, encode
+from onlad.serve.frames import Fact, Mark, Rows, decode, digest, encode
+from onlad.serve.journal import Journal, JournalError
 
 RECORDS = [
     Fact("birth", {"number": 1, "stream": "pump", "device": "ü/..", "names": ["a", "b"]}),

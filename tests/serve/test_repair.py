@@ -7,7 +7,8 @@ from serving import machine
 from test_state import crash, feed, started
 
 from onlad.cli import main
-from onlad.serve.journal import JournalError, frames
+from onlad.serve.frames import frames
+from onlad.serve.journal import JournalError
 
 
 def repaired(folder, capsys):

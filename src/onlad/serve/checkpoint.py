@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 from onlad import modelfile, persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
-from onlad.serve.journal import Journal, Mark
+from onlad.serve.frames import Mark
+from onlad.serve.journal import Journal
 from onlad.serve.watcher import Alarm, Said, Watcher
 
 FORMAT = 3

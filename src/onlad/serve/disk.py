@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.journal import Record, Rows
+from onlad.serve.frames import Record, Rows
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import orjson
 from onlad.reference import Array
 from onlad.serve import discovery, logs, marks
 from onlad.serve.config import MqttTable, StreamTable
+from onlad.serve.frames import Mark, digest
 from onlad.serve.intake import Item, told
-from onlad.serve.journal import Mark, digest
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
 from onlad.serve.topics import Pattern

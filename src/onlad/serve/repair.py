@@ -14,7 +14,7 @@ from pathlib import Path
 from onlad import modelfile
 from onlad.errors import OnladError
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.journal import END, Fact, Record, framed, frames, records
+from onlad.serve.frames import END, Fact, Record, framed, frames, records
 
 
 def repair(folder: Path) -> Iterator[str]:

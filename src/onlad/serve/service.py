@@ -27,9 +27,9 @@ from onlad.serve.checkpoint import Store
 from onlad.serve.config import Config
 from onlad.serve.devices import Devices
 from onlad.serve.disk import Disk
+from onlad.serve.frames import Fact
 from onlad.serve.health import Health
 from onlad.serve.intake import Item
-from onlad.serve.journal import Fact
 from onlad.serve.listener import Listener
 from onlad.serve.marks import Marks
 from onlad.serve.orders import Orders

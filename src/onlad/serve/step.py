@@ -13,8 +13,8 @@ import numpy as np
 
 from onlad.reference import Array
 from onlad.serve import logs, payload
+from onlad.serve.frames import Fact, Mark, Record
 from onlad.serve.intake import Answer, Batch, Item, Part
-from onlad.serve.journal import Fact, Mark, Record
 from onlad.serve.quarantine import WATCHING
 from onlad.verdict import Verdicts
 
