@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator
+from operator import is_
 from pathlib import Path
 
 from onlad import modelfile
@@ -100,15 +101,21 @@ class _Repair:
             data = self._read(number)
             if not path.exists() and not (point.is_first and not numbers):
                 yield f"{path.name} is missing"
-            batches, end, gaps = [], 0, []
+            parts: list[bytes] = []
+            end, gaps = 0, []
             for at, stop, frame in frames(data):
                 if at > end:
                     gaps.append((end, at))
                 end = stop
-                batches.append(list(self._batch(records(frame))))
+                there = list(records(frame))
+                batch = list(self._batch(iter(there)))
+                if len(batch) == len(there) and all(map(is_, batch, there)):
+                    parts.append(data[at:stop])
+                elif batch:
+                    parts.append(framed(batch))
             if end < len(data):
                 gaps.append((end, len(data)))
-            new = b"".join(framed(batch) for batch in batches if batch)
+            new = b"".join(parts)
             if new == data and path.exists():
                 continue
             for start, stop in gaps:

@@ -110,15 +110,15 @@ def _known_by_time(service: Service, item: Item, mark: Mark, taken: Taken) -> bo
 def _write(service: Service, batch: Batch) -> None:
     """Journal a batch before anything is learned of it."""
     records: list[Record] = []
-    rows = batch.rows
     born = service.devices.born
     for part in batch.parts.values():
         w = part.watcher
         if w.number not in born:
             facts = {"number": w.number, "stream": w.stream.name, "device": w.device}
             records.append(Fact("birth", facts | {"names": list(w.names)}))
-        rows[w.number] = part.record()
-        records.append(rows[w.number])
+        batch.rows[w.number] = part.record()
+    # Rows of one width are written together.
+    records += sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])
     if records:
         service.store.journal.append(records)
     for part in batch.parts.values():
