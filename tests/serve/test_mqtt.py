@@ -14,6 +14,9 @@ import pytest
 from serving import Client, Process, Served, free_port, machine, models, sample, until, write_config
 
 from onlad import persist
+from onlad.serve import service
+from onlad.serve.service import Service
+from onlad.serve.watcher import Watcher
 
 CONFIG = """
 [service]
@@ -241,6 +244,35 @@ def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, 
     with Served(path) as served:
         until(lambda: served.samples() == 401, "what the broker kept")
     assert models(tmp_path / "state")["pump", "a"].n_seen == 401
+
+
+def test_a_stop_does_not_wait_for_what_comes_again(
+    tmp_path, keeping_broker, version, monkeypatch
+):
+    path, X = config(tmp_path, keeping_broker.port, version), machine(1000)
+    slow = Watcher.observe
+
+    def observe(self, X, times):
+        time.sleep(0.02)
+        return slow(self, X, times)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Watcher, "observe", observe)
+        patched.setattr(service, "BATCH", 1)
+        patched.setattr(Service, "busy", False)
+        with Served(path) as served, Client(keeping_broker.port) as client:
+            connected(served)
+            for x in X:
+                client.send("plant/a/sensors", sample(x))
+            until(lambda: served.service.queue > 600, "a queue")
+            began = time.monotonic()
+            served.end()
+            assert time.monotonic() - began < 6  # all of them take 12 s
+            assert served.samples() < 800
+            client.send("plant/a/sensors", sample(X[0])).wait_for_publish(30)
+    with Served(path) as served:
+        until(lambda: served.samples() >= 1001, "the rest")
+    assert models(tmp_path / "state")["pump", "a"].n_seen == 1001
 
 
 def test_what_a_broker_sends_again_after_its_own_crash_is_known_by_its_time(

@@ -48,8 +48,8 @@ def _narrow(places: int, whole: Array) -> bytes | None:
         if not places or widest > 0xFFFF * 10**places or (whole % 10).any():
             return None
         places, whole, low, widest = places - 1, whole // 10, low // 10, widest // 10
-    above: bytes = (whole - low).astype("<u2").tobytes()
-    return _PLACES.pack(places | NARROW) + low.astype("<i4").tobytes() + above
+    parts = (low.astype("<i4"), (whole - low).astype("<u2"))
+    return b"".join((_PLACES.pack(places | NARROW), *(part.tobytes() for part in parts)))
 
 
 def unpacked(data: bytes, rows: int, features: int) -> Array:

@@ -131,6 +131,8 @@ class Mqtt(Listener):
 
     def _take(self, message: wire.Publication) -> None:
         """Take one message in. Called for each, so it does little."""
+        if self.service.ending:  # not acknowledged, so it comes again at the next start
+            return
         if message.retained:  # what was said before we listened is not a new sample
             self._acknowledge(message)
             return

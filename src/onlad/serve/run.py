@@ -33,6 +33,7 @@ def serve(config: Config) -> None:
         service = Service(config)
         service.quarantine.watch_faults()
         await run(service, stop)
+        gc.freeze()  # it ends with the process: looking through it takes as long as all the rest
 
     asyncio.run(until_signal())
 
@@ -110,6 +111,7 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
             # None of the tasks ends by itself, so the first to end has failed, or is `stopping`.
             await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
     finally:
+        service.ending = True
         failed = [task.exception() for task in tasks if task.done() and not task.cancelled()]
         if http is not None:
             http.stop()

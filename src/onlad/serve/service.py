@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -40,7 +41,8 @@ from onlad.serve.step import step
 from onlad.serve.watcher import Watcher
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
-BATCH = 500  # messages of one step: others must not wait for a backlog
+BATCH, BYTES = 500, 250_000  # messages of one step: others must not wait for a backlog
+DRAIN = 0.5  # seconds at the end for what waits; what is not acknowledged then comes again
 
 
 class Service:
@@ -65,6 +67,7 @@ class Service:
         self.turn = asyncio.Lock()  # held by a step and by whatever must not see half of one
         self.broken = False  # in the middle of a step: then only the journal is right
         self.resumed = False
+        self.ending = False  # nothing more is taken from where it can wait
         self._pending: deque[tuple[Item, ...]] = deque()
         self._wake = asyncio.Event()
 
@@ -146,15 +149,20 @@ class Service:
                 self._wake.clear()
 
     async def drain(self) -> None:
-        """Work off what waits now."""
-        while self._pending:
+        """Work off what waits, as far as there is time for it."""
+        until = time.monotonic() + DRAIN
+        while self._pending and time.monotonic() < until:
             await self._next_step()
 
     async def _next_step(self) -> None:
         async with self.turn:
-            few = [self._pending.popleft() for _ in range(min(BATCH, len(self._pending)))]
+            few: list[Item] = []
+            size = 0
+            while self._pending and len(few) < BATCH and size < BYTES:
+                few += self._pending.popleft()
+                size += len(few[-1].payload)
             try:
-                await step(self, [item for items in few for item in items])
+                await step(self, few)
             except BaseException:
                 self.broken = True
                 raise

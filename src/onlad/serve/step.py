@@ -37,9 +37,13 @@ async def step(service: Service, items: list[Item]) -> None:
         return
     service.health.trouble.pop("journal", None)
     said: dict[int, list[Verdicts]] = {}
+    rows = 0
     for number, part in batch.parts.items():
         record = batch.rows[number]
         said[number] = await _watch(service, part, record.X, record.times)
+        if (rows := rows + len(record.X)) >= SLICE:
+            await asyncio.sleep(0)
+            rows = 0
     if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
         for item, _ in batch.answers:
             if item.refused is not None:
