@@ -198,6 +198,15 @@ class Store:
             raise StateError(f"{path} holds no monitor")
         return saved, model
 
+    def forgotten_devices(self) -> set[tuple[str, str]]:
+        """Return stream and device of each file of a forgotten device."""
+        found = set()
+        for path in (self.folder / "forgotten").glob("*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                values = json.loads(path.read_bytes())
+                found.add((str(values["stream"]), str(values["device"])))
+        return found
+
     def close(self) -> None:
         """Let another service have the folder."""
         self.journal.close()
