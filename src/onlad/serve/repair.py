@@ -36,6 +36,7 @@ class _Repair:
         self.rows: dict[int, int] = {}  # of each, the next row of the journal
         self.kept: dict[int, int] = {}
         self.lost: dict[int, int] = {}
+        self.missing = False  # a segment of the journal
 
     def run(self) -> Iterator[str]:
         """Do it."""
@@ -62,7 +63,7 @@ class _Repair:
                 kept, lost = self.kept.get(number, 0), self.lost.get(number, 0)
                 yield f"{name}: {kept:,} rows of the journal are kept, {lost:,} are lost"
             yield f"what was damaged is in {self._damaged()}"
-        else:
+        elif not self.missing:
             yield "nothing is damaged"
 
     def _with_alarms(self, saved: Saved) -> Saved:
@@ -100,7 +101,8 @@ class _Repair:
             path = journal.path(number)
             data = self._read(number)
             if not path.exists() and not (point.is_first and not numbers):
-                yield f"{path.name} is missing"
+                self.missing = True
+                yield f"{path.name} is missing; there is an empty one now"
             parts: list[bytes] = []
             end, gaps = 0, []
             for at, stop, frame in frames(data):

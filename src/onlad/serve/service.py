@@ -39,6 +39,7 @@ from onlad.serve.quarantine import Quarantine
 from onlad.serve.resume import resume
 from onlad.serve.step import step
 from onlad.serve.watcher import Watcher
+from onlad.streams.settings import kept
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
 BATCH, BYTES = 500, 250_000  # messages of one step: others must not wait for a backlog
@@ -89,6 +90,7 @@ class Service:
                 with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
                     facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
                     self.store.journal.append([Fact("false_alarms", facts)])
+            watcher.kept = kept(watcher.monitor, wanted[watcher.stream.name])
         devices = ((w.stream.name, w.device, w.monitor) for w in self.watchers.values())
         for line in settings.kept_by(wanted, devices):
             logs.warning(line)
