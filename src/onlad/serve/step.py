@@ -122,7 +122,8 @@ def _write(service: Service, batch: Batch) -> None:
             records.append(Fact("birth", facts | {"names": list(w.names)}))
         batch.rows[w.number] = part.record()
     # Rows of one width are written together.
-    records += sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])
+    by_width = sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])
+    records += by_width
     if records:
         service.store.journal.append(records)
     for part in batch.parts.values():
