@@ -19,6 +19,7 @@ from onlad.serve.watcher import key
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
 
+DRAIN = 0.5  # seconds at the end for what waits; what is not acknowledged then comes again
 TURN, PAUSE = 0.05, 0.002  # seconds after which a start lets others have their turn, and how long
 
 
@@ -117,7 +118,7 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
             http.stop()
             await asyncio.wait(tasks[:1], timeout=5)
         if service.resumed and not service.broken:
-            await service.drain()
+            await service.drain(DRAIN)
         if mqtt is not None:
             await mqtt.stop()
         # Between two steps and two checkpoints: half of one would be lost, or in the way.

@@ -43,7 +43,6 @@ from onlad.streams.settings import kept
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
 BATCH, BYTES = 500, 250_000  # messages of one step: others must not wait for a backlog
-DRAIN = 0.5  # seconds at the end for what waits; what is not acknowledged then comes again
 
 
 class Service:
@@ -150,9 +149,9 @@ class Service:
             if not self._pending:
                 self._wake.clear()
 
-    async def drain(self) -> None:
+    async def drain(self, seconds: float = float("inf")) -> None:
         """Work off what waits, as far as there is time for it."""
-        until = time.monotonic() + DRAIN
+        until = time.monotonic() + seconds
         while self._pending and time.monotonic() < until:
             await self._next_step()
 

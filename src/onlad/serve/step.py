@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
 
-SLICE = 256  # rows after which others get their turn
+SLICE = 256  # rows of a device after which others get their turn
+TURN = 0.01  # seconds after which they do, whatever the devices: a start takes that long
 MOST_LATE = 100  # names of a device that are reported
 
 
@@ -37,13 +38,13 @@ async def step(service: Service, items: list[Item]) -> None:
         return
     service.health.trouble.pop("journal", None)
     said: dict[int, list[Verdicts]] = {}
-    rows = 0
+    since = time.perf_counter()
     for number, part in batch.parts.items():
         record = batch.rows[number]
         said[number] = await _watch(service, part, record.X, record.times)
-        if (rows := rows + len(record.X)) >= SLICE:
+        if time.perf_counter() - since > TURN:
             await asyncio.sleep(0)
-            rows = 0
+            since = time.perf_counter()
     if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
         for item, _ in batch.answers:
             if item.refused is not None:
