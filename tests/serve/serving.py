@@ -178,10 +178,15 @@ class Served:
             raise self.error
         return self
 
-    def __exit__(self, *_):
-        self.loop.call_soon_threadsafe(self.stop_event.set)
+    def end(self):
+        """Stop it, and wait for its end."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.stop_event.set)
         self._thread.join(30)
         assert not self._thread.is_alive()
+
+    def __exit__(self, *_):
+        self.end()
         if self.error is not None:
             raise self.error
 

@@ -253,7 +253,8 @@ async def _verdicts(answer: Answer) -> dict[str, Any]:
 def _described(watcher: Watcher) -> dict[str, Any]:
     alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
     device = {"stream": watcher.stream.name, "device": watcher.device}
-    return device | watcher.told() | {"skipped": watcher.bad, "alarms": alarms}
+    more = {"skipped": watcher.bad, "kept": watcher.kept, "alarms": alarms}
+    return device | watcher.told() | more
 
 
 def _loads(body: bytes) -> Any:

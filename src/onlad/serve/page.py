@@ -153,6 +153,11 @@ class Device:
             ui.label(watcher.key).classes("text-xl font-medium")
             self._state = ui.badge()
         self._counts = ui.label().classes("text-sm opacity-60")
+        if watcher.kept:
+            said = f"The configuration has changed: {', '.join(watcher.kept)}, because this device"
+            ui.label(f"{said} has learned. Forget the device to let it start again.").classes(
+                "text-sm text-warning"
+            )
         self._chart = ui.echart(_chart([])).classes("w-full h-64")
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")

@@ -113,6 +113,7 @@ class Watcher:
         self.last: Said | None = None
         self.seen = 0.0  # when the last sample came, by the clock
         self.failed = ""  # why it is set aside until the next start, if it is
+        self.kept: list[str] = []  # settings of the file that it cannot follow, in words
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
         self.begin_counts()
