@@ -1,8 +1,8 @@
-"""Connections of HTTP: those that say nothing are closed, and never keep others out.
+"""Connections of HTTP: those that send nothing are closed, and never keep others out.
 
 uvicorn waits without end for the headers of a request, and at its limit refuses everybody. Here a
-connection has so long for its headers. When there are too many, one that waits for its client is
-closed: the oldest of the address that has most.
+connection has a time limit for its headers. When there are too many, one that waits for its client
+is closed: the oldest of the address that has most.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Come in, and put somebody out if there are too many."""
+        """Accept the connection, and close one if there are too many."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._timer = self.loop.call_later(HEADERS, self._look)
@@ -38,14 +38,14 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             max(waiting, key=lambda c: (by_address[c.address], -c._since)).transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Go."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     @property
     def address(self) -> str:
-        """Return who is at the other end."""
+        """Return the address of the client."""
         return self.client[0] if self.client else ""
 
     @property
@@ -55,7 +55,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     @property
     def waits(self) -> bool:
-        """Whether the client has to go on: no request, or half of one."""
+        """Whether the server waits for the client: no request, or half of one."""
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _look(self) -> None:
