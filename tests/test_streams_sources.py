@@ -1,5 +1,6 @@
 """JSON lines, Parquet, brokers, and what the first line tells."""
 
+import json
 import math
 import re
 
@@ -60,6 +61,16 @@ def test_a_bad_record_is_named_and_the_others_stay(line, why):
     assert block.row.tolist() == [0, 2]
     assert len(block.bad) == 1
     assert str(block.bad[0]).startswith(f"line 2: {why}")
+
+
+@pytest.mark.parametrize("raw", ["5", "[1, null]", '[{"a": 1}, {"a": NaN}]', "[]", "nul", "\\xff"])
+def test_json_is_read_alike_without_the_extra(monkeypatch, raw):
+    def read():
+        return [str(found) for found in records.Records(Choice()).read(raw.encode("latin-1"))]
+
+    with_extra = read()
+    monkeypatch.setattr(records, "loads", json.loads)
+    assert read() == with_extra
 
 
 def test_names_that_come_later_are_said_once_and_not_watched():
