@@ -80,6 +80,10 @@ def test_names_that_come_later_are_said_once_and_not_watched():
     (block,) = records.blocks([chunk], Choice(ignore=("a_*",)), (), said.append)
     assert block.values.tolist() == [[1], [2], [3], [4]]
     assert said == ["'b' came later and is not watched", "'c' came later and is not watched"]
+    said.clear()
+    text = '{"a": 1, "x": 2}\n{"a": 2, "x": 3, "y": 1}\n'  # a model that never knew x
+    (block,) = records.blocks([Chunk(text.encode(), 1, 0)], Choice(), ("a",), said.append)
+    assert (block.values.tolist(), said) == ([[1], [2]], ["'y' came later and is not watched"])
 
 
 def test_a_first_record_that_is_bad_decides_nothing():

@@ -107,7 +107,8 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
     rows: list[list[float]] = []
     times: list[float] = []
     bad: list[tuple[int, str]] = []
-    reader = records.Records(stream.choice, names or stream.columns, say=lambda words: None)
+    known = names or stream.columns
+    reader = records.Records(stream.choice, known, lambda words: None, begun=bool(known))
     timed = stream.time is not None
     for index, sample in enumerate(samples):
         try:
