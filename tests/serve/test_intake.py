@@ -99,7 +99,7 @@ a_sample = st.dictionaries(st.sampled_from(["a", "b", "c", "t", "time"]), values
 
 @given(
     samples=st.lists(a_sample, min_size=1, max_size=4),
-    names=st.sampled_from([("a", "b"), (0, 1)]),
+    names=st.sampled_from([("a", "b"), (0, 1), ("t", "a")]),
     time=st.sampled_from([None, "t"]),
     ignore=st.sampled_from([(), ("c",)]),
 )

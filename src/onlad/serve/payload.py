@@ -68,9 +68,9 @@ def _block(stream: StreamTable, samples: Sequence[Any], names: Names, now: float
         return _arrays(samples, names, now)
     X = np.empty((len(samples), len(names)))
     times, read = [now] * len(samples), kernel.read_dict
-    timed = stream.time is not None
-    more = timed or len(samples[0]) > len(names)
+    more = stream.time is not None or len(samples[0]) > len(names)
     time = stream.choice.time_among(samples[0], names) if more else None
+    timed = time is not None and time == stream.time
     for i, sample in enumerate(samples):
         if type(sample) is not dict:
             return None
