@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
         formatter_class=Help,
         epilog="examples:\n  onlad info pump.onlad\n  onlad info pump.onlad --json",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL").complete = "file"  # type: ignore[attr-defined]
+    parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, usage=parser.error)
 

@@ -1,7 +1,7 @@
-"""Connections of HTTP: those that say nothing are closed, and never keep others out.
+"""Connections of HTTP: those that send nothing are closed, and never keep others out.
 
 uvicorn waits without end for the headers of a request and for a client that does not read its
-answer, and at its limit refuses everybody. Here both have so long. When there are too many, one
+answer, and at its limit refuses everybody. Here both have a time limit. When there are too many, one
 that waits for its client is closed: the oldest of the address that has most.
 """
 
@@ -28,7 +28,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Come in, and put somebody out if there are too many."""
+        """Accept the connection, and close one if there are too many."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._timer = self.loop.call_later(HEADERS, self._look)
@@ -39,14 +39,14 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             max(waiting, key=lambda c: (by_address[c.address], -c._since))._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Go."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     @property
     def address(self) -> str:
-        """Return who is at the other end."""
+        """Return the address of the client."""
         return self.client[0] if self.client else ""
 
     @property
@@ -56,16 +56,9 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     @property
     def waits(self) -> bool:
-        """Whether the client has to go on: no request, half of one, or an answer to be read."""
-        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
-            return True
-        return self._unread > 0
-
-    @property
-    def _unread(self) -> int:
-        """Return how many bytes of answers wait for the client here."""
-        size: int = self.transport.get_write_buffer_size()
-        return size
+uvicorn waits without end for the headers of a request and for a client that does not read its
+answer, and at its limit refuses everybody. Here both have a time limit. When there are too many, one
+that waits for its client is closed: the oldest of the address that has most.
 
     def _look(self) -> None:
         """Close a connection on which nothing moved since the last look."""
