@@ -84,7 +84,11 @@ def settings_of(method: str) -> tuple[Settings, ...]:
     """Return the columns a method has in the tables."""
     if method == "onlad-01":
         return ("paper",)
-    return ("paper", "found") if method in PAPERS_METHODS else ("ours",)
+    if method == "onlad-nf":
+        return ("paper", "found")
+    if method == "onlad-plus":
+        return ("ours", "equal")
+    return ("paper", "found", "equal") if method in PAPERS_METHODS else ("ours",)
 
 
 def cells(
@@ -100,7 +104,9 @@ def cells(
                 for dataset in names:
                     cell = Cell(testbed, dataset, name, settings)
                     # What was found for another dataset need not fit one that borrows settings.
-                    if _has_settings(cell) and not (settings == "found" and dataset in STAND_IN):
+                    if _has_settings(cell) and not (
+                        settings in ("found", "equal") and dataset in STAND_IN
+                    ):
                         yield cell
 
 
