@@ -32,8 +32,8 @@ class Adam(NamedTuple):
     epsilon: float = 1e-8
 
     def init(self, weights: Any) -> Any:
-        zeros = jax.tree.map(jnp.zeros_like, weights)
-        return jnp.zeros((), "int32"), zeros, zeros
+        mean, square = (jax.tree.map(jnp.zeros_like, weights) for _ in range(2))
+        return jnp.zeros((), "int32"), mean, square
 
     def step(self, weights: Any, slope: Any, state: Any) -> tuple[Any, Any]:
         """Return the weights after a step along a slope, and the state."""
