@@ -21,12 +21,11 @@ from onlad.hardware import Config, OnladCore, gateware_digest
 from onlad.hardware.paper import SIZES
 
 MEGAHERTZ = 100
-CORES = (  # the most telling first
-    Config(512, 64),
-    Config(512, 64, 16),
-    *(Config(n, N) for n, N in SIZES if (n, N) != (512, 64)),
-    Config(512, 64, 32),
+CORES = (
+    *(Config(n, N) for n, N in SIZES),
     *(Config(n, N, 2) for n, N in SIZES),  # as many arithmetic units as the paper's core
+    *(Config(n, N, 16) for n, N in SIZES),
+    Config(512, 64, 32),
     Config(512, 64, activation="sigmoid"),
 )
 
