@@ -21,6 +21,13 @@ def times(implementation: str, device: str, quantity: str) -> dict[Size, float]:
     }
 
 
+def across(device: str) -> str:
+    """Return a remark for a ratio of two machines: a GPU's, where processors were another's."""
+    machines = {r["device"]: r["machine"] for r in records.read("latency")}
+    one = machines.get(device, "").endswith(machines.get("cpu", ""))
+    return "" if one else ", another machine"
+
+
 def counted() -> Finding:
     """Say holds if the printed formulas give what was counted, at each size."""
     stored = records.read("operations")

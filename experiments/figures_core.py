@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 
 from experiments import core_area, core_latency, figures
 from experiments.claims_core import area, microseconds
-from experiments.claims_cost import times
+from experiments.claims_cost import across, times
 from experiments.figures_performance import LABELS
 from experiments.settings import paper
 from experiments.tables import markdown
@@ -56,7 +56,7 @@ def beside_software() -> str:
             columns.append((quantity, step, lanes))
     rows = []
     for (name, device), label in LABELS.items():
-        row = [label + ", another machine" * (device == "gpu")]
+        row = [label + across(device)]
         for quantity, step, lanes in columns:
             if not lanes:
                 number = paper()["latency"][f"{quantity}_speedup"].get(f"{name}-{device}")
