@@ -54,6 +54,37 @@ def batch_of_one() -> Finding:
     return Finding(told, word(good, len(ratios)), "operations")
 
 
+def chunks_do_not_matter() -> Finding:
+    """Say holds if beta is the same but for rounding (1e-6) in chunks of 2, 8 and 64."""
+    found = [r["off"] for r in records.read("chunk_size") if r["method"] == "onlad"]
+    far = [max(off.values()) for off in found]
+    told = f"beta differs by {min(far):.0e} to {max(far):.0e} of its largest entry (k = 2, 8, 64)"
+    return Finding(told, word(sum(f < 1e-6 for f in far), len(far)), "chunk_size")
+
+
+def batches_do_matter() -> Finding:
+    """Say holds if the AUC of NN-AE differs by batch size by more than it does between trials."""
+    found = {r["batch"]: r["aucs"] for r in records.read("chunk_size") if r["method"] == "nn"}
+    means = {batch: fmean(aucs) for batch, aucs in found.items()}
+    spread = max(max(aucs) - min(aucs) for aucs in found.values())
+    told = "; ".join(f"batch {batch}: {mean:.3f}" for batch, mean in means.items())
+    good = max(means.values()) - min(means.values()) > spread
+    return Finding(
+        f"NN-AE on Letter Recognition, {told}; trials differ by up to {spread:.3f}",
+        "holds" if good else "fails",
+        "chunk_size",
+    )
+
+
+def faster_than_backpropagation() -> Finding:
+    """Say holds if a training step takes less time than NN-AE's at each size, on one processor."""
+    mine, network = (times(name, "cpu", "training") for name in ("onlad", "nn"))
+    ratios = [network[size] / mine[size] for size in mine]
+    good = sum(ratio > 1 for ratio in ratios)
+    told = f"compiled: {min(ratios):.0f} to {max(ratios):.0f} times (NN-AE in JAX, one step each)"
+    return Finding(told, word(good, len(ratios)), "latency")
+
+
 def forgetting_is_small() -> Finding:
     """Say holds if the N^2 products of forgetting are below a tenth of a step at each size."""
     shares = [r["n_hidden"] ** 2 / r["train_as_printed"] for r in records.read("operations")]

@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from experiments import core_source
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
-from onlad.hardware import Config, OnladCore, gateware_digest
+from onlad.hardware import Config, OnladCore
 from onlad.hardware.paper import AREA, POST_SYNTHESIS, SIZES
 
 ECP5 = "lfe5u-85f"
@@ -47,7 +48,7 @@ def records() -> list[Record]:
 
 def run() -> None:
     """Synthesise what is not stored yet for the gateware as it is, and store each at once."""
-    digest = gateware_digest()
+    digest = core_source.gateware()
     done = [(r["part"], r["config"]) for r in records() if r["gateware"] == digest]
     for part, config, seeds in _configs():
         if (part, asdict(config)) in done:

@@ -15,9 +15,10 @@ from dataclasses import asdict
 
 import numpy as np
 
+from experiments import core_source
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
-from onlad.hardware import Config, OnladCore, gateware_digest
+from onlad.hardware import Config, OnladCore
 from onlad.hardware.paper import SIZES
 
 MEGAHERTZ = 100
@@ -48,7 +49,7 @@ def measure(config: Config) -> dict[str, int]:
 
 def run() -> None:
     """Simulate what is not stored yet for the gateware as it is, and store each at once."""
-    digest = gateware_digest()
+    digest = core_source.gateware()
     done = [r["config"] for r in records() if r["gateware"] == digest]
     for config in CORES:
         if asdict(config) in done:
