@@ -3,8 +3,8 @@
     ONLAD_DATA=... python -m experiments.chunk_size      # results/chunk_size.jsonl; a minute
 
 The paper: OS-ELM gives the same weights in chunks of k and one by one, backpropagation does not.
-Stored is, for one class of each dataset with the paper's settings, how far beta after chunks is from
-beta after single samples, relative to its largest entry; and the AUC of NN-AE by batch size.
+Stored is, for one class of each dataset with the paper's settings, how far beta after chunks is
+from beta after single samples, relative to its largest entry; and the AUC of NN-AE by batch size.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from experiments import (
     claims,
     neural_deviation,
     records,
+    reproduce,
     scaling,
     tables,
     ways,
@@ -41,6 +42,18 @@ def test_every_record_says_where_it_is_from():
                 else {"machine", "commit"}
             )
             assert named <= json.loads(line).keys(), path.name
+
+
+def test_reproduce_runs_every_trial_that_the_tables_have():
+    for testbed in ("offline", "online"):
+        for (name, method, settings), found in Aucs(testbed).cells.items():
+            assert settings in reproduce.settings_of(method), (testbed, name, method, settings)
+            assert len(found) <= registry()[method].trials, (testbed, name, method, settings)
+
+
+def test_reproduce_runs_what_every_other_page_is_made_of():
+    run = {*reproduce.PERFORMANCE.values(), *reproduce.JUDGED, *reproduce.CORE, "drift", "streams"}
+    assert {path.stem for path in records.RESULTS.glob("*.jsonl")} == run
 
 
 # -- claims -------------------------------------------------------------------------------------
