@@ -178,7 +178,7 @@ def measure(n: int, N: int, dtype: str, repeats: int) -> dict[str, Any]:
 
 
 def show(console: Console, results: list[dict[str, Any]], dtype: str) -> None:
-    table = Table(title=f"{dtype}, one thread, {BACKEND}: microseconds a sample, and ratios")
+    table = Table(title=f"{dtype}, one thread, {BACKEND}: microseconds per sample, and ratios")
     names = list(results[0]["us"])
     ratios = ["update_one / copy", "numpy / update_one", "many / one", "many of product rate"]
     for heading in ["(n, N)", *names, *ratios]:

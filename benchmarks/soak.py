@@ -1,6 +1,6 @@
 """The service for an hour with a thousand devices, killed now and then: `make soak`.
 
-Each device publishes some samples a second to mosquitto on loopback, and `onlad serve` watches
+Each device publishes some samples per second to mosquitto on loopback, and `onlad serve` watches
 them. Every few minutes the service is killed with SIGKILL and started again. At the end each
 sample must have been learned exactly once, and models must be equal to the bit to those that saw
 the same samples in one go. What was counted goes to the record, after every minute: a run that was
@@ -327,7 +327,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=int, default=60)
     parser.add_argument("--devices", type=int, default=1000)
-    parser.add_argument("--rate", type=float, default=2.0, help="samples a second of each device")
+    parser.add_argument("--rate", type=float, default=2.0, help="samples per second of each device")
     parser.add_argument("--features", type=int, default=8)
     parser.add_argument("--kill-every", type=float, default=5.0, help="minutes between two kills")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/soak", help="of the state")

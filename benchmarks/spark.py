@@ -1,7 +1,7 @@
 """Time keyed streams on Spark beside the plain loop on one core: `python -m benchmarks.spark`.
 
-Rows a second of: the plain loop (one `observe` a sample, one core), the loop in blocks (one
-`observe_many` a device and micro-batch), a batch query and a streaming query on 1, 2, ... cores.
+Rows per second of: the plain loop (`observe` per sample, one core), the loop in blocks
+(`observe_many` per device and micro-batch), a batch query and a streaming query on 1, 2, ... cores.
 For the streaming query also where the time of a core goes: the model, its file (bytes and back),
 the state store (get and update), pandas, and all that is Spark's: reading, shuffle, Arrow, commit.
 Each number of cores has a Java of its own. The first micro-batch is left out: it compiles.

@@ -20,11 +20,11 @@ import numpy as np
 
 from onlad import Monitor
 from onlad.kernel import BACKEND
-from onlad.serve import wire
-from onlad.serve.client import Calls, Client
 from onlad.serve.config import load
 from onlad.serve.mqtt import Mqtt
 from onlad.serve.service import Service
+from onlad.streams import wire
+from onlad.streams.client import Calls, Client
 
 CONFIG = """
 [service]

@@ -37,7 +37,7 @@ def soak(record: dict[str, Any]) -> str:
     rows = {
         "devices": f"{devices:,}",
         "features of a sample": record["features"],
-        "samples a second of each device": f"{record['rate']:g}",
+        "samples per second of each device": f"{record['rate']:g}",
         "samples sent": f"{record['sent']:,}",
         "samples learned": f"{record['learned']:,}",
         "devices that learned exactly what they sent": f"{right:,}",
@@ -46,9 +46,9 @@ def soak(record: dict[str, Any]) -> str:
         "from a kill until `/healthz` answered, at most": f"{worst['healthz']:.1f} s",
         "from a kill until it was ready, at most": f"{worst['readyz']:.1f} s",
         "rows replayed for that, at most": f"{worst['replayed']:,}",
-        "written to the disk in a minute, mean": f"{written['mean']:.1f} MB",
-        "written to the disk in a minute, most": f"{written['most']:.1f} MB",
-        "processor time in a minute, mean": f"{record['cpu_s_per_minute']['mean']:.1f} s",
+        "written to the disk per minute, mean": f"{written['mean']:.1f} MB",
+        "written to the disk per minute, most": f"{written['most']:.1f} MB",
+        "processor time per minute, mean": f"{record['cpu_s_per_minute']['mean']:.1f} s",
         "memory, at most": f"{record['peak_mb']} MB",
         "from SIGTERM to the end": f"{record['stop_s']:.1f} s",
     }

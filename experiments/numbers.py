@@ -18,10 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments import ablation, adapter_defaults, plain_p, score_choice, wind_up
 from experiments.pages import renewed
-from onlad import Monitor, limit, watching
-from onlad.serve import marks, service
+from experiments.records import read
+from onlad import Detector, Monitor, limit, persist, watching
+from onlad.fleet.exchange import sums
+from onlad.serve import connection, disk, marks, service
 
 ROOT = Path(__file__).parent.parent
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -57,6 +61,33 @@ def exactness(dtype: str, part: str) -> str:
     return rf"${head} \cdot 10^{{{int(exponent)}}}$"
 
 
+def precision(n: int, mean: bool) -> str:
+    """Return how far AUC in float32 is from float64 at most, rounded up: of a run or a mean."""
+    found = []
+    for record in read("precision"):
+        if record["n_features"] == n:
+            off = np.subtract(record["auc"]["float32"], record["auc"]["float64"])
+            found.append(abs(off.mean()) if mean else abs(off).max())
+    return f"{np.ceil(1000 * max(found)) / 1000:.3f}"
+
+
+def model_of(n: int) -> str:
+    """Return the size of a saved monitor that has learned `n` features."""
+    noise = np.random.default_rng(0).normal(size=(1000, n))
+    monitor = Monitor().fit(np.sin(np.arange(1000) / 20)[:, None] + 0.1 * noise)
+    return f"{len(persist.to_bytes(monitor)) / 1000:.0f} kB"
+
+
+def messages() -> str:
+    """Return a table of what a device sends to others."""
+    lines = ["| features | hidden units | bytes |", "|---|---|---|"]
+    for n, N in ((3, 8), (8, 16), (32, 64), (256, 64)):
+        detector = Detector(n_hidden=N, forgetting=1.0)
+        detector.learn_one(np.zeros(n))
+        lines.append(f"| {n} | {N} | {len(sums(detector).to_bytes()):,} |")
+    return "\n".join(lines)
+
+
 NUMBERS: dict[str, Callable[[], str]] = {
     "warmup": lambda: str(default("warmup")),
     "budget": lambda: f"1 in {1 / default('false_alarms'):,.0f}",
@@ -70,6 +101,13 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "marks": lambda: f"{marks.MOST:,}",
     "timed marks": lambda: f"{marks.WINDOW:,}",
     "gather": lambda: f"{1000 * service.GATHER:g} ms",
+    "models written": lambda: f"{60 * disk.RATE / 1e6:.0f} MB",
+    "headers": lambda: f"{connection.HEADERS:g} to {2 * connection.HEADERS:g}",
+    "model of eight": lambda: model_of(8),
+    "float32 run": lambda: precision(2, mean=False),
+    "float32 mean": lambda: precision(2, mean=True),
+    "float32 wide": lambda: precision(16, mean=False),
+    "float32 seeds": lambda: str(len(read("precision")[0]["auc"]["float32"])),
     "serve median": lambda: span("p50_ms", 1),
     "serve 99": lambda: span("p99_ms"),
     "serve cpu": lambda: span("cpu_us"),
@@ -87,6 +125,7 @@ def tables() -> dict[str, str]:
         "ablation": ablation.table(),
         "search": adapter_defaults.search(),
         "judged": adapter_defaults.judged(),
+        "sums": messages(),
         **score_choice.tables(),
     }
 

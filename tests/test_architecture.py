@@ -37,3 +37,10 @@ def test_the_layers_are_those_that_lint_checks():
     rule = (ROOT / "pyproject.toml").read_text().split("\nlayers = [\n")[1].split("\n]")[0]
     layers = [set(re.findall(r"\w+", line)) for line in rule.splitlines()]
     assert [set(line.split("   (")[0].split()) for line in shown.strip().splitlines()] == layers
+
+
+def test_each_file_that_the_page_names_is_there():
+    named = set(re.findall(r"`([\w/]+\.(?:py|hpp|cpp|toml|md))`", PAGE.read_text()))
+    assert len(named) > 10
+    folders = (ROOT, SOURCE.parent, SOURCE, SOURCE / "hardware")
+    assert not {name for name in named if not any((at / name).is_file() for at in folders)}

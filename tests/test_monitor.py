@@ -109,6 +109,20 @@ def test_any_split_changes_nothing_with_a_pause_inside(cuts, one, other):
     assert_same(found[0][1], found[1][1])
 
 
+def test_names_that_are_given_name_the_columns_of_an_array():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    monitor = Monitor(names=["flow", "power"])
+    monitor.observe_many(X)
+    assert monitor.names == ("flow", "power")
+    assert next(iter(monitor.observe([0.0, 99.0]).causes)) == "power"
+    with pytest.raises(ValueError, match=re.escape("x has a feature 'heat' that the stream did")):
+        monitor.observe({"heat": 1.0})
+    with pytest.raises(ValueError, match=re.escape("names must differ from each other, got ['a',")):
+        Monitor(names=["a", "a"])
+    with pytest.raises(AttributeError):
+        monitor.names = ("a", "b")
+
+
 def test_names_and_order_of_features_change_nothing():
     X = rough(400)
     names = ("flow", "power", "heat")

@@ -104,8 +104,7 @@ def test_a_track_is_bounded_and_loses_no_peak(total, monkeypatch):
 @pytest.fixture(scope="module")
 def seen():
     rng = np.random.default_rng(0)
-    monitor, found = Monitor(), track.Track()
-    monitor.names = ("flow", "</script> & co")
+    monitor, found = Monitor(names=("flow", "</script> & co")), track.Track()
     X = rng.normal(size=(1500, 2))
     X[1200:1210, 1] += 30
     block = Block(monitor.names, X, np.arange(1500))

@@ -48,10 +48,10 @@ def test_objects_and_arrays_are_samples():
         ('"word"', "it is no object of names and numbers, and no array of numbers"),
         ("{}", "it is no object of names and numbers"),
         ('{"a": "1", "b": 2}', "column 'a' holds \"1\", which is no number"),
-        ('{"a": [1], "b": 2}', "column 'a' holds [1], which is no number"),
+        ('{"a": [1], "b": 2}', "column 'a' holds an array, which is no number"),
         ('{"a": 1e999, "b": 2}', "column 'a' holds inf, which is no measurement"),
         ('{"a": 1' + "0" * 400 + "}", "column 'a' holds a number beyond all measure"),
-        ("[" * 100_000, "it is not JSON: "),
+        ("[" * 100_000, "it is nested too deeply: "),
     ],
 )
 def test_a_bad_record_is_named_and_the_others_stay(line, why):

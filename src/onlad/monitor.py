@@ -6,6 +6,7 @@ moves on (`onlad.watching`), so that a block of any size gives what single sampl
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ class Monitor:
         changed at any time.
     seed
         Of the random layers.
+    names
+        Of the features, in their order; by default those of the first sample.
 
     Examples
     --------
@@ -62,16 +65,24 @@ class Monitor:
         warmup: int = 256,
         false_alarms: float = 1e-4,
         seed: int = 0,
+        names: Iterable[Hashable] = (),
     ) -> None:
         self.window = None if window is None else samples.whole("window", window, 1)
         self.warmup = samples.whole("warmup", warmup, FEWEST)
         self.seed = samples.whole("seed", seed, 0)
-        self.names: Names = ()
+        self._names: Names = tuple(names)
+        if len(set(self._names)) < len(self._names):
+            raise ValueError(f"names must differ from each other, got {list(self._names)!r:.200}")
         self.n_seen = 0
         self.paused = False  # while it is, samples are judged and none is learned
         self._kept: Array = np.empty((0, 0))  # samples of the warm-up
         self._watching: Watching | None = None
         self.false_alarms = false_alarms
+
+    @property
+    def names(self) -> Names:
+        """Names of the features in their order; none before the first sample."""
+        return self._names
 
     @property
     def false_alarms(self) -> float:
@@ -107,7 +118,7 @@ class Monitor:
                 f"fit needs at least {FEWEST} samples with a value, got {len(useful)}. "
                 "The monitor is unchanged"
             )
-        self.names, self.n_seen = names, len(rows)
+        self._names, self.n_seen = names, len(rows)
         self._kept = np.empty((0, len(names)))
         self._watching = Watching.start(useful, self.window, self._rate, self.seed)
         return self
@@ -118,7 +129,7 @@ class Monitor:
         A sample is a sequence or array of numbers, or a mapping name -> number. The names are
         those of the first sample. NaN, None, or an absent name is a missing value.
         """
-        row, self.names = read_one(x, self.names)
+        row, self._names = read_one(x, self._names)
         watching = self._watching
         if watching is None:
             return self._watch(row[None, :])[0]
@@ -146,12 +157,12 @@ class Monitor:
     def observe_many(self, X: Any) -> Verdicts:
         """Return the verdicts on many samples in order; the same as a loop of `observe`.
 
-        `X` is a matrix with one sample a row, a data frame, or an iterable of samples.
+        `X` is a matrix with one sample per row, a data frame, or an iterable of samples.
         """
         X, names = read_many(X, self.names)
         if len(X) == 0:
             return Verdicts(names, 0)
-        self.names = names
+        self._names = names
         return self._watch(np.ascontiguousarray(X))
 
     def accept(self, X: Any) -> None:
@@ -267,7 +278,7 @@ class Monitor:
     def resume(self, learned: dict[str, Any]) -> Monitor:
         """Take over what `learned` returned, and go on from there to the last bit."""
         if learned:
-            self.names, self.n_seen = tuple(learned["names"]), learned["n_seen"]
+            self._names, self.n_seen = tuple(learned["names"]), learned["n_seen"]
             if "warming" in learned:
                 self._kept = learned["warming"].copy()
             else:
@@ -280,7 +291,7 @@ class Monitor:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["settings"])  # type: ignore[misc]
         self.resume(state["learned"])
-        self.names = state["names"]
+        self._names = state["names"]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())

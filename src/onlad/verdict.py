@@ -55,7 +55,7 @@ class Verdict:
 class Verdicts(Sequence[Verdict]):
     """Verdicts of many samples as columns; ``verdicts[i]`` is a `Verdict`.
 
-    The columns are arrays with one entry a sample: ``ready``, ``score``, ``threshold``,
+    The columns are arrays with one entry per sample: ``ready``, ``score``, ``threshold``,
     ``p_value``, ``is_anomaly``, ``learned``, ``drift``, ``drifting`` (the number of the feature, or
     -1), and ``shares`` with one column for each feature, in the order of ``names``.
     """

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import signal
 import socket
@@ -17,7 +18,6 @@ import onlad
 from onlad.cli.models import file_name
 
 mqtt = pytest.importorskip("paho.mqtt.client")
-pytest.importorskip("aiomqtt")
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
 AMQTT = """\
@@ -67,7 +67,7 @@ def publisher(port):
     client.connect("127.0.0.1", port)
     client.loop_start()
     try:
-        yield lambda topic, payload: client.publish(topic, payload, qos=1).wait_for_publish(30)
+        yield lambda *what, **how: client.publish(*what, qos=1, **how).wait_for_publish(30)
     finally:
         client.disconnect()
         client.loop_stop()
@@ -109,6 +109,23 @@ def test_each_topic_is_watched_and_its_model_kept(tmp_path):
         file_name(f"plant/{device}/sensors") for device in "ab"
     ]
     assert onlad.load(models / file_name("plant/a/sensors")).n_seen == 300
+
+
+def test_retained_messages_are_ignored_and_huge_ones_reported(tmp_path):
+    port = free_port()
+    with broker(tmp_path, port), publisher(port) as publish:
+        publish("level", "9", retain=True)
+        with running(
+            "watch", f"mqtt://127.0.0.1:{port}/level", "--all", "--output", "jsonl"
+        ) as command:
+            assert "subscribed" in command.error_line()
+            publish("level", "9" * (3 << 20))
+            publish("level", "[[1.5], [2.5]]")
+            lines = [json.loads(command.line()) for _ in range(2)]
+            assert [line["row"] for line in lines] == [1, 2]
+            _, _, err = command.stop(signal.SIGTERM)
+    assert re.search(r"bad row, message 0 of level: it has \d+ bytes; a message may have", err)
+    assert "2 samples, 0 alarms, 1 bad row" in err
 
 
 def test_a_broker_that_comes_back_is_found_again(tmp_path):

@@ -1,14 +1,19 @@
 """Parts of the gateware against their twins on integers, in Amaranth's own simulator."""
 
+import importlib
+import inspect
+import pkgutil
 import random
+import re
 from math import isqrt
 
 import numpy as np
 import pytest
 from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import data, wiring
 from amaranth.sim import Simulator
 
-from onlad.hardware import fixed
+from onlad.hardware import fixed, rtl
 from onlad.hardware.config import Config
 from onlad.hardware.rtl.finish import Curve
 from onlad.hardware.rtl.lane import Lane, Multiplier, placed
@@ -17,6 +22,13 @@ from onlad.hardware.rtl.serial import DIVISOR, SHORT, WIDE, Do, Serial
 from onlad.hardware.sigmoid import sigmoid
 
 WIDTHS = [32, 25, 18]
+COMPONENTS = {
+    cls
+    for found in pkgutil.iter_modules(rtl.__path__, f"{rtl.__name__}.")
+    for cls in vars(importlib.import_module(found.name)).values()
+    if inspect.isclass(cls) and issubclass(cls, wiring.Component) and cls.__module__ == found.name
+}
+ARGUMENTS = {"count": 2, "depth": 4, "shape": 8, "place": data.StructLayout({"index": 4})}
 
 
 def run(part, bench):
@@ -32,6 +44,21 @@ def words(width, count, seed=0):
     top = 1 << width - 1
     ends = [-top, -top + 1, -1, 0, 1, top - 1]
     return ends + [rng.randrange(-top, top) >> rng.randrange(width) for _ in range(count)]
+
+
+@pytest.mark.parametrize("component", sorted(COMPONENTS, key=lambda cls: cls.__name__))
+def test_a_component_describes_its_members_and_no_others(component):
+    known = ARGUMENTS | {"config": Config(n=16, hidden=8, lanes=2)}
+    arguments = {name: known[name] for name in inspect.signature(component).parameters}
+    members = set(component(**arguments).signature.members)
+    described = inspect.getdoc(component).partition("Members\n-------\n")[2].partition("\n\n")[0]
+    heads = [line.partition(" : ")[0] for line in described.splitlines() if line[:1].strip()]
+    patterns = [name.strip().replace("*", ".*") for head in heads for name in head.split(",")]
+    assert patterns
+    for name in members:
+        assert any(re.fullmatch(pattern, name) for pattern in patterns), name
+    for pattern in patterns:
+        assert any(re.fullmatch(pattern, name) for name in members), pattern
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -4,19 +4,18 @@ import ctypes
 import sys
 from pathlib import Path
 
-from onlad.serve import config, payload, run
+from onlad.serve import config, run
+from onlad.streams import records
 
-real = payload.orjson.loads
+real = records.parsed
 
 
-class Faulty:
-    @staticmethod
-    def loads(data):
-        if b"boom" in data:
-            ctypes.string_at(0)
-        return real(data)
+def faulty(data):
+    if b"boom" in data:
+        ctypes.string_at(0)
+    return real(data)
 
 
 if __name__ == "__main__":
-    payload.orjson = Faulty
+    records.parsed = faulty
     run.serve(config.load(Path(sys.argv[1])))

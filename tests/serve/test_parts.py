@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
-from onlad.serve import logs, page, payload, wire
-from onlad.serve.client import BrokerError, Calls
-from onlad.serve.client import Client as Broker
+from onlad.serve import logs, page, payload
 from onlad.serve.config import StreamTable
 from onlad.serve.listener import Listener
 from onlad.serve.outbox import MOST, Outbox
 from onlad.serve.topics import Pattern
+from onlad.streams import wire
+from onlad.streams.client import BrokerError, Calls
+from onlad.streams.client import Client as Broker
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "$x", "ü", ""]), min_size=1, max_size=4)
 
@@ -51,13 +52,13 @@ def read(data, **settings):
     ("data", "why"),
     [
         (b"[" + b"1," * 600_000 + b"1]", "bytes in one message; at most 1000000"),
-        (json.dumps([[1]] * 1001).encode(), "1001 samples in one message; at most 1000"),
-        (b'"text"', "a sample is an object or a list of numbers"),
+        (json.dumps([[1]] * 1001).encode(), "1001 samples in one message; 1 to 1000 are allowed"),
+        (b'"text"', "it is no object of names and numbers, and no array of numbers"),
         (json.dumps({str(i): 1 for i in range(1001)}).encode(), "1001 features; at most 1000"),
         (json.dumps({"x" * 201: 1}).encode(), "a name has more than 200 letters"),
-        (b"{}", "no features"),
-        (b'{"a": [1]}', "must be a number or missing"),
-        (b'{"a": true, "b": "1"}', "must be a number or missing"),
+        (b"{}", "it is no object of names and numbers"),
+        (b'{"a": [1]}', "column 'a' holds an array, which is no number"),
+        (b'{"a": true, "b": "1"}', "column 'b' holds \"1\", which is no number"),
     ],
 )
 def test_what_is_no_sample_is_named(data, why):
@@ -80,7 +81,9 @@ def test_columns_ignore_and_time():
     assert (found.names, found.times) == (("b", "a"), [9.0])
     assert found.rows[0].tolist() == [2.0, 1.0]
     assert read(data, ignore=("c", "t")).names == ("a", "b")
-    assert "none of the columns" in read(data, columns=("z",)).bad[0][1]
+    assert "it has none of the names that are watched" in read(data, columns=("z",)).bad[0][1]
+    assert read(data, ignore=("c*",)).times == [5.0]
+    assert read(b'{"a": 1, "ts": 7}').times == [7.0]  # called like a time
     assert read(b'{"a": 1}', time="t").times == [5.0]
     for bad in ('"yesterday"', "[1]", '"0001-01-01T00:00:00+23:00"', "1e999"):
         found = read(b'{"a": 1, "t": %s}' % bad.encode(), time="t")

@@ -47,6 +47,7 @@ class _OsElmBase:
             seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
         )
         self._names: tuple[Hashable, ...] = ()
+        self._classes: list[Any] = []  # of a classifier
 
     def _vector(self, x: dict[Hashable, Any]) -> Array:
         # A value that is missing, no number, or not finite counts as 0: the mean after a scaler.
@@ -101,7 +102,7 @@ class OsElmRegressor(_OsElmBase, Regressor):
 
 
 class OsElmClassifier(_OsElmBase, Classifier):
-    """Classification by OS-ELM: one column a class, and a new class at any time.
+    """Classification by OS-ELM: one column per class, and a new class at any time.
 
     A class that comes late gets a column as if it had been there from the start. Features and
     parameters are as in `OsElmRegressor`. Probabilities are the columns, cut to [0, 1] and brought
@@ -117,20 +118,6 @@ class OsElmClassifier(_OsElmBase, Classifier):
     """
 
     _multiclass = True
-
-    def __init__(
-        self,
-        n_hidden: int = 64,
-        *,
-        activation: Activation = "sigmoid",
-        forgetting: float = 1.0,
-        ridge: float = 1e-2,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_hidden, activation=activation, forgetting=forgetting, ridge=ridge, seed=seed
-        )
-        self._classes: list[Any] = []
 
     def learn_one(self, x: dict[Hashable, Any], y: Any) -> None:
         """Learn that `x` is of the class `y`."""

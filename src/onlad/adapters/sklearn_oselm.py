@@ -113,7 +113,7 @@ class OsElmRegressor(RegressorMixin, _OsElmBase):
 
 
 class OsElmClassifier(ClassifierMixin, _OsElmBase):
-    """Classification by OS-ELM: one column a class, 1 for the class of a row and 0 elsewhere.
+    """Classification by OS-ELM: one column per class, 1 for the class of a row and 0 elsewhere.
 
     Parameters are those of `OsElmRegressor`.
 

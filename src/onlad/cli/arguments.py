@@ -119,7 +119,7 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     )  # fmt: skip
     group.add_argument(
         "--normal", metavar="VALUE",
-        help="the label of normal samples (default: 0, false, normal, ... by common sense)",
+        help="the label of normal samples (default: 0, false, no, normal, ok and the like)",
     )  # fmt: skip
     group.add_argument(
         "--on-bad", choices=("skip", "stop"), default="skip",
@@ -133,20 +133,20 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
     group.add_argument(
         "--false-alarms", type=_rate, metavar="RATE",
         help="share of normal samples at which a false alarm may begin, such as 1/10000 (the "
-        "default); with a model that was saved, from now on",
+        "default); it also changes a model that was saved",
     )  # fmt: skip
     if warms_up:
         group.add_argument(
             "--warmup", type=at_least(*LIMITS["warmup"]), metavar="N",
-            help="of a new one: samples before the first alarm (default: 256)",
+            help="for a new model: samples before the first alarm (default: 256)",
         )  # fmt: skip
     group.add_argument(
         "--window", type=at_least(*LIMITS["window"]), metavar="N",
-        help="of a new one: samples watched together (default: up to 4, by the number of columns)",
+        help="for a new model: samples watched together (default: up to 4, by the columns)",
     )  # fmt: skip
     group.add_argument(
         "--seed", type=at_least(*LIMITS["seed"]), metavar="N",
-        help="of a new one: that of the random layers (default: 0)",
+        help="for a new model: seed of the random layers (default: 0)",
     )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     """Add --load."""
     parser.add_argument(
         "--load", type=Path, metavar="MODEL",
-        help="go on with a model that was saved; with many series, a folder of models",
+        help="continue with a model that was saved; with many series, a folder of models",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=at_least(0), default=0, metavar="N",
-        help="of the pump, its faults and the monitor (default: 0)",
+        help="seed of the pump, its faults and the monitor (default: 0)",
     )  # fmt: skip
     picture = parser.add_mutually_exclusive_group()
     picture.add_argument(

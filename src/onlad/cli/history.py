@@ -46,8 +46,6 @@ class History(Models):
         few = self.few()
         for series, (names, parts) in self._parts.items():
             if series not in few:
-                monitor = Monitor(**self._wanted)
-                monitor.names = names
-                monitor.fit(np.concatenate(parts))
+                monitor = Monitor(**self._wanted, names=names).fit(np.concatenate(parts))
                 save_model(monitor, path / file_name(series) if many else path)
         return len(few) < len(self._parts)

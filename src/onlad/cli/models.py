@@ -105,16 +105,11 @@ class Models:
 
     def observe(self, block: Block) -> Verdicts:
         """Return the verdicts on the samples of a block."""
-        monitor = self._get(block.series)
-        if monitor.n_seen == 0:
-            monitor.names = block.names
+        monitor = self._monitors.get(block.series) or self._loaded(block.series)
+        if monitor is None or monitor.n_seen == 0:
+            settings = self._wanted if monitor is None else monitor.settings()
+            monitor = self._monitors[block.series] = Monitor(**settings, names=block.names)
         return monitor.observe_many(block.values)
-
-    def _get(self, series: str) -> Monitor:
-        monitor = self._monitors.get(series) or self._loaded(series)
-        if monitor is None:
-            monitor = self._monitors[series] = Monitor(**self._wanted)
-        return monitor
 
     def _loaded(self, series: str) -> Monitor | None:
         path = self._load / file_name(series) if self._load and series else None

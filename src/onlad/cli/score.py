@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
         "  onlad score pump.onlad tuesday.csv --output jsonl",
     )
     parser.add_argument(
-        "model", type=Path, metavar="MODEL", help="of onlad fit, or of onlad watch --save"
+        "model", type=Path, metavar="MODEL", help="a file of onlad fit or onlad watch --save"
     ).complete = "file"  # type: ignore[attr-defined]
     add_source(parser)
     parser.add_argument(

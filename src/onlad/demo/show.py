@@ -21,14 +21,14 @@ from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
 
-# Samples a second on a terminal, so that there is something to see. A slow machine never waits.
+# Samples per second on a terminal, so that there is something to see. A slow machine never waits.
 PACE = 2400
 CAUSE = 19  # characters
 WIDE = 108  # characters of a terminal that fits two causes per line
 
 
 class Watched(NamedTuple):
-    """What the monitor said: a score and a threshold a sample (NaN until ready), and alarms."""
+    """What the monitor said: a score and a threshold per sample (NaN until ready), and alarms."""
 
     scores: Array
     thresholds: Array
@@ -133,7 +133,7 @@ def summary(faults: Sequence[Fault], watched: Watched) -> list[str]:
             _shown(all_.median_delay, "g"),
             "samples to the first alarm of a fault, in the median",
         ),
-        "speed": (_shown(rate, ".0f"), "microseconds a sample, learning included"),
+        "speed": (_shown(rate, ".0f"), "microseconds per sample, learning included"),
     }
     return [
         *lines,

@@ -134,7 +134,7 @@ class CudaEngine:
         return losses if score == "reconstruction" else leverages
 
     def step(self, X: Any, mask: Any, learn: bool) -> tuple[Any, Any]:
-        """Score the samples one by one, and learn each if so: a launch a sample."""
+        """Score the samples one by one, and learn each if so: one launch per sample."""
         if X.shape[1] > 1:
             each = [self.step(X[:, [t]], mask[:, [t]], learn) for t in range(X.shape[1])]
             return torch.cat([loss for loss, _ in each], 1), torch.cat([le for _, le in each], 1)

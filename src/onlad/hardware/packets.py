@@ -91,7 +91,7 @@ class Describe(IntEnum):
 
 
 class Status(IntEnum):
-    """Words that tell how the core fares. Reading them changes nothing."""
+    """Words that count what the core has done. Reading them changes nothing."""
 
     REASONS = 0  # of the refusal to come
     CYCLES = 1  # from a PREDICT or TRAIN to its answer, the last one

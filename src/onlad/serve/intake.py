@@ -77,7 +77,8 @@ class Batch:
         """Put an item's rows behind those that the watcher has in the batch already."""
         answer = Answer(watcher=watcher, bad=found.bad, times=found.times, rows=len(found.rows))
         if answer.rows:
-            watcher.names = found.names
+            if not watcher.names:
+                watcher.name(found.names)
             part = self.parts.get(watcher.number)
             if part is None:
                 part = self.parts[watcher.number] = Part(watcher, self.now)

@@ -18,8 +18,7 @@ from urllib.parse import quote
 import orjson
 
 from onlad.reference import Array
-from onlad.serve import discovery, logs, marks, wire
-from onlad.serve.client import BrokerError, Calls, Client
+from onlad.serve import discovery, logs, marks
 from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.intake import Item, told
 from onlad.serve.journal import Mark, digest
@@ -27,6 +26,8 @@ from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
 from onlad.serve.topics import Pattern
 from onlad.serve.watcher import Watcher
+from onlad.streams import wire
+from onlad.streams.client import BrokerError, Calls, Client
 from onlad.verdict import Verdicts
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
@@ -87,7 +88,11 @@ class Mqtt(Listener):
         self._alarms.clear()
         self._states.clear()
         self._batch.clear()
-        client, kept = await Client.connect(table, calls, marks.MOST)
+        try:
+            login = table.login(marks.MOST)
+        except ValueError as error:
+            raise BrokerError(str(error)) from None
+        client, kept = await Client.connect(login, calls)
         try:
             self._client = client
             self.connections += 1

@@ -230,7 +230,8 @@ class _Resumption:
         elif (name, values["device"]) not in service.watchers:  # else it was forgotten since
             fresh = service.devices.fresh(service.streams[name])
             watcher = service.devices.add(number, name, values["device"], fresh)
-            watcher.names = tuple(values["names"])
+            if watcher.monitor.n_seen == 0:
+                watcher.name(tuple(values["names"]))
             self.watchers[number] = watcher
 
     def _change(self, watcher: Watcher, fact: Fact) -> None:

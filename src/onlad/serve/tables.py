@@ -9,6 +9,7 @@ import dataclasses
 import ssl
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.serve.topics import Pattern
+from onlad.streams.block import Choice
+from onlad.streams.client import Login
 from onlad.streams.settings import LIMITS, given
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -87,6 +90,22 @@ class MqttTable:
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.password_file} is not UTF-8 at byte {error.start}") from None
 
+    def login(self, ahead: int) -> Login:
+        """Return how to connect; the broker sends `ahead` messages before an acknowledgement."""
+        return Login(
+            self.host,
+            self.port or (8883 if self.tls else 1883),
+            self.client_id,
+            five=self.version == "5",
+            keepalive=self.keepalive,
+            username=self.username,
+            password=self.secret(),
+            tls=self.context(),
+            keeps=True,
+            will=(f"{self.prefix}/status", b"offline"),
+            ahead=ahead,
+        )
+
     def context(self) -> ssl.SSLContext | None:
         """Return what TLS needs, or raise `ValueError` that says which file is wrong."""
         if not self.tls:
@@ -111,7 +130,7 @@ class HttpTable:
     port: int = rule(8000, low=0, high=65535)
     token: str | None = rule(None, pattern=r"\S{8,200}")
     body: int = rule(1_000_000, low=100, high=100_000_000)  # bytes of one request
-    rate: float = rule(200.0, low=0.1, high=1e6)  # requests a second from one address
+    rate: float = rule(200.0, low=0.1, high=1e6)  # requests per second from one address
     clients: int = rule(100, low=1, high=10_000)  # connections at once
     page: bool = True
 
@@ -135,7 +154,7 @@ class StreamTable:
     payload: str = rule("json", allowed=("json", "plain"))
     columns: tuple[str, ...] = ()  # which values are watched; by default those of the first sample
     ignore: tuple[str, ...] = ()
-    time: str | None = None  # the value that is the time, in seconds since 1970 or ISO 8601
+    time: str | None = None  # the value that is the time; by default one that is called like one
     model: Path | None = None  # each device starts from it
     # Of a new device, if it starts from no model:
     warmup: int | None = setting("warmup")
@@ -159,6 +178,11 @@ class StreamTable:
     def pattern(self) -> Pattern | None:
         """Return what messages belong to the stream."""
         return None if self.topic is None else Pattern(self.topic)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """Return which values are watched."""
+        return Choice(columns=self.columns, ignore=self.ignore, time=self.time)
 
     def template(self) -> Monitor:
         """Return what each device starts from, or raise `ValueError` that says why it cannot."""

@@ -105,7 +105,8 @@ class Watcher:
     ) -> None:
         self.number, self.stream, self.device = number, stream, device
         self.monitor = monitor
-        self.names: Names = monitor.names or stream.columns
+        if not monitor.names:
+            self.name(stream.columns)
         self.lost = 0  # rows of the journal that the model has never seen
         self.history: deque[Point] = deque(maxlen=history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
@@ -140,6 +141,16 @@ class Watcher:
     def changes(self) -> int:
         """Return a number that differs when the model does."""
         return self.monitor.n_seen + self._changes
+
+    @property
+    def names(self) -> Names:
+        """Return the names of the features; none before the first sample."""
+        return self.monitor.names
+
+    def name(self, names: Names) -> None:
+        """Name the features before the first sample is observed."""
+        monitor = Monitor(**self.monitor.settings(), names=names)
+        monitor.paused, self.monitor = self.monitor.paused, monitor
 
     def twin(self) -> Monitor:
         """Return a copy of the monitor, which others may read while this one goes on."""
@@ -230,8 +241,6 @@ class Watcher:
     def observe(self, X: Array, times: Array) -> tuple[Verdicts, list[Alarm]]:
         """Return the verdicts on samples, and the alarms that began."""
         monitor, first = self.monitor, self.monitor.n_seen
-        if first == 0:
-            monitor.names = self.names
         if not self._before:
             self._kept = self._window - 1
         verdicts = monitor.observe_many(X)

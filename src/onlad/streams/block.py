@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias, overload
@@ -25,7 +25,7 @@ MISSING = ("", "nan", "na", "n/a", "null", "none")
 
 _COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
 
-#: Series of one source that get a monitor each: about 0.3 MB per series.
+#: Series of one source that get a monitor each: about 0.1 MB per series of eight features.
 MOST = 1000
 
 
@@ -116,6 +116,16 @@ class Choice:
         chosen = not self.columns or _matches(str(name), self.columns)
         return chosen and not _matches(str(name), self.ignore)
 
+    def time_among(self, found: Iterable[str], known: Names = ()) -> str | None:
+        """Return which of the names is the time: that which was said, or is called like one.
+
+        What a model watches is none.
+        """
+        time = self.time
+        if time is None:
+            time = next((name for name in found if name.lower() in TIMES), None)
+        return None if time in known else time
+
     def roles(
         self, found: Sequence[Hashable], known: Names = (), *, complete: bool = True
     ) -> Roles:
@@ -129,15 +139,11 @@ class Choice:
                 if complete:
                     raise StreamError(f"there is no column {name!r}; there are {_listed(found)}")
                 by_name[name] = name
-        time = self.time
-        if time is None:
-            time = next((name for name in by_name if name.lower() in TIMES), None)
-        if time is not None and time in map(str, known):
-            time = None
+        time = self.time_among(by_name, known)
         kept = {name for name in (time, self.label) if name is not None}
         label = None if self.label is None else by_name[self.label]
         for pattern in (*self.columns, *(self.ignore if complete else ())):
-            if not any(fnmatchcase(name, pattern) for name in by_name):
+            if not any(_matches(name, (pattern,)) for name in by_name):
                 raise StreamError(f"no column matches {pattern!r}; there are {_listed(found)}")
         features = known or tuple(
             original for name, original in by_name.items() if name not in kept and self.wants(name)
@@ -154,7 +160,7 @@ class Choice:
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _listed(names: Sequence[Hashable]) -> str:

@@ -15,7 +15,7 @@ from onlad.streams.block import Say, StreamError
 from onlad.streams.compressed import Unpacked, unpacked
 from onlad.streams.stop import Stop
 
-READ = 1 << 18  # bytes a read: a pipe gives what it has, a file this many
+READ = 1 << 18  # bytes per read, at most
 LONGEST = 1 << 20  # bytes of a line; a longer one is dropped and reported
 HEAD = 1024  # bytes by which a file is known again
 POLL = 0.2  # seconds between two looks at a file that is followed

@@ -1,21 +1,27 @@
-"""Messages of an MQTT broker, a series a topic; needs aiomqtt."""
+"""Messages of an MQTT broker, one series per topic."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
-from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from onlad.rows import Names
-from onlad.streams.block import MOST, Bad, Block, Choice, Say, StreamError
+from onlad.streams.block import MOST, Block, Choice, Say, StreamError
+from onlad.streams.client import BrokerError, Calls, Client, Login
 from onlad.streams.lines import LONGEST
-from onlad.streams.records import Records, collected
+from onlad.streams.records import Records, Sample, collected
 from onlad.streams.stop import Stop
+from onlad.streams.wire import Publication, acknowledgement
 
 POLL = 0.2  # seconds between two looks whether to stop
 LONGEST_WAIT = 30.0  # seconds between two attempts to connect
+WAITING = 1000  # messages; more are left in the broker
+
+Message: TypeAlias = "tuple[str, bytes | int]"  # topic and payload, or how long that was
 
 
 class Address(NamedTuple):
@@ -58,76 +64,109 @@ def blocks(
     stop: Stop,
     say: Say,
 ) -> Iterator[Block]:
-    """Yield each message as a block: JSON with names, an array of numbers, or one number."""
+    """Yield each message as a block: JSON, by the rules of `onlad.streams.records`."""
     readers: dict[str, Records] = {}
-    for row, (topic, payload) in enumerate(_messages(address, stop, say)):
-        bad: list[Bad] = []
-        samples = []
+    row = 0
+    for count, (topic, payload) in enumerate(_messages(address, stop, say)):
         reader = readers.get(topic)
-        try:
-            if reader is None:
-                if len(readers) == MOST:
-                    raise ValueError(f"topic {topic!r} is one too many; {MOST} are watched")
-                reader = readers[topic] = Records(choice, known(topic), say)
-            if len(payload) > LONGEST:
-                raise ValueError(f"it has {len(payload)} bytes; a message may have {LONGEST}")
-            samples.append(reader.read(payload))
-        except ValueError as error:
-            bad.append(Bad(f"message {row} of {topic}", str(error), row))
-        block = collected(samples, [row], bad, reader.roles if reader else None, row)
+        if reader is None and len(readers) < MOST:
+            reader = readers[topic] = Records(choice, known(topic), say)
+        size = payload if isinstance(payload, int) else len(payload)
+        found: Iterable[Sample | str]
+        if reader is None:
+            found = [f"topic {topic!r} is one too many; {MOST} are watched"]
+        elif isinstance(payload, int) or size > LONGEST:
+            found = [f"it has {size} bytes; a message may have {LONGEST}"]
+        else:
+            found = reader.read(payload)
+        placed = [(f"message {count} of {topic}", each) for each in found]
+        block = collected(placed, row, reader.roles if reader else None, row)
         block.series = topic
+        row += len(placed)
         yield block
 
 
-def _messages(address: Address, stop: Stop, say: Say) -> Iterator[tuple[str, bytes]]:
+def _messages(address: Address, stop: Stop, say: Say) -> Iterator[Message]:
     """Yield messages until stopped, from a loop that runs while it waits for the next."""
     loop = asyncio.new_event_loop()
-    source = _received(address, say)
+    source = _Subscription(address, say)
+    listening = loop.create_task(source.run())
+    tasks: set[asyncio.Task[Any]] = {listening}
     try:
         while not stop.signal:
-            task = loop.create_task(_next(source))
+            task = loop.create_task(source.next())
+            tasks = {listening, task}
             while not task.done() and not stop.signal:
-                loop.run_until_complete(asyncio.wait({task}, timeout=POLL))
-            if not task.done():
-                task.cancel()
-                loop.run_until_complete(asyncio.wait({task}))
-                break
-            yield task.result()
+                first = asyncio.wait(tasks, timeout=POLL, return_when=asyncio.FIRST_COMPLETED)
+                loop.run_until_complete(first)
+                if listening.done():
+                    listening.result()
+            if task.done():
+                yield task.result()
     finally:
-        loop.run_until_complete(source.aclose())
+        for each in tasks:
+            each.cancel()
+        loop.run_until_complete(asyncio.wait(tasks))
+        loop.run_until_complete(asyncio.sleep(0))  # the connection is closed
         loop.close()
 
 
-async def _next(source: AsyncGenerator[tuple[str, bytes], None]) -> tuple[str, bytes]:
-    return await anext(source)
+class _Subscription:
+    """A connection that is made again when it is lost. Messages wait until they are asked for."""
 
+    def __init__(self, address: Address, say: Say) -> None:
+        self._address, self._say = address, say
+        self._where = f"{address.host}:{address.port}"
+        self._queue: asyncio.Queue[Message] = asyncio.Queue()
+        self._client: Client | None = None
 
-async def _received(address: Address, say: Say) -> AsyncGenerator[tuple[str, bytes], None]:
-    try:
-        import aiomqtt  # noqa: PLC0415  (an extra)
-    except ImportError:
-        raise StreamError("MQTT needs aiomqtt: pip install onlad[serve]") from None
-    where = f"{address.host}:{address.port}"
-    wait, connected = 1.0, False
-    while True:
-        try:
-            async with aiomqtt.Client(
-                address.host,
-                address.port,
-                username=address.user,
-                password=address.password,
-                tls_context=ssl.create_default_context() if address.tls else None,
-            ) as client:
-                await client.subscribe(address.topic, qos=1)
-                say(f"subscribed to {address.topic} at {where}")
-                wait, connected = 1.0, True
-                async for message in client.messages:
-                    payload = message.payload
-                    raw = payload if isinstance(payload, bytes) else str(payload).encode()
-                    yield str(message.topic), raw
-        except aiomqtt.MqttError as error:
-            if not connected:
-                raise StreamError(f"cannot subscribe at {where}: {error}") from None
-            say(f"lost {where}: {error}. Trying again in {wait:g} s; messages may be missed")
+    async def next(self) -> Message:
+        """Return the next message."""
+        message = await self._queue.get()
+        if self._client is not None:
+            self._client.read_on()
+        return message
+
+    async def run(self) -> None:
+        """Stay connected; `StreamError` if there is no broker at first."""
+        wait, connected = 1.0, False
+        while True:
+            try:
+                async for _ in self._beats():
+                    wait, connected = 1.0, True
+            except BrokerError as error:
+                if not connected:
+                    raise StreamError(f"cannot subscribe at {self._where}: {error}") from None
+                again = f"Trying again in {wait:g} s; messages may be missed"
+                self._say(f"lost {self._where}: {error}. {again}")
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _beats(self) -> AsyncIterator[None]:
+        """Connect and subscribe, then yield every second until the connection is lost."""
+        host, port, user, password, topic, tls = self._address
+        context = ssl.create_default_context() if tls else None
+        name = f"onlad-{secrets.token_hex(6)}"
+        login = Login(host, port, name, username=user, password=password, tls=context)
+        busy = lambda: self._queue.qsize() >= WAITING  # noqa: E731
+        calls = Calls(self._take, self._take, lambda mid: None, busy)
+        client, _ = await Client.connect(login, calls)
+        self._client = client
+        try:
+            client.open()
+            await client.subscribe(topic, 1, 1)
+            self._say(f"subscribed to {topic} at {self._where}")
+            while not client.lost.done():
+                yield
+                client.beat(login.keepalive)
+                await asyncio.wait([client.lost], timeout=1.0)
+            client.lost.result()
+        finally:
+            client.close()
+
+    def _take(self, message: Publication, size: int = 0) -> None:
+        if message.mid and self._client is not None:
+            self._client.write(acknowledgement(message.mid))
+        if not message.retained:  # what was published before is no new sample
+            payload = size or message.payload
+            self._queue.put_nowait((message.topic.decode("utf-8", "replace"), payload))

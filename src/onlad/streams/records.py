@@ -1,9 +1,14 @@
-"""JSON: an object or an array a record, in lines or in messages."""
+"""JSON, in lines or in messages: what becomes a sample, for `onlad watch` and `onlad serve` alike.
+
+A sample is an object of names and numbers, an array of numbers, or one number. ``null``, NaN and an
+absent name are missing values; a number as text is refused. The first sample decides the names. A
+name that comes later is not watched, and is reported once; a sample of such names only is refused.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,43 +17,71 @@ from onlad.rows import Names
 from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamError, Time, sane
 from onlad.streams.lines import LONGEST, Chunk
 
+try:
+    from orjson import loads  # an extra
+except ImportError:
+    from json import loads  # type: ignore[assignment]
+
 Sample = tuple[list[float], Time, str]
-#: A name that comes later is not watched, and is reported once; a sample of such names is refused.
-NONE_KNOWN = "none of its names is one that the stream started with"
+
+
+def parsed(raw: bytes) -> list[Any]:
+    """Return the samples in a line or a message, one or a list of them; none of them is checked."""
+    try:
+        found = loads(raw)
+    except ValueError:
+        found = _slowly(raw)  # it knows NaN, and says what is wrong
+    if isinstance(found, list) and found and isinstance(found[0], (dict, list)):
+        return found
+    return [found]
+
+
+def _slowly(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1} is not UTF-8") from None
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply: a sample is an object or an array") from None
 
 
 class Records:
-    """Reads records of one series; the first one decides the names."""
+    """Reads the samples of one series; the first one decides the names, unless some are `known`."""
 
     def __init__(self, choice: Choice, known: Names = (), say: Say = print) -> None:
         self._choice, self._known, self._say = choice, known, say
         self.roles: Roles | None = None
-        self._strange: set[Any] = set()
+        self._usual: set[Any] = set()  # names that need no second look
+        self._width = 0  # of the first sample
+        self.late: list[str] = []  # names that came later
 
-    def read(self, raw: bytes) -> Sample:
-        """Return numbers, time and label, or raise `ValueError` that says what is wrong."""
+    def read(self, raw: bytes) -> Iterator[Sample | str]:
+        """Yield each sample in a line or a message, or why it is none."""
         try:
-            record = json.loads(raw)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"byte {error.start + 1} is not UTF-8") from None
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"it is not JSON: {error}") from None
-        if isinstance(record, (int, float)) and not isinstance(record, bool):
-            record = [record]
-        if isinstance(record, list):
-            record = dict(enumerate(record))
-            if self.roles and len(record) != self._width:
-                raise ValueError(f"it has {len(record)} values; the first has {self._width}")
-        if not isinstance(record, dict) or not record:
-            raise ValueError("it is no object of names and numbers, and no array of numbers")
+            for sample in parsed(raw):
+                try:
+                    yield self.take(sample)
+                except ValueError as error:
+                    yield str(error)
+        except ValueError as error:
+            yield str(error)
+
+    def take(self, sample: Any) -> Sample:
+        """Return numbers, time and label, or raise `ValueError` that says what is wrong."""
+        record = self._named(sample)
         roles = self.roles or self._roles(record)
         values = [_number(record.get(name), name) for name in roles.features]
+        if not any(name in record for name in roles.features):
+            raise ValueError(f"it has none of the names that are watched, but {list(record)[:5]}")
         if self.roles is None:
-            self.roles = roles
-        elif not record.keys() <= self._found:
-            if not any(name in record for name in roles.features):
-                raise ValueError(f"{NONE_KNOWN}: {list(record)[:5]}")
-            self._tell_strange(record)
+            self.roles, self._width = roles, len(record)
+            self._usual = {*roles.features, roles.time, roles.label}
+            if not self._known:
+                self._usual |= record.keys()
+        if not record.keys() <= self._usual:
+            self._tell_late(record)
         time = record.get(roles.time) if roles.time is not None else None
         label = "" if roles.label is None else record.get(roles.label)
         if isinstance(label, (bool, int, float)):
@@ -56,18 +89,37 @@ class Records:
         time = time if isinstance(time, (str, int, float)) else None
         return values, time, label if isinstance(label, str) else ""
 
-    def _tell_strange(self, record: dict[Any, Any]) -> None:
+    def _named(self, sample: Any) -> dict[Any, Any]:
+        """Return a sample by names. An array has as many values as the first one."""
+        if isinstance(sample, dict) and sample:
+            return sample
+        if isinstance(sample, (int, float)) and not isinstance(sample, bool):
+            sample = [sample]
+        if not isinstance(sample, list) or not sample:
+            raise ValueError("it is no object of names and numbers, and no array of numbers")
+        known = self.roles.features if self.roles else self._known
+        names: Sequence[Any] = range(self._width or len(sample))
+        if any(isinstance(name, str) for name in known):
+            names = known  # an array has them by their places
+        elif known and not self._width:
+            kept = (self._choice.time, self._choice.label)
+            wanted = {n for n in names if self._choice.wants(n) and str(n) not in kept}
+            names = names if wanted == set(known) else known
+        if len(sample) != len(names):
+            raise ValueError(f"it has {len(sample)} values, and the stream has {len(names)}")
+        return dict(zip(names, sample, strict=True))
+
+    def _tell_late(self, record: dict[Any, Any]) -> None:
         """Say, once each, which names came later and are not watched."""
         for name in record:
-            strange = name not in self._found and name not in self._strange
-            if strange and not self._known and self._choice.wants(name):
-                if len(self._strange) < MOST:
-                    self._strange.add(name)
-                self._say(f"{str(name)!r} came later and is not watched")
+            if name not in self._usual:
+                if len(self._usual) < MOST:
+                    self._usual.add(name)
+                if self._choice.wants(name):
+                    self.late.append(str(name))
+                    self._say(f"{str(name)!r} came later and is not watched")
 
     def _roles(self, record: dict[Any, Any]) -> Roles:
-        self._found = record.keys() | set(self._known)
-        self._width = len(record)
         # A name that the model knows can be missing in a record, so also in the first.
         found = [*record, *(name for name in self._known if name not in record)]
         try:
@@ -84,8 +136,9 @@ def _number(value: Any, name: Any) -> float:
             return sane(float(value), name)
         except OverflowError:
             raise ValueError(f"column {str(name)!r} holds a number beyond all measure") from None
-    shown = json.dumps(value)
-    shown = shown if len(shown) <= 40 else shown[:37] + "..."
+    shown = "an object" if isinstance(value, dict) else "an array"
+    if isinstance(value, str):
+        shown = f'"{value}"' if len(value) <= 40 else f'"{value[:37]}..."'
     raise ValueError(f"column {str(name)!r} holds {shown}, which is no number")
 
 
@@ -96,32 +149,30 @@ def blocks(
     records = Records(choice, known, say)
     row = 0
     for chunk in chunks:
-        samples: list[Sample] = []
-        index: list[int] = []
-        bad: list[Bad] = []
+        found: list[tuple[str, Sample | str]] = []
         if chunk.too_long:
             why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
-            bad.append(Bad(f"line {chunk.line}", why, row))
-            row += 1
+            found.append((f"line {chunk.line}", why))
         for line, raw in enumerate(chunk.data.split(b"\n"), chunk.line):
-            if not raw.strip():
-                continue
-            try:
-                samples.append(records.read(raw))
-                index.append(row)
-            except ValueError as error:
-                bad.append(Bad(f"line {line}", str(error), row))
-            row += 1
-        yield collected(samples, index, bad, records.roles, chunk.position)
+            if raw.strip():
+                found += [(f"line {line}", each) for each in records.read(raw)]
+        yield collected(found, row, records.roles, chunk.position)
+        row += len(found)
 
 
 def collected(
-    samples: list[Sample], index: list[int], bad: list[Bad], roles: Roles | None, position: int
+    found: list[tuple[str, Sample | str]], first: int, roles: Roles | None, position: int
 ) -> Block:
-    """Return samples as a block."""
-    if roles is None or not samples:
+    """Return samples as a block; each has its place, and why it is none if it is bad."""
+    index = [i for i, (_, each) in enumerate(found, first) if not isinstance(each, str)]
+    bad = [
+        Bad(place, each, i) for i, (place, each) in enumerate(found, first) if isinstance(each, str)
+    ]
+    if roles is None or not index:
         return Block(bad=bad, position=position)
-    values, times, labels = zip(*samples, strict=True)
+    values, times, labels = zip(
+        *(each for _, each in found if not isinstance(each, str)), strict=True
+    )
     return Block(
         roles.features,
         np.array(values),

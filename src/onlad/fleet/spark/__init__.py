@@ -1,4 +1,4 @@
-"""Keyed streams on Apache Spark: one monitor a key, in Spark's own state store."""
+"""Keyed streams on Apache Spark: one monitor per key, in Spark's own state store."""
 
 try:
     import pandas

@@ -97,7 +97,7 @@ class Keeper(StatefulProcessor):
     def answer(
         self, rows: pd.DataFrame, model: bytes | None = None, last: Any = None
     ) -> tuple[pd.DataFrame, tuple[bytes, Any] | None]:
-        """Return one answer a row, and the new state if a row was watched."""
+        """Return one answer per row, and the new state if a row was watched."""
         rows = self.ordered(rows)
         # Plain arrays: most calls have few rows, and pandas takes its time for each column.
         told = {name: rows[name].to_numpy() for name in ("key", "time", "kept")}

@@ -1,4 +1,4 @@
-"""`watch`: rows in, verdicts out, one monitor a key. `models`: the monitors of a checkpoint."""
+"""`watch`: rows in, verdicts out, one monitor per key. `models`: the monitors of a checkpoint."""
 
 from __future__ import annotations
 

@@ -21,4 +21,4 @@ load(detector, device)
 for x in X[400:]:
     score = device.update_one(x)
 print(f"last score {score:.3g}, in floating point {detector.update_many(X[400:])[-1]:.3g}")
-print(f"{device.cycles} cycles a training step")
+print(f"{device.cycles} cycles per training step")

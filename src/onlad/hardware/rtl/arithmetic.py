@@ -58,7 +58,7 @@ class Arithmetic(wiring.Component):
         To and from `ParameterBuffer`.
     vector_*
         Where f, g and e are written, one per cycle.
-    chain_*
+    chain, chain_op, chain_valid
         A sum that leaves the lanes, first lane first.
     across, across_op, across_valid
         A sum across the lanes.

@@ -1,4 +1,4 @@
-"""How the core fares: cycles of the last step, and steps by how they ended."""
+"""The status words: cycles of the last step, and steps by how they ended."""
 
 from __future__ import annotations
 

@@ -37,6 +37,10 @@ class TrainModule(wiring.Component):
         The guard's own h.
     squares_valid, row_valid, row : In
         f.f is there; the squares of a row of S are there.
+    over, near : In(1)
+        A word of S that is written reaches 1, or 1/4.
+    ridge : In
+        What the guard puts back.
     load_mantissa, load_exponent, load_value : In
         Set m or z.
     limited : In(1)

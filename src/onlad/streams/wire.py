@@ -1,4 +1,4 @@
-"""The packets of MQTT 3.1.1 and 5 that a service needs, as bytes. It knows no connection."""
+"""The packets of MQTT 3.1.1 and 5 that onlad needs, as bytes. It knows no connection."""
 
 from __future__ import annotations
 
@@ -194,18 +194,21 @@ def connect(
     *,
     five: bool,
     keepalive: int,
-    will: tuple[str, bytes],
+    will: tuple[str, bytes] | None = None,
+    keeps: bool = False,
     username: str | None = None,
     password: str | None = None,
     receive_maximum: int = 65535,
 ) -> bytes:
-    """Return a CONNECT that continues the session of `client_id`, and keeps it."""
-    flags = 0x04 | 0x08 | 0x20  # a will, of QoS 1, retained; and no clean start
-    own, of_will = b"", b""
+    """Return a CONNECT; with `keeps` it continues the session of `client_id`, which is kept."""
+    flags, own, rest = 0 if keeps else 0x02, b"", [text(client_id)]
     if five:
-        values = struct.pack("!BIBH", SESSION_EXPIRY, FOREVER, RECEIVE_MAXIMUM, receive_maximum)
-        own, of_will = varying(len(values)) + values, b"\0"
-    rest = [text(client_id), of_will, text(will[0]), text(will[1])]
+        values = struct.pack("!BH", RECEIVE_MAXIMUM, receive_maximum)
+        values += struct.pack("!BI", SESSION_EXPIRY, FOREVER) if keeps else b""
+        own = varying(len(values)) + values
+    if will is not None:
+        flags |= 0x04 | 0x08 | 0x20  # of QoS 1, retained
+        rest += [b"\0" if five else b"", text(will[0]), text(will[1])]
     for value, flag in ((username, 0x80), (password, 0x40)):
         if value is not None:
             flags |= flag

@@ -1,4 +1,4 @@
-"""A connection to an MQTT broker: messages in and out, acknowledged when the service says so.
+"""A connection to an MQTT broker: messages in and out, acknowledged when its user says so.
 
 Libraries acknowledge by themselves, and need many calls for each message. Here all that the system
 has of the broker is taken apart at once, and what a step has to say goes out as one piece.
@@ -7,15 +7,15 @@ has of the broker is taken apart at once, and what a step has to say goes out as
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from onlad.errors import OnladError
-from onlad.serve import wire
-from onlad.serve.tables import MqttTable
+from onlad.streams import wire
 
 PATIENCE = 20.0  # seconds for a connection, and for the broker's greeting
 INFLIGHT = 5000  # messages of QoS 1 on their way at once
@@ -26,6 +26,22 @@ HEAD = 1 << 17  # bytes in which all stands that comes before a payload
 
 class BrokerError(OnladError):
     """There is no connection to the broker; the message says why."""
+
+
+class Login(NamedTuple):
+    """Where the broker is, and who we are."""
+
+    host: str
+    port: int
+    client_id: str
+    five: bool = False  # MQTT 5, not 3.1.1
+    keepalive: int = 30  # seconds
+    username: str | None = None
+    password: str | None = None
+    tls: ssl.SSLContext | None = None
+    keeps: bool = False  # the broker keeps messages while we are away
+    will: tuple[str, bytes] | None = None  # what it publishes when we are lost
+    ahead: int = 65535  # messages that it sends before we acknowledge the first
 
 
 @dataclass(frozen=True)
@@ -62,33 +78,30 @@ class Client(asyncio.Protocol):
         self._waiting: deque[bytes] = deque()  # the others: it may not have them yet
 
     @classmethod
-    async def connect(cls, table: MqttTable, calls: Calls, maximum: int) -> tuple[Client, bool]:
-        """Return a connection, and whether the broker has kept the session.
-
-        The broker sends at most `maximum` messages ahead of their acknowledgement.
-        """
-        five = table.version == "5"
+    async def connect(cls, login: Login, calls: Calls) -> tuple[Client, bool]:
+        """Return a connection, and whether the broker has kept the session."""
         try:
-            hello = wire.connect(
-                table.client_id,
-                five=five,
-                keepalive=table.keepalive,
-                will=(f"{table.prefix}/status", b"offline"),
-                username=table.username,
-                password=table.secret(),
-                receive_maximum=maximum,
-            )
-            port = table.port or (8883 if table.tls else 1883)
             _, client = await asyncio.wait_for(
                 asyncio.get_running_loop().create_connection(
-                    lambda: cls(calls, five), table.host, port, ssl=table.context()
+                    lambda: cls(calls, login.five), login.host, login.port, ssl=login.tls
                 ),
                 PATIENCE,
             )
         except (OSError, ValueError, asyncio.TimeoutError) as error:  # also of a certificate
             raise BrokerError(str(error) or "it does not answer") from None
         try:
-            client.write(hello)
+            client.write(
+                wire.connect(
+                    login.client_id,
+                    five=login.five,
+                    keepalive=login.keepalive,
+                    will=login.will,
+                    keeps=login.keeps,
+                    username=login.username,
+                    password=login.password,
+                    receive_maximum=login.ahead,
+                )
+            )
             said = await asyncio.wait_for(client._greeted, PATIENCE)
             if said.code:
                 raise BrokerError(_refusal(said.code))
@@ -196,7 +209,7 @@ class Client(asyncio.Protocol):
                 future.set_exception(BrokerError(why))
                 future.exception()  # it is no fault if nobody asks
 
-    # -- what the service calls ---------------------------------------------------------------
+    # -- what its user calls ------------------------------------------------------------------
 
     def open(self) -> None:
         """Take messages from now on."""
