@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from onlad.detector import Detector
 from onlad.errors import ModelFileError
+from onlad.fields import values
 from onlad.forgetting import Adaptive, Constant, OnDrift
 from onlad.persist import load
 
@@ -57,7 +58,8 @@ def canonical(header):
 
 def described(model, **changed):
     """Return header and array bytes of a model, with some of what it learned changed."""
-    return spelled(type(model).__name__, model.settings(), merged(model.learned(), changed))
+    learned = merged(values(model.learned()) or {}, changed)
+    return spelled(type(model).__name__, values(model.settings()), learned)
 
 
 def spelled(kind, settings, learned):
@@ -75,24 +77,24 @@ def spelled(kind, settings, learned):
         if isinstance(value, list):
             return [node(item) for item in value]
         if isinstance(value, Detector):
-            parts = {"learned": named(value.learned()), "settings": named(value.settings())}
-            return {"type": "Detector", **parts}
+            parts = {"learned": named(values(value.learned()))}
+            return {"type": "Detector", **parts, "settings": named(values(value.settings()))}
         if is_dataclass(value):
             return {"type": type(value).__name__, "fields": named(vars(value))}
         special = type(value) is float and not np.isfinite(value)
         return {"float": repr(value)} if special else value
 
-    def named(values):
-        return {name: node(values[name]) for name in sorted(values)}
+    def named(parts):
+        return {name: node(parts[name]) for name in sorted(parts)}
 
     tree = {"type": kind, "learned": named(learned), "settings": named(settings)}
     return {"arrays": table, "model": tree}, bytes(body)
 
 
-def merged(values, changed):
-    """Return `values` with `changed` in them, also where a value is a dict."""
-    inner = {k: merged(values[k], v) for k, v in changed.items() if isinstance(v, dict)}
-    return values | changed | inner
+def merged(old, changed):
+    """Return the dict `old` with `changed` in it, also where a value is a dict."""
+    inner = {k: merged(old[k], v) for k, v in changed.items() if isinstance(v, dict)}
+    return old | changed | inner
 
 
 def refused(tmp_path, data, says=" "):
@@ -129,6 +131,8 @@ def same(a, b):
         )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if hasattr(a, "check"):
+        return type(a) is type(b) and same(values(a), values(b))
     if isinstance(a, dict):
         return type(b) is dict and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
     return type(a) is type(b) and repr(a) == repr(b)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from onlad.anchor import MEAN, MEASURED, OUTSIDE, SETTLED, SLACK, Anchor
+from onlad.fields import values
 from onlad.mode import Mode
 from plants import smooth, windows
 
@@ -123,6 +124,5 @@ def test_what_was_learned_makes_an_equal_anchor():
     X = smooth(6000, 5, seed=3)
     X[:, 1] += np.linspace(0, 4, 6000)
     np.testing.assert_array_equal(follow(twin, mode, X), follow(anchor, mode, X))
-    for name, value in twin.learned().items():
-        np.testing.assert_array_equal(value, anchor.learned()[name])
-    assert not np.array_equal(anchor.learned()["lean"], learned["lean"])  # it gave copies
+    np.testing.assert_equal(values(twin.learned()), values(anchor.learned()))
+    assert not np.array_equal(anchor.learned().lean, learned.lean)  # it gave copies

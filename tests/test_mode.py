@@ -1,8 +1,11 @@
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlad.fields import values
 from onlad.mode import (
     CLIP,
     FORGETTING,
@@ -33,9 +36,7 @@ def scores(mode, X, width=1):
 
 
 def assert_same(one, other):
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    np.testing.assert_equal(values(one), values(other))
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -179,7 +180,7 @@ def test_what_was_learned_makes_an_equal_mode(n, width):
 def test_what_is_given_away_is_a_copy():
     mode, _ = started(smooth(200, 3))
     learned = mode.learned()
-    kept = {name: np.copy(value) for name, value in learned.items()}
+    kept = copy.deepcopy(learned)
     twin = Mode(3, 1, True, 0).resume(learned)
     twin.learn(smooth(64, 3, seed=1) * 9, np.ones((64, 3), bool))
     assert_same(learned, kept)

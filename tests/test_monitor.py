@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlad import Monitor
+from onlad.fields import values
 from onlad.watching import TICK
 from plants import plant, smooth, white
 
@@ -42,6 +43,7 @@ def quick(**changes):
 def assert_same(one, other):
     """Assert that two values of `learned` are equal to the last bit."""
     assert type(one) is type(other)
+    one, other = values(one), values(other)
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for key in one:
@@ -146,7 +148,7 @@ def test_names_and_order_of_features_change_nothing():
 
 
 def resumed(monitor):
-    return Monitor(**monitor.settings()).resume(monitor.learned())
+    return Monitor.resumed(monitor.settings(), monitor.learned())
 
 
 WAYS = {"pickle": lambda m: pickle.loads(pickle.dumps(m)), "copy": copy.deepcopy, "resume": resumed}
@@ -197,7 +199,7 @@ def test_looking_changes_nothing(moment):
 def test_settings_make_an_equal_monitor():
     monitor = quick(window=3, seed=4)
     monitor.false_alarms = 0.02
-    twin = Monitor(**monitor.settings())
+    twin = Monitor.resumed(monitor.settings())
     assert repr(twin) == repr(monitor)
     assert repr(monitor) == "Monitor(window=3, warmup=128, false_alarms=0.02, seed=4)"
     assert_same_verdicts(twin.observe_many(rough(400)), monitor.observe_many(rough(400)))
@@ -393,7 +395,7 @@ def test_the_budget_of_false_alarms_moves_the_threshold_of_a_living_monitor():
         monitor = Monitor(false_alarms=0.05)
         monitor.observe_many(X)
         monitor.false_alarms = rate
-        assert monitor.false_alarms == monitor.settings()["false_alarms"] == rate
+        assert monitor.false_alarms == monitor.settings().false_alarms == rate
         found.append(monitor.observe(plant(1, seed=5, first=4000)[0][0]).threshold)
     assert (np.diff(found) > 0).all()
 

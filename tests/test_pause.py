@@ -18,8 +18,8 @@ def stream(rows, seed=0):
 
 def model(monitor):
     """Return what a monitor has learned of the machine."""
-    watching = monitor.learned()["watching"]
-    return [watching[name] for name in ("modes", "anchors", "candidate")]
+    now = monitor.learned().watching
+    return now.modes, now.anchors, now.candidate
 
 
 def test_a_paused_monitor_judges_and_learns_nothing():

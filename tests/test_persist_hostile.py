@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_files import described, put, refused, spelled, stream, written
-from onlad import monitorfile, persist
+from onlad import persist, watching
 from onlad.anchor import SETTLED
 from onlad.errors import ModelFileError
+from onlad.fields import values
 from onlad.instance import HIDDEN, PROJECTED
 from onlad.limit import GAP, RECENT
 from onlad.mode import packed
@@ -47,23 +48,23 @@ WIDE.observe_many(stream(300, 300))
 
 
 def test_the_monitors_of_these_tests_have_all_there_is():
-    learned = SEASONED.learned()["watching"]
-    assert any(learned["anchors"])
-    assert learned["at"] > 0
-    assert UNDECIDED.learned()["watching"]["candidate"] is not None
-    assert WIDE.learned()["watching"]["modes"][0]["linear_moment"].size
+    now = SEASONED.learned().watching
+    assert any(now.anchors)
+    assert now.at > 0
+    assert UNDECIDED.learned().watching.candidate is not None
+    assert WIDE.learned().watching.modes[0].linear_moment.size
 
 
 def changed(monitor, way, value):
     """Return the bytes of a file in which one value of what `monitor` has learned is another."""
-    node = learned = monitor.learned()
+    node = learned = values(monitor.learned())
     for key in way[:-1]:
         node = node[key]
     if value is None:
         del node[way[-1]]
     else:
         node[way[-1]] = value(node[way[-1]])
-    return written(*spelled("Monitor", monitor.settings(), learned))
+    return written(*spelled("Monitor", values(monitor.settings()), learned))
 
 
 def path(place):
@@ -112,7 +113,8 @@ NAN, INF = {"float": "nan"}, {"float": "inf"}
         (OPTIONS + "gate", None, "missing in settings or not known: ['gate']"),
         (OPTIONS + "paused", True, "missing in settings or not known: ['paused']"),
         (LEARNED + "other", 1, "missing in learned or not known: ['other']"),
-        (LEARNED + "warming", 1, "missing in learned or not known: ['watching']"),
+        (LEARNED + "warming", 1, "warming must be ndarray, got 1"),
+        (LEARNED + "warming", None, "warming must be ndarray, got None"),
         (LEARNED + "names", 3, "names must be list, got 3"),
         (LEARNED + "names", [], "names must be strings or whole numbers, each once, got []"),
         (LEARNED + "names", [0, 1, 1], "names must be strings or whole numbers, each once, got"),
@@ -182,15 +184,15 @@ def test_modes_and_anchors_are_counted(tmp_path):
     refused(tmp_path, changed(SEASONED, ("watching", "anchors"), lambda a: a[:1]), says)
 
 
-def places(values, way=()):
+def places(found, way=()):
     """Return the way to each value in nested dicts and lists, but for names."""
-    inner = values.items() if isinstance(values, dict) else enumerate(values)
-    found = []
+    inner = found.items() if isinstance(found, dict) else enumerate(found)
+    ways = []
     for key, value in inner:
         if isinstance(value, dict) or (isinstance(value, list) and key != "names"):
-            found += places(value, (*way, key))
-        found.append((*way, key))
-    return found
+            ways += places(value, (*way, key))
+        ways.append((*way, key))
+    return ways
 
 
 def named(way):
@@ -198,13 +200,21 @@ def named(way):
 
 
 @pytest.mark.parametrize(
-    "way", [way for way in places(SEASONED.learned()) if isinstance(way[-1], str)], ids=named
+    "way",
+    [way for way in places(values(SEASONED.learned())) if isinstance(way[-1], str)],
+    ids=named,
 )
 def test_what_is_missing_in_a_monitor_is_refused(tmp_path, way):
     says = f"or not known: ['{way[-1]}']"
     if way == ("watching",):
         says = "missing in learned or not known: ['watching']"
     refused(tmp_path, changed(SEASONED, way, None), says)
+
+
+def test_a_monitor_that_warms_up_and_watches_is_refused(tmp_path):
+    learned = values(SEASONED.learned()) | {"warming": np.ones((4, 3))}
+    data = written(*spelled("Monitor", values(SEASONED.settings()), learned))
+    refused(tmp_path, data, "missing in learned or not known: ['watching']")
 
 
 # -- arrays -------------------------------------------------------------------------------------
@@ -331,7 +341,7 @@ def test_sums_of_rank_one_that_would_have_no_solution_later_are_refused(tmp_path
     ],
 )
 def test_samples_of_a_warm_up_that_cannot_be_are_refused(tmp_path, monkeypatch, way, change, says):
-    monkeypatch.setattr(monitorfile, "SHORT_WINDOW", 1)
+    monkeypatch.setattr(watching, "SHORT_WINDOW", 1)
     refused(tmp_path, changed(WARMING, way, change), says)
 
 
@@ -375,7 +385,7 @@ def test_loading_takes_memory_in_proportion_to_the_file(tmp_path, options):
     monitor = Monitor(warmup=FEWEST, **options)
     monitor.observe_many(stream(300, 16))
     data = persist.to_bytes(monitor)
-    bound = 8 * 3 * PROJECTED * monitorfile.LARGEST_INPUTS if options else 0
+    bound = 8 * 3 * PROJECTED * watching.LARGEST_INPUTS if options else 0
     tracemalloc.start()
     try:
         persist.from_bytes(data)
@@ -393,8 +403,8 @@ def test_a_window_that_is_too_wide_to_load_is_not_saved(tmp_path):
 
 
 def test_a_started_monitor_with_a_window_that_is_too_wide_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(monitorfile, "SHORT_WINDOW", 1)
-    monkeypatch.setattr(monitorfile, "LARGEST_INPUTS", 5)
+    monkeypatch.setattr(watching, "SHORT_WINDOW", 1)
+    monkeypatch.setattr(watching, "LARGEST_INPUTS", 5)
     says = "a window of 2 rows has at most 2 features, got 3"
     refused(tmp_path, written(*described(SEASONED)), says)
 
@@ -433,15 +443,15 @@ def extreme(old, value, part):
     return type(old)(value) if whole or type(old) is float else old
 
 
-def is_number(values, way):
+def is_number(value, way):
     for key in way:
-        values = values[key]
-    flags = isinstance(values, bool) or (isinstance(values, np.ndarray) and values.dtype == bool)
-    return isinstance(values, (np.ndarray, int, float)) and not flags
+        value = value[key]
+    flags = isinstance(value, bool) or (isinstance(value, np.ndarray) and value.dtype == bool)
+    return isinstance(value, (np.ndarray, int, float)) and not flags
 
 
 def numbers_of(monitor):
-    learned = monitor.learned()
+    learned = values(monitor.learned())
     return [way for way in places(learned) if is_number(learned, way)]
 
 
@@ -474,14 +484,15 @@ def test_a_monitor_that_is_not_refused_never_fails_later(tmp_path, monitor, way)
     seed=st.integers(0, 2**32),
 )
 def test_random_changes_are_refused_or_do_no_harm(ways, seed):
-    rng, learned = np.random.default_rng(seed), SEASONED.learned()
+    rng, learned = np.random.default_rng(seed), values(SEASONED.learned())
     for way in ways:
         node = learned
         for key in way[:-1]:
             node = node[key]
         node[way[-1]] = random_like(node[way[-1]], way[-1], rng)
+    options = values(SEASONED.settings())
     try:
-        twin = persist.from_bytes(written(*spelled("Monitor", SEASONED.settings(), learned)))
+        twin = persist.from_bytes(written(*spelled("Monitor", options, learned)))
     except ModelFileError:
         return
     survives(twin)

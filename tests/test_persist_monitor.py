@@ -82,7 +82,7 @@ def test_an_anchored_monitor_that_drifts_goes_on_to_the_last_bit(tmp_path):
     X = cycle + 0.1 * rng.normal(size=(9000, 3))
     X[4000:, 1] += 0.4 * np.arange(5000) / 5000
     monitor = Monitor().fit(X[: SETTLED + 500])
-    assert monitor.learned()["watching"]["anchors"] != [None]
+    assert monitor.learned().watching.anchors != (None,)
     said = 0
     for first in range(SETTLED + 500, 9000, 1111):
         assert_goes_on(monitor, X[first : first + 1111], tmp_path / "m")
@@ -204,7 +204,7 @@ def test_a_file_is_small(n, largest):
     cycles = np.array([np.sin(t / 20), np.cos(t / 33), np.sin(t / 7)]).T
     monitor = Monitor()
     monitor.observe_many(cycles @ rng.normal(size=(3, n)) + 0.2 * rng.normal(size=(5000, n)))
-    assert monitor.learned()["watching"]["anchors"] != [None]
+    assert monitor.learned().watching.anchors != (None,)
     assert len(persist.to_bytes(monitor)) <= largest
 
 

@@ -1,11 +1,17 @@
 """The page on model files has the members of a monitor's file and their bounds from the code."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from onlad import instance, limit, mode, monitorfile, watching
+from onlad import instance, limit, mode, watching
+from onlad.anchor import AnchorState
+from onlad.limit import LimitState
+from onlad.mode import ModeState
+from onlad.monitor import MonitorState
+from onlad.watching import WatchingState
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "model-files.md"
 
@@ -24,9 +30,9 @@ def test_the_tables_name_the_members_of_the_file(section):
         {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
         for table in tables
     ]
-    file = monitorfile
-    kinds = (file.WARMING, file.WATCHING, file.MODE, file.ANCHOR, file.LIMIT)
-    assert named == [set(types) for types in kinds]
+    kinds = (MonitorState, WatchingState, ModeState, AnchorState, LimitState)
+    members = [{field.name for field in fields(kind)} for kind in kinds]
+    assert named == [members[0] - {"watching"}, *members[1:]]
 
 
 def test_the_numbers_are_those_of_the_code(section):
@@ -37,19 +43,19 @@ def test_the_numbers_are_those_of_the_code(section):
         f"of this one, {2 * tick} entries",
         f"rows of this tick, 0 to {tick - 1} |",
         f"| `kept` | `float64` | $w - 1 + {2 * tick}$, $n$ |",
-        f"$w$, 1 to {monitorfile.LARGEST_WINDOW};",
+        f"$w$, 1 to {watching.LARGEST_WINDOW};",
         f"| list | 1 to {watching.MODES} |",
         f"the newest first; fewer than {watching.CANDIDATE} |",
         f"| `means` | `float64` | {mode.STATISTICS} |",
         f"{instance.GROUPS} groups of $N = {instance.HIDDEN}$ tanh units",
         f"more than {instance.WIDEST} inputs a projected one with $M = {instance.PROJECTED + 1}$",
-        f"unit of each feature: at least {monitorfile.SMALLEST_UNIT:g},",
+        f"unit of each feature: at least {mode.SMALLEST_UNIT:g},",
         f"rows behind `usual`, 0 to {mode.MEMORY} |",
-        f"a reach is at least {monitorfile.SMALLEST_REACH:g} |",
+        f"a reach is at least {mode.SMALLEST_REACH:g} |",
         f"| `recent` | `float32` | 1 to {limit.RECENT} |",
         f"raised the threshold by, 0 to {limit.HIGHEST:g} |",
         f"rows since the last one (up to {limit.GAP})",
-        f"A window of more than {monitorfile.SHORT_WINDOW} rows has at most "
-        f"$n w = {monitorfile.LARGEST_INPUTS}$ inputs",
+        f"A window of more than {watching.SHORT_WINDOW} rows has at most "
+        f"$n w = {watching.LARGEST_INPUTS}$ inputs",
     ):
         assert told in text

@@ -11,8 +11,8 @@ from onlad import modelfile
 from onlad.detector import Detector
 from onlad.errors import ModelFileError
 from onlad.monitor import Monitor
-from onlad.monitorfile import LARGEST_WINDOW
 from onlad.persist import save
+from onlad.watching import LARGEST_WINDOW
 
 
 class Other(Detector):

@@ -8,11 +8,15 @@ random walk or a counter: it has no place to drift from, and is never reported.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from onlad.mode import Mode
+from onlad import fields
+from onlad.fields import Numbers, Within
+from onlad.mode import LARGEST_SQUARE, LARGEST_UNIT, SMALLEST_UNIT, Mode, check_unit, units
+from onlad.modelfile import need
 from onlad.reference import Array
 
 SETTLED = 2_048  # rows that a mode must have learned
@@ -22,6 +26,24 @@ OUTSIDE = 3.0  # how many times as far as ever measured is a drift,
 SLACK = 0.5  # and how many deviations more
 FARTHEST = 20.0  # the largest scaled value that counts: beyond, a stream is elsewhere
 GROWS = 2.0  # a lean that grows by so much from one half to the next is a walk
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnchorState:
+    """What an anchor holds. `unit` is centre, scale and deviation, `lean` is it and its halves."""
+
+    beta: Annotated[Array, Numbers(("units", "n"), high=LARGEST_SQUARE)]
+    unit: Annotated[Array, Numbers((3, "n"), high=LARGEST_UNIT, missing=True)]
+    lean: Annotated[Array, Numbers((3, "n"), high=LARGEST_SQUARE)]
+    rows: Annotated[int, Within(0)]
+
+    def check(self, n: int, width: int) -> None:
+        """Refuse, with `ValueError`, what no anchor of `n` features could hold."""
+        fields.check(self, {"n": n, "units": units(n, width)})
+        centre, scale, deviation = self.unit
+        check_unit(centre, scale, n)
+        Numbers((n,), low=SMALLEST_UNIT, high=LARGEST_SQUARE).check("deviation", deviation)
+        need(bool((self.lean[1:] >= 0).all()), "the largest leans must not be negative")
 
 
 class Anchor:
@@ -59,19 +81,15 @@ class Anchor:
         worst = int(np.argmax(outside))
         return worst if outside[worst] > 1 else -1
 
-    def learned(self) -> dict[str, Any]:
-        """Return all that the anchor holds, as numbers and arrays."""
-        return {
-            "beta": self.beta.copy(),
-            "unit": np.array([self.centre, self.scale, self.deviation]),
-            "lean": np.array([self.lean, *self.halves]),
-            "rows": self.rows,
-        }
+    def learned(self) -> AnchorState:
+        """Return all that the anchor holds."""
+        unit = np.array([self.centre, self.scale, self.deviation])
+        return AnchorState(self.beta.copy(), unit, np.array([self.lean, *self.halves]), self.rows)
 
-    def resume(self, learned: dict[str, Any]) -> Anchor:
+    def resume(self, state: AnchorState) -> Anchor:
         """Take over what `learned` returned."""
-        self.beta = learned["beta"].copy()
-        self.centre, self.scale, self.deviation = learned["unit"].copy()
-        self.lean, self.halves = learned["lean"][0].copy(), learned["lean"][1:].copy()
-        self.rows = int(learned["rows"])
+        self.beta = state.beta.copy()
+        self.centre, self.scale, self.deviation = state.unit.copy()
+        self.lean, self.halves = state.lean[0].copy(), state.lean[1:].copy()
+        self.rows = state.rows
         return self

@@ -1,55 +1,187 @@
-"""Rules for the values in a model file: names, types, shapes and ranges.
+"""Fields of a state: what each may hold, and how it stands in a file.
 
-Each raises `ValueError` with the rule that does not hold. None trusts the type of what it is given.
+A state is a frozen dataclass. The type of a field says what it is, and a rule beside the type,
+`Within` or `Numbers`, what it may hold. So a field is described once: `check` walks the rules,
+`values` and `read` walk the types to a file and back. A field whose default is None is left out of
+a file while it is None.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
 from onlad.modelfile import Values, need, short
+from onlad.reference import Array
+
+T = TypeVar("T")
+Size: TypeAlias = int | tuple[int, ...]
+Sizes: TypeAlias = Mapping[str, Size]
+
+NONE: Sizes = {}
 
 LARGEST_COUNT = 2**62  # no stream gets there, and the next count still fits in an int64
+AT_ONCE = 1024  # rows of an array that are looked at together: it may be a map of a large file
 
-Types: TypeAlias = dict[str, tuple[type, ...]]
+
+class Within(NamedTuple):
+    """The rule of a number: from `low` to `high`, or to the size of that name."""
+
+    low: float
+    high: float | str = LARGEST_COUNT
+
+    def check(self, name: str, value: float | None, sizes: Sizes = NONE, dtype: str = "") -> None:
+        """Refuse a number outside."""
+        high: Any = sizes[self.high] if isinstance(self.high, str) else self.high
+        if value is not None and not self.low <= value <= high:
+            raise ValueError(f"{name} must be in [{_end(self.low)}, {_end(high)}], got {value}")
 
 
-def need_types(what: str, values: Any, types: Types) -> Values:
-    """Insist on a dict with these names, each with a value of one of its types; return it."""
-    need(type(values) is dict, f"{what} must be a dict, got {short(values)}")
-    strange = sorted(values.keys() ^ types.keys())
+class Numbers(NamedTuple):
+    """The rule of an array: finite numbers from `low`, by default -high, to `high`.
+
+    `shape` has lengths, ranges of lengths, and names of sizes that are known when a state is
+    checked; such a size may be a whole shape. Without a `dtype` it is that of the state.
+    """
+
+    shape: tuple[int | range | str, ...]
+    dtype: str | None = None
+    low: float | None = None
+    high: float | str = math.inf
+    missing: bool = False  # whether NaN is allowed
+
+    def check(
+        self, name: str, array: Array | None, sizes: Sizes = NONE, dtype: str = "float64"
+    ) -> None:
+        """Refuse an array of another shape or type, or with another number."""
+        if array is None:
+            return
+        high: Any = sizes[self.high] if isinstance(self.high, str) else self.high
+        low = -high if self.low is None else self.low
+        shape, dtype = _shape(self.shape, array, sizes), self.dtype or dtype
+        need(array.shape == shape, f"{name} must have shape {shape}, got {array.shape}")
+        need(array.dtype.name == dtype, f"{name} must be {dtype}, got {array.dtype}")
+        for first in range(0, len(array), AT_ONCE):
+            part = array[first : first + AT_ONCE]
+            finite = np.isfinite(part) | (np.isnan(part) & self.missing)
+            need(bool(finite.all()), f"{name} holds a number that is not finite")
+            outside = (part < low) | (part > high)
+            need(not outside.any(), f"{name} holds a number that is not in [{low:g}, {high:g}]")
+
+
+def check(state: object, sizes: Sizes = NONE, dtype: str = "float64") -> None:
+    """Refuse, with `ValueError`, a state with a field that its rule does not allow.
+
+    `sizes` has the lengths and ends that rules name.
+    """
+    for name, hint in _hints(type(state)).items():
+        value = getattr(state, name)
+        if _is_literal(hint) and value not in get_args(hint):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}")
+        for rule in getattr(hint, "__metadata__", ()):
+            rule.check(name, value, sizes, dtype)
+
+
+# -- to a file and back -----------------------------------------------------------------------
+
+
+def values(state: Any) -> Any:
+    """Return a state as a file has it: a dict for each state, a list for each tuple."""
+    if isinstance(state, tuple):
+        return [values(item) for item in state]
+    if not (is_dataclass(state) and hasattr(state, "check")):  # a policy is no state
+        return state
+    held = ((field, getattr(state, field.name)) for field in fields(state))
+    return {f.name: values(v) for f, v in held if not (v is None and f.default is None)}
+
+
+def read(kind: type[T], found: Any, what: str = "") -> T:
+    """Return the state of this kind that a file has, or say what it lacks.
+
+    Its types are right then. Whether its values are, the state says itself: ``check``.
+    """
+    what = what or kind.__name__.removesuffix("State").lower()
+    need(type(found) is dict, f"{what} must be a dict, got {short(found)}")
+    hints = _hints(kind)
+    absent = {field.name for field in fields(kind) if field.default is None}  # type: ignore[arg-type]
+    strange = sorted((found.keys() ^ hints.keys()) - (absent - found.keys()))
     need(not strange, f"missing in {what} or not known: {short(strange)}")
-    for name, allowed in types.items():
-        if type(values[name]) not in allowed:  # a message costs time: it would print an array
-            wanted = " or ".join(kind.__name__ for kind in allowed)
-            raise ValueError(f"{name} must be {wanted}, got {short(values[name])}")
-    return dict(values)
+    return kind(**{name: _value(name, hints[name], found[name], name in absent) for name in found})
 
 
-def need_count(name: str, value: int, low: int = 0, high: int = LARGEST_COUNT) -> None:
-    """Insist on a whole number from `low` to `high`."""
-    ends = f"[{low}, {'2^62' if high == LARGEST_COUNT else high}]"
-    need(low <= value <= high, f"{name} must be in {ends}, got {value}")
+def _value(name: str, hint: Any, value: Any, absent: bool) -> Any:
+    hint = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+    allowed = [kind for kind in _types(hint) if not (absent and kind is NoneType)]
+    if type(value) not in allowed:  # a message costs time: it would print an array
+        wanted = " or ".join(kind.__name__ for kind in allowed)
+        raise ValueError(f"{name} must be {wanted}, got {short(value)}")
+    if type(value) is list:
+        return tuple(_item(get_args(hint)[0], item) for item in value)
+    return _item(hint, value)
 
 
-def need_array(
-    name: str,
-    array: Any,
-    shape: tuple[int, ...],
-    dtype: str = "float64",
-    *,
-    low: float | None = None,
-    high: float = math.inf,
-    missing: bool = False,
-) -> None:
-    """Insist on finite numbers from `low`, by default -high, to `high`, or NaN if `missing`."""
-    need(array.shape == shape, f"{name} must have shape {shape}, got {array.shape}")
-    need(array.dtype.name == dtype, f"{name} must be {dtype}, got {array.dtype}")
-    finite = np.isfinite(array) | (np.isnan(array) & missing)
-    need(bool(finite.all()), f"{name} holds a number that is not finite")
-    low = -high if low is None else low
-    outside = (array < low) | (array > high)
-    need(not outside.any(), f"{name} holds a number that is not in [{low:g}, {high:g}]")
+def _item(hint: Any, value: Any) -> Any:
+    """Return a value, a state made of its dict."""
+    parts = _parts(hint)
+    state = next((part for part in parts if is_dataclass(part)), None)
+    if state is None or (value is None and NoneType in parts):
+        return value
+    return read(state, value)  # type: ignore[arg-type]
+
+
+def _is_literal(hint: Any) -> bool:
+    origin: Any = get_origin(hint)
+    return origin is Literal
+
+
+def _types(hint: Any) -> tuple[type, ...]:
+    """Return the types that values of a field may have in a file."""
+    forms: dict[Any, type] = {tuple: list, Literal: str}
+    origins = [get_origin(part) or part for part in _parts(hint)]
+    return tuple(dict if is_dataclass(kind) else forms.get(kind, kind) for kind in origins)
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
+
+
+@functools.cache
+def _cached_hints(kind: Any) -> Values:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _hints(kind: Any) -> Values:
+    """Return the types of all fields, with their rules."""
+    return _cached_hints(kind)
+
+
+def _shape(wanted: tuple[int | range | str, ...], array: Array, sizes: Sizes) -> tuple[int, ...]:
+    shape: list[int] = []
+    for part, length in zip(wanted, (*array.shape, *[0] * len(wanted)), strict=False):
+        if isinstance(part, range):
+            shape.append(min(max(length, part[0]), part[-1]))
+        else:
+            size = sizes[part] if isinstance(part, str) else part
+            shape += size if isinstance(size, tuple) else (size,)
+    return tuple(shape)
+
+
+def _end(number: float) -> str:
+    if number == LARGEST_COUNT:
+        return "2^62"
+    return f"{number:g}" if isinstance(number, float) else str(number)

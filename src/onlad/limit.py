@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from onlad import kernel
+from onlad import fields, kernel
+from onlad.fields import Numbers, Within
+from onlad.modelfile import need
 from onlad.reference import Array
 
 LEAST = 0.1  # of a limit: 1 is twice as far out as the 0.999 quantile of the start
@@ -33,6 +36,25 @@ GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
 WEAK, STRONG = 2.0, 8.0  # peaks, in limits: what is weak raises the limit; if short, up to strong
 YOUNG = 2_048.0  # rows learned at which the limit is still twice as high
+LARGEST_RECENT = 1e8  # the root of a score in a file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitState:
+    """What the limit of a stream comes from."""
+
+    recent: Annotated[Array, Numbers((range(1, RECENT + 1),), "float32", 0, LARGEST_RECENT)]
+    fresh: Annotated[Array, Numbers((range(RECENT + 1),), "float32", 0, LARGEST_RECENT)]
+    factor: Annotated[float, Within(0, HIGHEST)]
+    episode: Annotated[Array, Numbers((3,), high=kernel.LARGEST["float64"])]
+
+    def check(self) -> None:
+        """Refuse, with `ValueError`, what no limit could have."""
+        fields.check(self)
+        since, rows, peak = self.episode.tolist()
+        none = (since, rows, peak) == (-1, 0, 0)
+        some = 0 <= since <= GAP and rows >= 1 and peak > 0
+        need(none or some, "episode must be of refused rows, or -1, 0, 0")
 
 
 class Limit:
@@ -102,20 +124,14 @@ class Limit:
         kernel.p_values(self.sorted, np.sqrt(scores), p)
         return p
 
-    def learned(self) -> dict[str, Any]:
-        """Return all that follows the stream, as numbers and arrays."""
-        return {
-            "recent": self.recent.copy(),
-            "fresh": self.fresh.copy(),
-            "factor": self.factor,
-            "episode": self.episode.copy(),
-        }
+    def learned(self) -> LimitState:
+        """Return all that follows the stream."""
+        return LimitState(self.recent.copy(), self.fresh.copy(), self.factor, self.episode.copy())
 
-    def resume(self, learned: dict[str, Any]) -> Limit:
+    def resume(self, state: LimitState) -> Limit:
         """Take over what `learned` returned."""
-        self.recent, self.fresh = learned["recent"].copy(), learned["fresh"].copy()
-        self.episode = learned["episode"].copy()
-        self.factor = float(learned["factor"])
+        self.recent, self.fresh = state.recent.copy(), state.fresh.copy()
+        self.factor, self.episode = state.factor, state.episode.copy()
         self._refresh()
         return self
 

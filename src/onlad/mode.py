@@ -16,11 +16,15 @@ of the other half. So a stream that has not shown its range yet has wide levels.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from onlad.instance import WIDEST, Instance, Kind
+from onlad import fields
+from onlad.fields import Numbers, Within
+from onlad.instance import CONSTANT, GROUPS, HIDDEN, PROJECTED, RIDGE, WIDEST, Instance, Kind
+from onlad.modelfile import need
 from onlad.reference import Array
 
 STATISTICS = 4
@@ -37,6 +41,13 @@ FEW = 4.0  # widens a level that few rows were there for
 LEAST = (0.5, 0.05)  # the least reach of a level: of rows, of running means
 STILL = 1e-9  # of a centre: what moves by less does not move
 
+# In a file: wider than any stream needs, and narrow enough that no square or quotient overflows.
+LARGEST_UNIT = 1e120  # a mode may be made of values that another mode made up
+SMALLEST_UNIT = 1e-30  # what moves by less is still
+LARGEST_SUM = 1e14  # of products of scaled values: the ridge is still seen beside it
+LARGEST_SQUARE = 1e60  # of an error
+LARGEST_LEVEL, SMALLEST_REACH = 1e9, 1e-3
+
 
 class Levels(NamedTuple):
     """What is usual for the statistics: (4,) the median of rows, and how far 1 is from it."""
@@ -45,6 +56,36 @@ class Levels(NamedTuple):
     reach: Array
     mean_median: Array  # the same of running means
     mean_reach: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModeState:
+    """What was learned of one mode. beta follows from the sums, of which one half is kept."""
+
+    gram: Annotated[Array, Numbers(("groups", HIDDEN * (HIDDEN + 1) // 2), high=LARGEST_SUM)]
+    linear_gram: Annotated[Array, Numbers(("half",), high=LARGEST_SUM)]
+    moment: Annotated[Array, Numbers((HIDDEN, "n"), high=LARGEST_SUM)]
+    linear_moment: Annotated[Array, Numbers(("projected",), high=LARGEST_SUM)]
+    centre: Annotated[Array, Numbers(("n",), high=LARGEST_UNIT, missing=True)]
+    scale: Annotated[Array, Numbers(("n",), low=0, high=LARGEST_UNIT)]
+    usual: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
+    largest: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
+    levels: Annotated[Array, Numbers((4, STATISTICS), high=LARGEST_LEVEL)]
+    weight: Annotated[float, Within(0, MEMORY)]
+    count: Annotated[int, Within(1)]
+
+    def check(self, n: int, width: int) -> None:
+        """Refuse, with `ValueError`, what no mode of `n` features could have learned."""
+        M = units(n, width)
+        projected = (M, n) if n * width > WIDEST else (0,)
+        groups, half = min(GROUPS, n), M * (M + 1) // 2
+        sizes = {"n": n, "groups": groups, "half": half, "projected": projected}
+        fields.check(self, sizes)
+        check_unit(self.centre, self.scale, n)
+        reach = Numbers((2, STATISTICS), low=SMALLEST_REACH)
+        reach.check("reach in levels", self.levels[1::2])
+        _check_sums(unpacked(self.gram), RIDGE)
+        _check_sums(unpacked(self.linear_gram[None]), CONSTANT)
 
 
 class Mode:
@@ -155,36 +196,36 @@ class Mode:
 
     # -- values in and out --------------------------------------------------------------------
 
-    def learned(self) -> dict[str, Any]:
-        """Return all that was learned, as numbers and arrays. beta follows from the sums."""
+    def learned(self) -> ModeState:
+        """Return all that was learned."""
         tanh, linear = self.instances
-        return {
-            "centre": self.centre.copy(),
-            "scale": self.scale.copy(),
-            "gram": packed(tanh.gram),
-            "moment": tanh.moment.copy(),
-            "linear_gram": packed(linear.gram)[0],
-            "linear_moment": linear.moment.copy() if linear.kind == "projected" else np.empty(0),
-            "usual": self.usual.copy(),
-            "largest": self.largest.copy(),
-            "weight": float(self.weight),
-            "count": self.count,
-            "levels": np.array(self.levels),
-        }
+        return ModeState(
+            gram=packed(tanh.gram),
+            linear_gram=packed(linear.gram)[0],
+            moment=tanh.moment.copy(),
+            linear_moment=linear.moment.copy() if linear.kind == "projected" else np.empty(0),
+            centre=self.centre.copy(),
+            scale=self.scale.copy(),
+            usual=self.usual.copy(),
+            largest=self.largest.copy(),
+            levels=np.array(self.levels),
+            weight=float(self.weight),
+            count=self.count,
+        )
 
-    def resume(self, learned: dict[str, Any]) -> Mode:
+    def resume(self, state: ModeState) -> Mode:
         """Take over what `learned` returned."""
         tanh, linear = self.instances
-        self.centre, self.scale = learned["centre"].copy(), learned["scale"].copy()
-        tanh.gram, tanh.moment = unpacked(learned["gram"]), learned["moment"].copy()
-        linear.gram = unpacked(learned["linear_gram"][None])
+        self.centre, self.scale = state.centre.copy(), state.scale.copy()
+        tanh.gram, tanh.moment = unpacked(state.gram), state.moment.copy()
+        linear.gram = unpacked(state.linear_gram[None])
         if linear.kind == "projected":
-            linear.moment = learned["linear_moment"].copy()
+            linear.moment = state.linear_moment.copy()
         tanh.solve()
         linear.solve()
-        self.usual, self.largest = learned["usual"].copy(), learned["largest"].copy()
-        self.weight = float(learned["weight"])
-        self.count, self.levels = int(learned["count"]), Levels(*learned["levels"].copy())
+        self.usual, self.largest = state.usual.copy(), state.largest.copy()
+        self.weight, self.count = state.weight, state.count
+        self.levels = Levels(*state.levels.copy())
         return self
 
 
@@ -227,6 +268,33 @@ def unpacked(half: Array) -> Array:
     gram[:, rows, columns] = half
     gram[:, columns, rows] = half
     return gram
+
+
+def units(n: int, width: int) -> int:
+    """Return the units of the second instance of a mode."""
+    return n * width + 1 if n * width <= WIDEST else PROJECTED + 1
+
+
+def check_unit(centre: Array, scale: Array, n: int) -> None:
+    """Refuse, with `ValueError`, what is no centre and scale of `n` features."""
+    Numbers((n,), high=LARGEST_UNIT, missing=True).check("centre", centre)
+    Numbers((n,), low=0, high=LARGEST_UNIT).check("scale", scale)
+    moving = scale > 0
+    large = bool((scale[moving] >= SMALLEST_UNIT).all())
+    need(large, f"scale must be 0 or at least {SMALLEST_UNIT}")
+    need(not np.isnan(centre[moving]).any(), "a feature with a scale must have a centre")
+
+
+def _check_sums(gram: Array, last: float) -> None:
+    """Insist on sums that rows can have: with half of the ridge they are positive definite.
+
+    They are then, with the whole ridge, whatever rows are added.
+    """
+    ridge = np.append(np.full(gram.shape[1] - 1, RIDGE), last)
+    try:
+        np.linalg.cholesky(gram + np.diag(ridge / 2))
+    except np.linalg.LinAlgError:
+        raise ValueError("the sums of a mode are not those of any rows") from None
 
 
 def _level(found: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:

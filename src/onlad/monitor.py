@@ -7,18 +7,68 @@ moves on (`onlad.watching`), so that a block of any size gives what single sampl
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import kernel, samples
+from onlad import fields, kernel, samples
+from onlad.fields import LARGEST_COUNT, Numbers, Within
+from onlad.modelfile import need, short
 from onlad.reference import Array
-from onlad.rows import Names, read_many, read_one
+from onlad.rows import LARGEST, Names, read_many, read_one
 from onlad.verdict import Verdict, Verdicts
-from onlad.watching import TICK, Watching
+from onlad.watching import LARGEST_WINDOW, TICK, Watching, WatchingState, check_size
 
 FEWEST = 64  # samples of a start
-_SETTINGS = ("window", "warmup", "false_alarms", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """The arguments of a `Monitor`."""
+
+    window: Annotated[int | None, Within(1, LARGEST_WINDOW)]
+    warmup: Annotated[int, Within(FEWEST)]
+    false_alarms: float
+    seed: int
+
+    def check(self) -> None:
+        """Refuse, with `ValueError`, what no monitor in a file has."""
+        fields.check(self)
+        need(0 < self.false_alarms < 1, f"false_alarms must be in (0, 1), got {self.false_alarms}")
+        need(self.seed >= 0, f"seed must not be negative, got {self.seed}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MonitorState:
+    """What a monitor has beyond its settings: it warms up, or watches."""
+
+    names: Names
+    n_seen: Annotated[int, Within(1)]
+    warming: Annotated[
+        Array | None, Numbers((range(LARGEST_COUNT), "n"), high=LARGEST, missing=True)
+    ] = None
+    watching: WatchingState | None = None
+
+    def check(self, settings: MonitorSettings) -> None:
+        """Refuse, with `ValueError`, what no monitor with these settings could have."""
+        names, window, n = self.names, settings.window, len(self.names)
+        known = all(type(name) in (str, int) for name in names)
+        rule = f"names must be strings or whole numbers, each once, got {short(list(names))}"
+        need(known and 1 <= n == len(set(names)), rule)
+        one = (self.warming is None) != (self.watching is None)
+        need(one, "missing in learned or not known: ['watching']")
+        width = (window or 1) if self.watching is None else self.watching.width
+        check_size(n, width)
+        need(width == (window or width), f"width must be {window}, got {width}")
+        fields.check(self, {"n": n})
+        if self.watching is not None:
+            self.watching.check(n, self.n_seen)
+        if self.warming is not None:
+            rows, most = len(self.warming), min(self.n_seen, settings.warmup - 1)
+            need(rows <= most, f"warming must hold at most {most} rows, got {rows}")
+            useful = not np.isnan(self.warming).all(axis=1).any()
+            need(useful, "warming holds a row without a value")
 
 
 class Monitor:
@@ -262,37 +312,44 @@ class Monitor:
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> MonitorSettings:
         """Return the arguments that make an equal monitor."""
-        return {name: getattr(self, name) for name in _SETTINGS}
+        return MonitorSettings(self.window, self.warmup, self.false_alarms, self.seed)
 
-    def learned(self) -> dict[str, Any]:
-        """Return all that the monitor has beyond its settings, as numbers and arrays."""
+    def learned(self) -> MonitorState | None:
+        """Return all that the monitor has beyond its settings; None before the first sample."""
         if self.n_seen == 0:
-            return {}
-        common = {"names": list(self.names), "n_seen": self.n_seen}
+            return None
         if self._watching is None:
-            return common | {"warming": self._kept.copy()}
-        return common | {"watching": self._watching.learned()}
+            return MonitorState(self.names, self.n_seen, warming=self._kept.copy())
+        return MonitorState(self.names, self.n_seen, watching=self._watching.learned())
 
-    def resume(self, learned: dict[str, Any]) -> Monitor:
-        """Take over what `learned` returned, and go on from there to the last bit."""
-        if learned:
-            self._names, self.n_seen = tuple(learned["names"]), learned["n_seen"]
-            if "warming" in learned:
-                self._kept = learned["warming"].copy()
-            else:
-                self._watching = Watching.resumed(learned["watching"], self._rate, self.seed)
+    @classmethod
+    def resumed(
+        cls, settings: MonitorSettings, state: MonitorState | None = None, names: Names = ()
+    ) -> Monitor:
+        """Return the monitor that gave settings and state; it goes on to the last bit.
+
+        Without a state, `names` are those of its features.
+        """
+        self = cls(
+            window=settings.window,
+            warmup=settings.warmup,
+            false_alarms=settings.false_alarms,
+            seed=settings.seed,
+            names=names,
+        )
+        if state is None:
+            return self
+        self._names, self.n_seen = state.names, state.n_seen
+        if state.warming is not None:
+            self._kept = state.warming.copy()
+        if state.watching is not None:
+            self._watching = Watching.resumed(state.watching, self._rate, self.seed)
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"settings": self.settings(), "learned": self.learned(), "names": self.names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["settings"])  # type: ignore[misc]
-        self.resume(state["learned"])
-        self._names = state["names"]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).resumed, (self.settings(), self.learned()), {"_names": self.names}
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
-        return f"Monitor({shown})"
+        return repr(self.settings()).replace("MonitorSettings", "Monitor")

@@ -11,22 +11,25 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from onlad import modelfile
 from onlad.detector import Detector
-from onlad.fields import LARGEST_COUNT, Types, need_array, need_count, need_types
+from onlad.fields import LARGEST_COUNT, read, values
 from onlad.forgetting import Adaptive, Constant, OnDrift
 from onlad.modelfile import Record, Values, need, refusal, short
-from onlad.monitor import Monitor
-from onlad.monitorfile import FIRST_RELEASE, check_monitor
+from onlad.monitor import Monitor, MonitorSettings, MonitorState
 
+# The settings of a monitor in a file of the first release, which no other has.
+FIRST_RELEASE = {"detector", "gate", "scaler", "threshold"}
 LARGEST_HIDDEN = 2**14  # S alone is 2 GiB; an unstarted model has no arrays that would bound it
 
 # A field with one of these annotations holds just that; other fields are left to the class.
 FIELDS: dict[Any, tuple[type, ...]] = {"float": (int, float), "int": (int,), "bool": (bool,)}
+
+Types: TypeAlias = dict[str, tuple[type, ...]]
 
 DETECTOR_SETTINGS: Types = {
     **dict.fromkeys(["n_hidden", "seed"], (int,)),
@@ -46,11 +49,11 @@ COUNTS = {Constant: slice(0), Adaptive: slice(3, 4), OnDrift: slice(2, 5)}
 class Model(Protocol):
     """What a class must have to be saved; ``Model(**settings).resume(learned)`` is its inverse."""
 
-    def settings(self) -> Values:
+    def settings(self) -> Any:
         """Return the arguments that make an equal model."""
         ...
 
-    def learned(self) -> Values:
+    def learned(self) -> Any:
         """Return all that the model has beyond its settings."""
         ...
 
@@ -148,6 +151,44 @@ def _is_of_first_release(tree: Any) -> bool:
 # -- what a model may be ----------------------------------------------------------------------
 
 
+def need_types(what: str, values: Any, types: Types) -> Values:
+    """Insist on a dict with these names, each with a value of one of its types; return it."""
+    need(type(values) is dict, f"{what} must be a dict, got {short(values)}")
+    strange = sorted(values.keys() ^ types.keys())
+    need(not strange, f"missing in {what} or not known: {short(strange)}")
+    for name, allowed in types.items():
+        if type(values[name]) not in allowed:  # a message costs time: it would print an array
+            wanted = " or ".join(kind.__name__ for kind in allowed)
+            raise ValueError(f"{name} must be {wanted}, got {short(values[name])}")
+    return dict(values)
+
+
+def need_count(name: str, value: int, low: int = 0, high: int = LARGEST_COUNT) -> None:
+    """Insist on a whole number from `low` to `high`."""
+    ends = f"[{low}, {'2^62' if high == LARGEST_COUNT else high}]"
+    need(low <= value <= high, f"{name} must be in {ends}, got {value}")
+
+
+def need_array(
+    name: str,
+    array: Any,
+    shape: tuple[int, ...],
+    dtype: str = "float64",
+    *,
+    low: float | None = None,
+    high: float = math.inf,
+    missing: bool = False,
+) -> None:
+    """Insist on finite numbers from `low`, by default -high, to `high`, or NaN if `missing`."""
+    need(array.shape == shape, f"{name} must have shape {shape}, got {array.shape}")
+    need(array.dtype.name == dtype, f"{name} must be {dtype}, got {array.dtype}")
+    finite = np.isfinite(array) | (np.isnan(array) & missing)
+    need(bool(finite.all()), f"{name} holds a number that is not finite")
+    low = -high if low is None else low
+    outside = (array < low) | (array > high)
+    need(not outside.any(), f"{name} holds a number that is not in [{low:g}, {high:g}]")
+
+
 def check_detector(settings: Values, learned: Values) -> None:
     """Refuse, with `ValueError`, what no `Detector` could have returned."""
     need_types("settings", settings, DETECTOR_SETTINGS)
@@ -191,7 +232,7 @@ CLASSES: dict[str, type[Any]] = {
     )
 }
 CHECKS: dict[str, Callable[[Values, Values], None]] = {
-    "Monitor": check_monitor,
+    "Monitor": lambda settings, learned: None,
     "Detector": check_detector,
 }
 
@@ -208,7 +249,9 @@ def _described(value: Any) -> Any:
             return {key: _described(item) for key, item in value.items()}
         return kind(map(_described, value)) if kind in (list, tuple) else value
     if name in CHECKS:
-        parts = {"learned": value.learned(), "settings": value.settings()}
+        parts = {"learned": value.learned() or {}, "settings": value.settings()}
+        if name == "Monitor":
+            parts = {part: values(found) for part, found in parts.items()}
     else:
         parts = {"fields": {f.name: getattr(value, f.name) for f in dataclasses.fields(kind)}}
     return Record(name, {part: _described(values) for part, values in parts.items()})
@@ -230,6 +273,13 @@ def _made(value: Any) -> Any:
     need(known, f"{short(name)} with {short(sorted(parts))} is not a known kind of value")
     if name not in CHECKS:
         return _policy(CLASSES[name], parts["fields"])
+    if name == "Monitor":
+        settings = read(MonitorSettings, parts["settings"], "settings")
+        settings.check()
+        state = read(MonitorState, parts["learned"], "learned") if parts["learned"] else None
+        if state is not None:
+            state.check(settings)
+        return Monitor.resumed(settings, state)
     CHECKS[name](parts["settings"], parts["learned"])
     return CLASSES[name](**parts["settings"]).resume(parts["learned"])
 

@@ -13,7 +13,7 @@ from onlad.reference import Array
 
 Names: TypeAlias = tuple[Hashable, ...]
 
-LARGEST = 1e100  # what a sensor may say; more is an error, not a measurement
+LARGEST = kernel.LARGEST["float64"]  # what a sensor may say; more is an error, not a measurement
 
 
 def read_one(x: Any, names: Names) -> tuple[Array, Names]:

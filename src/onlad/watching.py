@@ -9,14 +9,17 @@ new mode has to explain rows that it did not learn before it is confirmed.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import judge, kernel
-from onlad.anchor import MEASURED, SETTLED, Anchor
-from onlad.limit import Limit
-from onlad.mode import Mode, unit
+from onlad import fields, judge, kernel
+from onlad.anchor import MEASURED, SETTLED, Anchor, AnchorState
+from onlad.fields import LARGEST_COUNT, Numbers, Within
+from onlad.limit import Limit, LimitState
+from onlad.mode import STATISTICS, Mode, ModeState, unit
+from onlad.modelfile import need
 from onlad.reference import Array
 from onlad.split import split
 
@@ -36,6 +39,77 @@ ORDERED = 0.25  # least rank autocorrelation of a stream, at lags 1 and 2
 WIDEST, LONGEST_WINDOW = 64, 4  # inputs, and rows, that are looked at together
 HELD = 4.0  # a missing value is held for so many times its usual gap
 HISTORY = 32_768  # rows of a history that are learned; of a longer one, blocks from all of it
+
+# In a file.
+LARGEST_WINDOW = 4_096
+# A projected instance draws PROJECTED numbers for each input, and a file has no such array. It has
+# arrays of about the same size for each feature, so short windows are in proportion to the file.
+SHORT_WINDOW, LARGEST_INPUTS = 4, 2**14
+LARGEST = kernel.LARGEST["float64"]
+LARGEST_HELD = 1e122  # a value that is made up lies up to 5 units from its centre
+LARGEST_SCORE = 1e30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WatchingState:
+    """What a monitor has after its start. `kept` to `open` are of the rows of two ticks."""
+
+    width: Annotated[int, Within(1, LARGEST_WINDOW)]
+    ordered: bool
+    past: Annotated[Array, Numbers(("past", "n"), high=LARGEST_HELD, missing=True)]
+    kept: Annotated[Array, Numbers(("kept", "n"), high=LARGEST_HELD, missing=True)]
+    held: Annotated[Array, Numbers(("n",), high=LARGEST_HELD, missing=True)]
+    age: Annotated[Array, Numbers(("n",), low=0, high=LARGEST)]
+    patience: Annotated[Array, Numbers(("n",), low=0, high=LARGEST)]
+    means: Annotated[Array, Numbers((STATISTICS,), high=LARGEST_SCORE)]
+    score: Annotated[Array, Numbers((2 * TICK,), low=0, high=LARGEST_SCORE)]
+    present: Annotated[Array, Numbers((2 * TICK, "n"), "bool")]
+    refused: Annotated[Array, Numbers((2 * TICK,), "bool")]
+    open: Annotated[Array, Numbers((2 * TICK,), "bool")]
+    mode: Annotated[Array, Numbers((2 * TICK,), "int64", 0, "last_mode")]
+    current: Annotated[int, Within(0, "last_mode")]
+    drifting: Annotated[int, Within(-1, "last_feature")]
+    at: Annotated[int, Within(0, TICK - 1)]
+    begun: Annotated[int, Within(1, "n_seen")]
+    explained: Annotated[int, Within(0)]
+    foreign: Annotated[int, Within(0)]
+    modes: tuple[ModeState, ...]
+    candidate: ModeState | None
+    anchors: tuple[AnchorState | None, ...]
+    quarantine: Annotated[
+        Array, Numbers((range(LARGEST_COUNT), "inputs"), high=LARGEST_HELD, missing=True)
+    ]
+    limit: LimitState
+
+    def check(self, n: int, n_seen: int) -> None:
+        """Refuse, with `ValueError`, what no monitor of `n` features could have."""
+        count, width, rest = len(self.modes), self.width, self.width - 1
+        need(1 <= count <= MODES, f"there must be 1 to {MODES} modes, got {count}")
+        need(len(self.anchors) == count, f"there must be {count} anchors, got {len(self.anchors)}")
+        lengths = {"n": n, "past": rest, "kept": rest + 2 * TICK, "inputs": n * width}
+        ends = {"last_mode": count - 1, "last_feature": n - 1, "n_seen": n_seen}
+        fields.check(self, lengths | ends)
+        for mode in (*self.modes, self.candidate):
+            if mode is not None:
+                mode.check(n, width)
+        for anchor in self.anchors:
+            if anchor is not None:
+                anchor.check(n, width)
+        rows, most = len(self.quarantine), 0 if self.candidate else CANDIDATE - 1
+        need(rows <= most, f"quarantine must hold at most {most} rows, got {rows}")
+        late = rows or self.candidate is not None or any(self.anchors)
+        need(
+            self.ordered or not late, "rows without order have no quarantine, candidate or anchors"
+        )
+        self.limit.check()
+
+
+def check_size(n: int, width: int) -> None:
+    """Refuse, with `ValueError`, a window of so many rows and features that no file holds it."""
+    Within(1, LARGEST_WINDOW).check("width", width)
+    fits = width <= SHORT_WINDOW or n * width <= LARGEST_INPUTS
+    rule = f"a window of {width} rows has at most {LARGEST_INPUTS // width} features, got {n}"
+    need(fits, rule)
 
 
 def default_window(n_features: int) -> int:
@@ -340,60 +414,62 @@ class Watching:
 
     # -- values in and out --------------------------------------------------------------------
 
-    def learned(self) -> dict[str, Any]:
-        """Return all that was learned, as numbers and arrays."""
+    def learned(self) -> WatchingState:
+        """Return all that was learned."""
         for i, mode in enumerate(self.modes):
             mode.centre, mode.scale = self._judge.unit(i)
         moving = self._moving()
-        return {
-            "width": self.width,
-            "ordered": self.ordered,
-            "begun": self.begun,
-            "modes": [mode.learned() for mode in self.modes],
-            "anchors": [None if a is None else a.learned() for a in self.anchors],
-            "limit": self.limit.learned(),
-            "candidate": None if self.candidate is None else self.candidate.learned(),
-            "explained": self.explained,
-            "foreign": self.foreign,
-            "quarantine": self.quarantine.copy(),
-            "drifting": self.drifting,
-            "kept": self.held.copy(),
-            "present": self.present.copy(),
-            "score": self.score.copy(),
-            "mode": self.mode.copy(),
-            "refused": self.refused.copy(),
-            "open": self.open.copy(),
-            "at": self.at,
-            **{name: value for name, value in moving._asdict().items() if name != "mode"},
-            "current": int(moving.mode[0]),
-        }
+        return WatchingState(
+            width=self.width,
+            ordered=self.ordered,
+            past=moving.past,
+            kept=self.held.copy(),
+            held=moving.held,
+            age=moving.age,
+            patience=moving.patience,
+            means=moving.means,
+            score=self.score.copy(),
+            present=self.present.copy(),
+            refused=self.refused.copy(),
+            open=self.open.copy(),
+            mode=self.mode.copy(),
+            current=int(moving.mode[0]),
+            drifting=self.drifting,
+            at=self.at,
+            begun=self.begun,
+            explained=self.explained,
+            foreign=self.foreign,
+            modes=tuple(mode.learned() for mode in self.modes),
+            candidate=None if self.candidate is None else self.candidate.learned(),
+            anchors=tuple(None if a is None else a.learned() for a in self.anchors),
+            quarantine=self.quarantine.copy(),
+            limit=self.limit.learned(),
+        )
 
     @classmethod
-    def resumed(cls, learned: dict[str, Any], rate: float, seed: int) -> Watching:
-        """Return what gave `learned`; it goes on to the last bit."""
-        n = len(learned["held"])
-        self = cls(n, learned["width"], learned["ordered"], rate, seed)
+    def resumed(cls, state: WatchingState, rate: float, seed: int) -> Watching:
+        """Return what gave `state`; it goes on to the last bit."""
+        n = len(state.held)
+        self = cls(n, state.width, state.ordered, rate, seed)
 
-        def mode(values: dict[str, Any]) -> Mode:
-            return Mode(n, self.width, self.ordered, seed).resume(values)
+        def mode(learned: ModeState) -> Mode:
+            return Mode(n, self.width, self.ordered, seed).resume(learned)
 
-        self.modes = [mode(values) for values in learned["modes"]]
+        self.modes = [mode(learned) for learned in state.modes]
         self.anchors = [
-            None if values is None else Anchor(own).resume(values)
-            for own, values in zip(self.modes, learned["anchors"], strict=True)
+            None if learned is None else Anchor(own).resume(learned)
+            for own, learned in zip(self.modes, state.anchors, strict=True)
         ]
-        self.begun = learned["begun"]
-        self.limit = Limit(rate, np.zeros(1)).resume(learned["limit"])
-        candidate = learned["candidate"]
-        self.candidate = None if candidate is None else mode(candidate)
-        self.explained, self.foreign = learned["explained"], learned["foreign"]
-        self.quarantine, self.drifting = learned["quarantine"].copy(), learned["drifting"]
-        self.held = learned["kept"].copy()
-        for name in ("present", "score", "mode", "refused", "open"):
-            setattr(self, name, learned[name].copy())
-        self.at = learned["at"]
-        names = ("held", "age", "patience", "past", "means")
-        values = {name: learned[name] for name in names}
-        moving = judge.Moving(**values, mode=np.array([learned["current"]]))
-        self._meet(moving)
+        self.candidate = None if state.candidate is None else mode(state.candidate)
+        self.limit = Limit(rate, np.zeros(1)).resume(state.limit)
+        self.begun, self.at, self.drifting = state.begun, state.at, state.drifting
+        self.explained, self.foreign = state.explained, state.foreign
+        self.quarantine, self.held = state.quarantine.copy(), state.kept.copy()
+        self.present, self.score = state.present.copy(), state.score.copy()
+        self.mode, self.refused = state.mode.copy(), state.refused.copy()
+        self.open = state.open.copy()
+        now = np.array([state.current])
+        self._meet(
+            judge.Moving(state.held, state.age, state.patience, state.past, state.means, now)
+        )
         return self

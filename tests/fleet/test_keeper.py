@@ -16,6 +16,7 @@ from pyspark.sql import types as st
 
 from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
+from onlad.fields import values
 from onlad.fleet.spark.keeper import Keeper, answers
 from onlad.watching import CANDIDATE
 
@@ -153,9 +154,9 @@ def test_a_state_is_as_large_as_the_page_says():
     cycles = np.array([np.sin(t / 20), np.cos(t / 33), np.sin(t / 7)]).T
     monitor = Monitor()
     monitor.observe_many(cycles @ rng.normal(size=(3, 8)) + 0.2 * rng.normal(size=(3000, 8)))
-    kept = monitor.learned()["watching"]
-    assert (len(kept["modes"]), len(kept["quarantine"]), kept["candidate"]) == (1, 0, None)
+    kept = monitor.learned().watching
+    assert (len(kept.modes), len(kept.quarantine), kept.candidate) == (1, 0, None)
     assert abs(len(persist.to_bytes(monitor)) - 49_000) < 1000
-    parts = [*kept["modes"][0].values(), *kept["anchors"][0].values()]
+    parts = [*values(kept.modes[0]).values(), *values(kept.anchors[0]).values()]
     assert round(sum(part.nbytes for part in parts if isinstance(part, np.ndarray)), -3) == 26_000
-    assert round(8 * (CANDIDATE - 1) * 8 * kept["width"], -3) == 65_000
+    assert round(8 * (CANDIDATE - 1) * 8 * kept.width, -3) == 65_000

@@ -14,6 +14,7 @@ from onlad import modelfile
 from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
+from onlad.mode import ModeState
 from onlad.monitor import Monitor
 
 
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _monitor(monitor: Monitor) -> dict[str, Any]:
-    said = monitor.describe()
+    said, state = monitor.describe(), monitor.learned()
     facts: dict[str, Any] = {
         "samples seen": monitor.n_seen,
         "ready": said["ready"],
@@ -58,29 +59,29 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
         "seed": monitor.seed,
     }
     names = [str(name) for name in monitor.names]
-    if not said["ready"]:
+    if state is None or state.watching is None:
         return facts | {"why": said["why"], "columns": names}
-    drifting = said["drifting"]
+    now, drifting = state.watching, said["drifting"]
     return facts | {
         "threshold": said["threshold"],
-        "ordered": said["ordered"],
-        "window": said["window"],
-        "samples at the start": said["start"],
-        "samples learned": said["learned"],
-        "samples in quarantine": said["quarantine"],
-        "new mode on trial": said["candidate"],
+        "ordered": now.ordered,
+        "window": now.width,
+        "samples at the start": now.begun,
+        "samples learned": sum(mode.count for mode in now.modes),
+        "samples in quarantine": len(now.quarantine),
+        "new mode on trial": now.candidate is not None,
         "drifting": None if drifting is None else str(drifting),
         "never moved": [str(name) for name in said["never moved"]],
         "columns": names,
-        "modes": [_mode(mode, names) for mode in monitor.learned()["watching"]["modes"]],
+        "modes": [_mode(mode, names) for mode in now.modes],
     }
 
 
-def _mode(mode: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def _mode(mode: ModeState, names: list[str]) -> dict[str, Any]:
     """Return the samples of a mode, and centre and unit of each column; None if not known."""
-    pairs = zip(mode["centre"].tolist(), mode["scale"].tolist(), strict=True)
+    pairs = zip(mode.centre.tolist(), mode.scale.tolist(), strict=True)
     units = [{"centre": _finite(centre), "unit": unit or None} for centre, unit in pairs]
-    return {"samples learned": mode["count"], "columns": dict(zip(names, units, strict=True))}
+    return {"samples learned": mode.count, "columns": dict(zip(names, units, strict=True))}
 
 
 def _detector(detector: Detector) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -107,8 +108,9 @@ class Models:
         """Return the verdicts on the samples of a block."""
         monitor = self._monitors.get(block.series) or self._loaded(block.series)
         if monitor is None or monitor.n_seen == 0:
-            settings = self._wanted if monitor is None else monitor.settings()
-            monitor = self._monitors[block.series] = Monitor(**settings, names=block.names)
+            fresh = monitor or Monitor(**self._wanted)
+            monitor = Monitor.resumed(fresh.settings(), names=block.names)
+            self._monitors[block.series] = monitor
         return monitor.observe_many(block.values)
 
     def _loaded(self, series: str) -> Monitor | None:
@@ -122,7 +124,7 @@ class Models:
         """Return a monitor that was saved, with the settings that can still be changed."""
         monitor = load_monitor(path)
         settle(monitor, self._wanted)
-        if unchanged := kept(monitor, self._wanted):
+        if unchanged := kept(monitor, replace(monitor.settings(), **self._wanted)):
             say(
                 f"{path}: {'; '.join(unchanged)}: it was learned so. Remove the file to start again"
             )

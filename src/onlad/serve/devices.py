@@ -25,7 +25,7 @@ class Devices:
     def fresh(self, stream: StreamTable) -> Monitor:
         """Return the monitor that a new device of a stream starts with."""
         template = self.templates[stream.name]
-        return Monitor(**template.settings()).resume(template.learned())
+        return Monitor.resumed(template.settings(), template.learned())
 
     def add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
         """Watch a device that the journal or a checkpoint knows."""

@@ -81,7 +81,7 @@ class Service:
         templates = self.devices.templates
         wanted = {name: template.settings() for name, template in templates.items()}
         for watcher in self.watchers.values():
-            rate = wanted[watcher.stream.name]["false_alarms"]
+            rate = wanted[watcher.stream.name].false_alarms
             if watcher.settle({"false_alarms": rate}):
                 with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
                     facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}

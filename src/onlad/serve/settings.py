@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from onlad.monitor import Monitor
+from onlad.monitor import Monitor, MonitorSettings
 from onlad.serve.checkpoint import peek
 from onlad.serve.config import Config
 from onlad.serve.watcher import key
@@ -15,7 +14,7 @@ SHOWN = 5  # devices in a line
 
 
 def kept_by(
-    wanted: Mapping[str, Mapping[str, Any]], devices: Iterable[tuple[str, str, Monitor]]
+    wanted: Mapping[str, MonitorSettings], devices: Iterable[tuple[str, str, Monitor]]
 ) -> list[str]:
     """Return a line for each setting of a stream that devices keep otherwise than `wanted`.
 
@@ -23,7 +22,7 @@ def kept_by(
     """
     found: dict[tuple[str, str], list[str]] = {}
     for stream, device, monitor in devices:
-        for what in kept(monitor, wanted.get(stream, {})):
+        for what in kept(monitor, wanted.get(stream, monitor.settings())):
             found.setdefault((stream, what), []).append(key(stream, device))
     lines = []
     for (stream, what), names in found.items():

@@ -149,12 +149,12 @@ class Watcher:
 
     def name(self, names: Names) -> None:
         """Name the features before the first sample is observed."""
-        monitor = Monitor(**self.monitor.settings(), names=names)
+        monitor = Monitor.resumed(self.monitor.settings(), names=names)
         monitor.paused, self.monitor = self.monitor.paused, monitor
 
     def twin(self) -> Monitor:
         """Return a copy of the monitor, which others may read while this one goes on."""
-        return Monitor(**self.monitor.settings()).resume(self.monitor.learned())
+        return Monitor.resumed(self.monitor.settings(), self.monitor.learned())
 
     @property
     def state(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
-from onlad.monitor import FEWEST, Monitor
+from onlad.monitor import FEWEST, Monitor, MonitorSettings
 
 FIXED = ("window", "warmup", "seed")
 #: Smallest and largest value of each setting, on the command line and in the service's file.
@@ -39,17 +40,18 @@ def settle(monitor: Monitor, wanted: Mapping[str, Any]) -> bool:
     return True
 
 
-def kept(monitor: Monitor, wanted: Mapping[str, Any]) -> list[str]:
+def kept(monitor: Monitor, wanted: MonitorSettings) -> list[str]:
     """Return, in words, the settings that a monitor keeps although others are wanted.
 
     Examples
     --------
-    >>> kept(Monitor(window=4), {"window": 2, "seed": 0, "false_alarms": 1e-3})
+    >>> kept(Monitor(window=4), Monitor(window=2, false_alarms=1e-3).settings())
     ['window stays 4, not 2']
     """
     have = monitor.settings()
-    unlike = [name for name in FIXED if name in wanted and wanted[name] != have[name]]
-    return [f"{name} stays {_said(have[name])}, not {_said(wanted[name])}" for name in unlike]
+    wanted = replace(wanted, false_alarms=have.false_alarms)  # which a monitor can follow
+    both = [(f.name, getattr(have, f.name), getattr(wanted, f.name)) for f in fields(have)]
+    return [f"{name} stays {_said(a)}, not {_said(b)}" for name, a, b in both if a != b]
 
 
 def _said(value: Any) -> str:
