@@ -1,7 +1,7 @@
 """VAE and Deep SVDD with the defaults of PyOD 3.6, in JAX: many networks at once.
 
-PyOD trains one network after the other in PyTorch, which takes days for the trials of a table. Here
-a network is a value, and one compiled program trains them all, as in `_autoencoder`. Layers, first
+PyOD trains one network after the other in PyTorch, and a table has thousands of them. Here a
+network is a value, and one compiled program trains them all, as in `_autoencoder`. Layers, first
 weights, losses, optimiser, epochs and scores are PyOD's; the random draws are not.
 """
 
