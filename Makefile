@@ -10,7 +10,7 @@ VARIANTS := constant adaptive on-drift fos-elm dff-os-elm fp-elm-dynamic ml-osel
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fleet-demo soak test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce variants benchmark docs lint format clean
+.PHONY: help demo fleet-demo soak test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce variants networks benchmark docs lint format clean
 .PHONY: core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
@@ -75,6 +75,9 @@ variants: $(VENV)/.dev  ## ways to forget in both testbeds, resumable; needs ONL
 	$(BIN)/python -m experiments.tune both --jobs 1 $(foreach m,$(VARIANTS),--method $m)
 	$(BIN)/python -m experiments.reproduce auc --family variant --jobs 1
 	$(BIN)/python -m experiments.ways
+
+networks: $(VENV)/.dev  ## NN-AE, DNN-AE, VAE and Deep SVDD, made for a GPU, resumable; needs ONLAD_DATA
+	$(BIN)/python -m experiments.neural
 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
 	$(BIN)/python -m experiments.benchmark

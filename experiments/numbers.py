@@ -114,6 +114,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "serve 99": lambda: span("p99_ms"),
     "serve cpu": lambda: span("cpu_us"),
     "serve runs": lambda: WORDS[len(results("serve"))],
+    "root share": lambda: f"{100 * 64**2 / (3 * 512 * 64 + 3 * 64**2):.0f} %",
     "gpu loss": lambda: exactness("float32", "loss"),
     "gpu model": lambda: exactness("float32", "model"),
     "gpu double": lambda: exactness("float64", "model"),
