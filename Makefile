@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
-PARTS := fleet hardware serve library cli experiments adapters  # of the tests
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/* src/onlad/mcu/c/*.[ch])
+PARTS := fleet hardware serve library cli experiments adapters mcu  # of the tests
 VARIANTS := constant adaptive on-drift fos-elm dff-os-elm fp-elm-dynamic ml-oselm mixture
+C := $(wildcard cpp/*.?pp cpp/*.[ch] src/onlad/mcu/c/*.[ch] src/onlad/mcu/c/*/*.[ch])
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
@@ -103,13 +104,13 @@ lint: $(VENV)/.dev  ## style, types, import layers, C++
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror cpp/*.?pp
+	$(BIN)/clang-format --dry-run --Werror $(C)
 	$(BIN)/clang-tidy --quiet -p build cpp/*.cpp
 
 format: $(VENV)/.dev  ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(BIN)/clang-format -i cpp/*.?pp
+	$(BIN)/clang-format -i $(C)
 
 clean:  ## remove all that the other targets made, .venv included
 	rm -rf $(VENV) build dist docs/_build docs/generated .coverage* demo.png
