@@ -12,7 +12,7 @@ EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardwa
 
 .DEFAULT_GOAL := help
 .PHONY: help demo fleet-demo soak test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce variants benchmark docs lint format clean
-.PHONY: core-area core-accuracy core-latency core-detection
+.PHONY: mcu core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -79,6 +79,10 @@ variants: $(VENV)/.dev  ## ways to forget in both testbeds, resumable; needs ONL
 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
 	$(BIN)/python -m experiments.benchmark
+
+mcu: $(VENV)/.dev  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
+	$(BIN)/python -m pytest -q tests/mcu -m "slow or not slow"
+	$(BIN)/python -m experiments.mcu cost
 
 core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
 	$(BIN)/python -m experiments.core_area run

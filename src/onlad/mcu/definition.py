@@ -13,13 +13,14 @@ import numpy as np
 
 from onlad import anchor, judge, limit, mode, watching
 from onlad.instance import CONSTANT, RIDGE
+from onlad.mcu.layout import BINS
 from onlad.mode import SMOOTHING, STATISTICS, STILL
 from onlad.reference import Array
 
 DELAY = watching.TICK
 FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
 BLOCK = 512  # the mean of the largest of so many rows is about the 0.999 quantile
-BINS, OCTAVE, LOWEST = 129, 16, -7  # of the histogram: in a factor of two, from 2^LOWEST on
+OCTAVE, LOWEST = 16, -7  # bins of the histogram in a factor of two, from 2^LOWEST on
 LARGEST = 1e15  # what a sensor may say; more is a missing value
 
 

@@ -7,26 +7,21 @@ is short: no history is kept, a start is measured row by row, each row costs the
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
 
 from onlad import kernel, samples
 from onlad.errors import ModelFileError
-from onlad.fields import need_types
-from onlad.modelfile import need
+from onlad.mcu.layout import DELAY, HEADER, MODE, Sizes, State
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 GROUPS = 4  # of tanh units, as in `onlad.instance`
-DELAY = 64  # rows after which a row is learned
 WARMUP = 384
-BINS = 129  # of the histogram of recent scores
-HEADER = struct.Struct("<4sIIIIIIII")  # magic, version, sizes, checksum of the layer, sequence
-LARGEST_WORDS = 2**26  # of a dump
+LARGEST_DUMP = 2**28  # bytes
 _SETTINGS = ("hidden", "window", "modes", "warmup", "false_alarms", "seed")
 
 
@@ -154,13 +149,14 @@ class PortableMonitor:
         if self._chip is None or self._chip.accept(samples.whole("ago", ago, 0)):
             raise ValueError(f"accept needs one of the last {DELAY} samples judged, got {ago}")
 
-    def sizes(self) -> tuple[int, int, int, int, int]:
+    def sizes(self) -> Sizes:
         """Return features, window, groups, units of a group, and places for modes."""
         if not self.names:
             raise ValueError("the number of features is not known before the first sample")
         n = len(self.names)
         groups = min(GROUPS, n)
-        return n, self.window or default_window(n), groups, self.hidden // groups, self.modes
+        window = self.window or default_window(n)
+        return Sizes(n, window, groups, self.hidden // groups, self.modes)
 
     def layer(self) -> tuple[Array, Array]:
         """Return the random layer, one row of weights for each unit."""
@@ -182,9 +178,27 @@ class PortableMonitor:
         self._need()
         if self._chip.restore(bytes(data)):
             raise ModelFileError("the dump is damaged, or of a monitor with other sizes or seed")
-        counts = np.frombuffer(data, "<u4", 6, HEADER.size)
-        self.n_seen, self._paused = int(counts[0]), bool(counts[5])
+        state = State(self.sizes(), data)
+        self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
+        self._rate = float(np.format_float_positional(np.float32(state["rate"])))
         return self
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the monitor decided by itself, and whether it is ready."""
+        if self._chip is None:
+            return {"ready": False, "features": len(self.names), "why": "no sample yet"}
+        state, sizes = State(self.sizes(), self.dump()), self.sizes()
+        said = {"ready": bool(state["ready"]), "features": sizes.features, "window": sizes.window}
+        if not state["ready"]:
+            missing = int(state["warmup"]) - int(state.places[0, 3])
+            return said | {"why": f"{missing} more samples with a value are needed"}
+        drifting = int(state["drifting"]) - 1
+        return said | {
+            "modes": [int(rows) for role, rows, *_ in state.places if role == MODE],
+            "threshold": state["now"],
+            "false_alarms": self.false_alarms,
+            "drifting": self.names[drifting] if drifting >= 0 else None,
+        }
 
     # -- the way of a sample ------------------------------------------------------------------
 
@@ -193,14 +207,14 @@ class PortableMonitor:
             self._make()
 
     def _make(self) -> None:
-        n, window, groups, units, modes = self.sizes()
-        if words(n, window, groups, units, modes) > LARGEST_WORDS:
+        sizes = self.sizes()
+        if sizes.dump > LARGEST_DUMP:
             raise ValueError(
-                f"{n} features in windows of {window} with {self.hidden} units and {modes} modes "
-                "take more memory than any chip has. Make one of them smaller"
+                f"{sizes.features} features in windows of {sizes.window} with {self.hidden} units "
+                f"and {self.modes} modes take more memory than any chip has. Make one smaller"
             )
         alpha, bias = self.layer()
-        self._chip = kernel.Portable(*self.sizes(), alpha.ravel(), bias)
+        self._chip = kernel.Portable(*sizes, alpha.ravel(), bias)
         self._chip.warmup(self.warmup)
         self._chip.false_alarms(self._rate)
         self._chip.pause(self._paused)
@@ -258,37 +272,3 @@ class PortableMonitor:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         return f"PortableMonitor({shown})"
 
-
-def check_portable(settings: dict[str, Any], learned: dict[str, Any]) -> None:
-    """Refuse, with `ValueError`, what no `PortableMonitor` could have returned."""
-    whole = ("hidden", "modes", "warmup", "seed")
-    types: dict[str, tuple[type, ...]] = {name: (int,) for name in whole}
-    need_types(
-        "settings", settings, types | {"window": (int, type(None)), "false_alarms": (float,)}
-    )
-    PortableMonitor(**settings)
-    if not learned:
-        return
-    need_types("learned", learned, {"names": (list,), "dump": (np.ndarray,)})
-    names, dump = learned["names"], learned["dump"]
-    need(len(names) > 0 and len(set(names)) == len(names), "names must differ")
-    need(dump.dtype == np.int64 and dump.ndim == 1, "dump must hold whole numbers")
-    need(bool(((dump >= 0) & (dump < 2**32)).all()), "dump must hold words of four bytes")
-    monitor = PortableMonitor(**settings)
-    monitor.names = tuple(names)  # memory is made for it only if the dump is as long
-    need(words(*monitor.sizes()) == len(dump), "dump does not fit the settings")
-
-
-def words(n: int, window: int, groups: int, units: int, modes: int) -> int:
-    """Return the words of four bytes of a dump: `ONLAD_DUMP` of the C source, over 4."""
-    inputs, ring = n * window + 1, DELAY + window
-    factors = inputs * (inputs + 1) // 2 + groups * (units * (units + 1) // 2)
-    mode = 2 * n + factors + n * units + 4 * n + 16
-    floats = modes * mode + n * (inputs + 6) + ring * (n + 1) + 2 * n + 23
-    counts = 18 + 4 * modes + BINS + ring * (1 + (n + 31) // 32)
-    return HEADER.size // 4 + counts + floats + 1
-
-
-def scratch(n: int, window: int, groups: int, units: int) -> int:
-    """Return the words that one row needs: `ONLAD_SCRATCH` of the C source."""
-    return 2 * (n * window + 1) + groups * units + 4 * n

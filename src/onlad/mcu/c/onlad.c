@@ -4,6 +4,14 @@
  * Each row costs about the same: it is judged, and the row of ONLAD_DELAY rows before is learned by
  * rank-one updates. So there is no solve, no sort, and nothing that is done for many rows at once.
  */
+/* A fused multiply-add rounds once where others round twice: without it all chips agree. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#define ONLAD_IMPLEMENTATION
 #include "onlad.h"
 
 #include <math.h>
@@ -1022,6 +1030,11 @@ static void start_anew(onlad_monitor* m) {
     SCALAR(FACTOR) = 1.0f;
     begin(m, 0, BEGINNING);
 }
+
+#ifndef ONLAD_RUNTIME
+/* onlad_model.h says how much RAM there is: another number is another source. */
+typedef char onlad_ram_is_as_expected[sizeof(onlad_monitor) == ONLAD_RAM ? 1 : -1];
+#endif
 
 #ifdef ONLAD_RUNTIME
 void onlad_init(onlad_monitor* m) { start_anew(m); }
