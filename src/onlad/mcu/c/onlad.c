@@ -1162,7 +1162,9 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
     const uint32_t part = count_of(d, WARMUP) / 12;
     const int at = MODES_AT + slot * ONLAD_MODE_FLOATS;
     int group;
-    if (role == FREE) return within(d, at, ONLAD_MODE_FLOATS, -1e38f, 1e38f, 1);
+    if (role == FREE)
+        return within(d, at, ONLAD_FEATURES, -1e38f, 1e38f, 1) &&
+               within(d, at + SCALE_AT, ONLAD_MODE_FLOATS - SCALE_AT, -1e38f, 1e38f, 0);
     if (count_of(d, SLOTS + 4 * slot + WEIGHT) > MEMORY) return 0;
     if (role == BEGINNING && begun >= 12 * part) return 0;
     if (!within(d, at, ONLAD_FEATURES, -MOST, MOST, 1)) return 0;
@@ -1170,7 +1172,9 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
         return within(d, at, ONLAD_FEATURES, -MOST, MOST, 0) &&
                within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 1e35f, 0) &&
                within(d, at + USUAL_AT, 2 * ONLAD_FEATURES, -MOST, MOST, 0) &&
-               within(d, at + LARGEST_AT, 2 * ONLAD_FEATURES, 0.0f, (float)begun, 0);
+               within(d, at + LARGEST_AT, 2 * ONLAD_FEATURES, 0.0f, (float)begun, 0) &&
+               within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, 0.0f, 0.0f, 0) &&
+               within(d, at + LEVELS_AT, 16, 0.0f, 0.0f, 0);
     for (group = 0; group < ONLAD_GROUPS; ++group)
         if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
                           2.0f / RIDGE))
@@ -1180,9 +1184,10 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
            within(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS, -1e6f, 1e6f, 0) &&
            within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
            within(d, at + LEVELS_AT, 16, -1e33f, 1e33f, 0) &&
-           (role == BEGINNING || role == TWIN ||
-            (within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0) &&
-             within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0)));
+           (role == TWIN || (role == BEGINNING && begun < 9 * part) ||
+            within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
+           (role == TWIN || role == BEGINNING ||
+            within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0));
 }
 
 static int sound(const onlad_monitor* m, const dump* d) {
@@ -1190,7 +1195,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
     const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_BINS;
     uint32_t sum = 0, of_role[5] = {0, 0, 0, 0, 0}, unusual = 0;
     const int row = (int)count_of(d, POSITION);
-    int i;
+    int i, j;
     if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
         count_of(d, CURRENT) >= (uint32_t)ONLAD_MODES || count_of(d, PAUSED) > 1 ||
         count_of(d, TICKED) >= ONLAD_DELAY || count_of(d, SINCE) > GAP + 1 ||
@@ -1223,6 +1228,10 @@ static int sound(const onlad_monitor* m, const dump* d) {
         uint32_t flag = count_of(d, flags + i);
         if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >= 2048) return 0;
         if ((row - i + ONLAD_RING) % ONLAD_RING <= ONLAD_DELAY) unusual += (flag & UNUSUAL) != 0;
+        for (j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
+            if (count_of(d, flags + ONLAD_RING + i * ONLAD_MASKS + j / 32) >> (j % 32) & 1 &&
+                !within(d, RING_AT + i * ONLAD_FEATURES + j, 1, -MOST, MOST, 0))
+                return 0;
     }
     return unusual == count_of(d, REFUSED_ROWS) &&
            within(d, ANCHOR_AT, ONLAD_ANCHOR_FLOATS, -1e15f, 1e15f, 1) &&
