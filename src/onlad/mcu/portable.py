@@ -271,4 +271,3 @@ class PortableMonitor:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         return f"PortableMonitor({shown})"
-
