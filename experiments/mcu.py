@@ -68,8 +68,9 @@ def source() -> str:
     """Return a digest of the C source: what is stored for another one is measured again."""
     folder = Path(export.__file__).parent / "c"
     found = hashlib.sha256()
-    for path in sorted(folder.rglob("*.[ch]")):
-        found.update(path.read_bytes())
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found.update(path.read_bytes())
     return found.hexdigest()[:16]
 
 
