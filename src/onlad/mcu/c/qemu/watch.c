@@ -29,6 +29,20 @@ static uint32_t clock_now(void) { return SYSTICK[2]; }
 extern uint32_t stack_low[], STACK[];
 #define PAINT 0x5ca1ab1eu
 
+/* The LED of the board, if it has one, and a line on the terminal. */
+static void set_led(uint32_t row, int on) {
+    char digits[11] = "";
+    int at = 10;
+#ifdef LED
+    *(volatile uint32_t*)LED = (uint32_t)on;
+#endif
+    do digits[--at] = (char)('0' + row % 10);
+    while ((row /= 10) != 0);
+    semihosting(SYS_WRITE0, "row ");
+    semihosting(SYS_WRITE0, digits + at);
+    semihosting(SYS_WRITE0, on ? ": LED on\n" : ": LED off\n");
+}
+
 static int write_file(void* context, const void* bytes, size_t size) {
     return host_move(SYS_WRITE, *(intptr_t*)context, bytes, size) != 0;
 }
@@ -38,6 +52,8 @@ int main(void) {
     intptr_t state = host_open("state.bin", 5), figures = host_open("figures.bin", 5);
     uint32_t *here = (uint32_t*)__builtin_frame_address(0) - 64, *word, sizes[2];
     float x[ONLAD_FEATURES];
+    uint32_t row = 0;
+    int on = 0;
     for (word = stack_low; word < here; ++word) *word = PAINT;
     if (rows < 0 || verdicts < 0 || state < 0 || figures < 0) return 1;
     clock_start();
@@ -59,6 +75,8 @@ int main(void) {
             __builtin_memcpy(line + 7 + 2 * k, &v.causes[k].share, 4);
         }
         if (host_move(SYS_WRITE, verdicts, line, sizeof line)) return 1;
+        if (v.is_anomaly != on) set_led(row, on = v.is_anomaly);
+        ++row;
     }
     for (word = stack_low; *word == PAINT; ++word) {
     }
