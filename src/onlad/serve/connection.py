@@ -1,8 +1,8 @@
 """Connections of HTTP: those that send nothing are closed, and never keep others out.
 
 uvicorn waits without end for the headers of a request and for a client that does not read its
-answer, and at its limit refuses everybody. Here both have a time limit. When there are too many, one
-that waits for its client is closed: the oldest of the address that has most.
+answer, and at its limit refuses everybody. Here both have a time limit. When there are too many,
+one that waits for its client is closed: the oldest of the address that has most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Accept the connection, and close one if there are too many."""
+        """Come in, and put somebody out if there are too many."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._timer = self.loop.call_later(HEADERS, self._look)
@@ -39,14 +39,14 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             max(waiting, key=lambda c: (by_address[c.address], -c._since))._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
+        """Go."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     @property
     def address(self) -> str:
-        """Return the address of the client."""
+        """Return who is at the other end."""
         return self.client[0] if self.client else ""
 
     @property
@@ -56,9 +56,16 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     @property
     def waits(self) -> bool:
-uvicorn waits without end for the headers of a request and for a client that does not read its
-answer, and at its limit refuses everybody. Here both have a time limit. When there are too many, one
-that waits for its client is closed: the oldest of the address that has most.
+        """Whether the client has to go on: no request, half of one, or an answer to be read."""
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            return True
+        return self._unread > 0
+
+    @property
+    def _unread(self) -> int:
+        """Return how many bytes of answers wait for the client here."""
+        size: int = self.transport.get_write_buffer_size()
+        return size
 
     def _look(self) -> None:
         """Close a connection on which nothing moved since the last look."""
