@@ -1,9 +1,9 @@
 """The stored costs of the chip keep what was asked for, and `onlad export` foretells them."""
 
 import pytest
+from experiments.records import latest
 
 from experiments import mcu
-from experiments.records import latest
 from onlad.mcu import PortableMonitor, export
 
 RECORDS = latest("mcu/cost", "features", "hidden", "board")
