@@ -11,7 +11,18 @@ from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT
 from onlad.mcu.definition import bin_of
-from onlad.mcu.layout import HEADER, JUDGED, MAGIC, MODE, OPEN, UNUSUAL, VERSION, Sizes, State
+from onlad.mcu.layout import (
+    HEADER,
+    JUDGED,
+    MAGIC,
+    MODE,
+    OPEN,
+    SCORED,
+    UNUSUAL,
+    VERSION,
+    Sizes,
+    State,
+)
 from onlad.mcu.portable import PortableMonitor
 from onlad.mode import Mode
 from onlad.monitor import Monitor
@@ -114,7 +125,7 @@ def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
     into["tanh"][:] = [factors(K) for K in _sums(tanh)]
     into["beta"][:] = tanh.beta.T
     into["usual"][:], into["largest"][:] = mode.usual, mode.largest
-    into["levels"][:] = np.array(mode.levels)
+    into["leaning"][:], into["levels"][:] = mode.leaning, np.array(mode.levels)
     state.places[i] = MODE, mode.count, int(mode.weight), 0
 
 
@@ -146,15 +157,15 @@ def _rows(state: State, watching: Watching) -> None:
         present = np.zeros(32 * sizes.masks, bool)
         present[: sizes.features] = watching.present[row]
         state.masks[into] = present.reshape(-1, 32) @ weights
-        state.common["scores"][into] = watching.score[row]
         judged = row >= TICK or watching.open[row]
-        flags = int(watching.mode[row]) | JUDGED * judged | OPEN * watching.open[row]
+        scored = bin_of(float(watching.score[row])) << SCORED
+        flags = int(watching.mode[row]) | scored | JUDGED * judged | OPEN * watching.open[row]
         state.flags[into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
     state["refused"] = int(np.count_nonzero(state.flags[-TICK - 1 :] & UNUSUAL))
     state["position"], state["current"] = sizes.ring - 1, int(moving.mode[0])
     state["ticked"] = min(watching.at, TICK - 1)
     state.common["age"][:], state.common["patience"][:] = moving.age, moving.patience
-    state.common["means"][:] = moving.means
+    state.common["means"][:], state.common["leans"][:] = moving.means, moving.leans
 
 
 def _anchor(state: State, watching: Watching) -> None:
