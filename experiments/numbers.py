@@ -97,6 +97,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "tick": lambda: str(watching.TICK),
     "two ticks": lambda: str(2 * watching.TICK),
     "shelved after": lambda: str(limit.LASTING),
+    "shortest": lambda: f"{watching.SHORTEST:,}",
+    "longest": lambda: f"{watching.LONGEST:,}",
     "p-value": lambda: f"1 in {limit.RECENT + 1:,}",
     "marks": lambda: f"{marks.MOST:,}",
     "timed marks": lambda: f"{marks.WINDOW:,}",
