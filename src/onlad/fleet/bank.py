@@ -70,16 +70,16 @@ class Bank:
             if n_features is None:
                 raise ValueError("n_features is needed: the detector has seen nothing yet")
             width = samples.whole("n_features", n_features, 1)
-            detector = Detector(**detector.settings()).start(width)
+            detector = Detector.resumed(detector.settings()).start(width)
         elif n_features not in (None, detector.n_features):
             raise ValueError(
                 f"n_features is {n_features}, but the detector was started with "
                 f"{detector.n_features}"
             )
-        self._settings = detector.settings() | {"forgetting": single.factor(detector)}
+        self._settings = single.settings(detector)
         self._start = single.model(detector)
-        parts = detector.learned()
-        self._layer = Layer(parts["alpha"], parts["b"], detector.activation, detector.loss)
+        state = detector.started()
+        self._layer = Layer(state.alpha, state.b, detector.activation, detector.loss)
         self.device = device
         self._engine = self._make(count)
         self._engine.put(slice(None), self._start)
@@ -157,7 +157,7 @@ class Bank:
         self._engine.set_factors(np.broadcast_to(factors, (len(self),)).copy())
 
     def __repr__(self) -> str:
-        detector = Detector(**self._settings)
+        detector = Detector.resumed(self._settings)
         return (
             f"Bank({detector!r}, models={len(self)}, n_features={self.n_features}, "
             f"device={self.device!r})"
@@ -293,7 +293,7 @@ class Bank:
             losses, leverages = self._engine.many(X, mask)
         else:
             losses, leverages = self._engine.step(X, mask, learn)
-        scores = self._engine.combine(losses, leverages, self._settings["score"])
+        scores = self._engine.combine(losses, leverages, self._settings.score)
         scores = scores.reshape(shape[:-1])
         return scores if tensors else np.asarray(scores.cpu() if self.device == "cuda" else scores)
 

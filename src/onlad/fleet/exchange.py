@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,18 +75,18 @@ def sums(detector: Detector) -> Sums:
     """Return what `detector` has learned, without the ridge that it started from."""
     if detector.n_features is None:
         raise ValueError("a detector that has seen nothing has no sums")
-    learned = detector.learned()
-    R = np.linalg.inv(learned["S"].astype("float64"))  # K = R'R
+    state = detector.started()
+    R = np.linalg.inv(state.S.astype("float64"))  # K = R'R
     gram = symmetric(R.T @ R)
     size, direction = np.linalg.eigh(gram)
     # Without the ridge nothing is left where nothing was seen; rounding may leave less.
-    size = np.maximum(size - detector.ridge * learned["shrink"], 0.0)
+    size = np.maximum(size - detector.ridge * state.shrink, 0.0)
     return Sums(
         _layer(detector),
         symmetric((direction * size) @ direction.T),
-        gram @ learned["beta"].astype("float64"),
-        learned["weight"],
-        learned["seen"],
+        gram @ state.beta.astype("float64"),
+        state.weight,
+        state.seen,
     )
 
 
@@ -104,8 +104,8 @@ def join(
     weights = [1.0] * len(others) if weights is None else weights
     if len(weights) != len(others):
         raise ValueError(f"there are {len(weights)} weights for the sums of {len(others)} others")
-    own, mine = sums(detector), detector.learned()
-    gram = own.gram + detector.ridge * mine["shrink"] * np.eye(detector.n_hidden)
+    own, mine = sums(detector), detector.started()
+    gram = own.gram + detector.ridge * mine.shrink * np.eye(detector.n_hidden)
     moment, weight, seen = own.moment, own.weight, own.seen
     for other, w in zip(others, weights, strict=True):
         if not 0 <= w < np.inf:
@@ -119,22 +119,23 @@ def join(
         gram, moment = gram + w * other.gram, moment + w * other.moment
         weight, seen = weight + w * other.weight, seen + other.seen
     S = np.linalg.inv(np.linalg.cholesky(gram)).T
-    changes = {
-        "S": S.astype(mine["S"].dtype),
-        "beta": (S @ (S.T @ moment)).astype(mine["beta"].dtype),
-        "trace": float(np.sum(S * S)),
-        "weight": weight,
-        "seen": seen,
-    }
-    return Detector(**detector.settings()).resume(mine | changes)
+    state = replace(
+        mine,
+        S=S.astype(mine.S.dtype),
+        beta=(S @ (S.T @ moment)).astype(mine.beta.dtype),
+        trace=float(np.sum(S * S)),
+        weight=weight,
+        seen=seen,
+    )
+    return Detector.resumed(detector.settings(), state)
 
 
 def _layer(detector: Detector) -> str:
     """Return a digest that two detectors share if their sums can be added."""
-    learned = detector.learned()
+    state = detector.started()
     digest = hashlib.sha256(detector.activation.encode())
-    for name in ("alpha", "b"):  # as float32, which detectors of both dtypes have in common
-        digest.update(learned[name].astype("<f4").tobytes())
+    for array in (state.alpha, state.b):  # as float32, which detectors of both dtypes have
+        digest.update(array.astype("<f4").tobytes())
     return digest.hexdigest()
 
 
