@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import functools
 import math
+import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from onlad import samples
 from onlad.forgetting import POLICIES, Forgetting
 from onlad.modelfile import Values, need, short
 from onlad.reference import Array
@@ -92,10 +85,11 @@ def check(state: object, sizes: Sizes = NONE, dtype: str = "float64") -> None:
 
     `sizes` has the lengths and ends that rules name.
     """
-    for name, hint in _hints(type(state)).items():
+    for name, hint in _hints(type(state)).items():  # type: ignore[arg-type]
         value = getattr(state, name)
-        if _is_literal(hint) and value not in get_args(hint):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}")
+        origin: Any = get_origin(hint)
+        if origin is Literal:
+            samples.choice(name, value, get_args(hint))
         for rule in getattr(hint, "__metadata__", ()):
             rule.check(name, value, sizes, dtype)
 
@@ -119,7 +113,7 @@ def read(kind: type[T], found: Any, what: str) -> T:
     Its types are right then. Whether its values are, the state says itself: ``check``.
     """
     need(type(found) is dict, f"{what} must be a dict, got {short(found)}")
-    hints = _hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]
     absent = {field.name for field in fields(kind) if field.default is None}  # type: ignore[arg-type]
     strange = sorted((found.keys() ^ hints.keys()) - (absent - found.keys()))
     need(not strange, f"missing in {what} or not known: {short(strange)}")
@@ -146,11 +140,6 @@ def _item(name: str, hint: Any, value: Any) -> Any:
     return read(state, value, name)  # type: ignore[arg-type]
 
 
-def _is_literal(hint: Any) -> bool:
-    origin: Any = get_origin(hint)
-    return origin is Literal
-
-
 def _types(hint: Any) -> tuple[type, ...]:
     """Return the types that values of a field may have in a file."""
     if hint is Forgetting:
@@ -165,13 +154,9 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _cached_hints(kind: Any) -> Values:
-    return get_type_hints(kind, include_extras=True)
-
-
 def _hints(kind: Any) -> Values:
     """Return the types of all fields, with their rules."""
-    return _cached_hints(kind)
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _shape(wanted: tuple[int | range | str, ...], array: Array, sizes: Sizes) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from onlad import modelfile
 from onlad.detector import Detector, DetectorSettings, DetectorState
@@ -18,6 +18,8 @@ from onlad.fields import LARGEST_COUNT, read, values
 from onlad.forgetting import POLICIES
 from onlad.modelfile import Record, Values, need, refusal, short
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
+
+Model: TypeAlias = Monitor | Detector
 
 # A file can name these classes and no others.
 MODELS: dict[str, tuple[type[Any], type[Any], type[Any]]] = {
@@ -28,18 +30,6 @@ NAMED = {kind.__name__: kind for kind in POLICIES}
 
 # The settings of a monitor in a file of the first release, which no other has.
 FIRST_RELEASE = {"detector", "gate", "scaler", "threshold"}
-
-
-class Model(Protocol):
-    """What a class must have to be saved; ``Model.resumed(settings, state)`` is its inverse."""
-
-    def settings(self) -> Any:
-        """Return the arguments that make an equal model."""
-        ...
-
-    def learned(self) -> Any:
-        """Return all that the model has beyond its settings, or None."""
-        ...
 
 
 def save(model: Model, path: str | os.PathLike[str]) -> None:
