@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
     from onlad.kernel import Kernel
 
 
-_COUNTS = ("trace", "shrink", "weight", "seen", "skipped", "paused")
+class _Learned(NamedTuple):
+    """What the compiled step has learned, for x and t together."""
+
+    beta: Array
+    S: Array
+    trace: float = math.nan  # to be measured
+    shrink: float = 1.0
+    weight: float = 0.0
+    seen: int = 0
+    skipped: int = 0
+    paused: int = 0
 
 
 class OsElm:
@@ -117,11 +128,10 @@ class OsElm:
         """Add a column to the targets. The model is exactly the one for which it was always 0."""
         if self._kernel is None:
             raise OnladError("there are no targets before the first sample")
-        held = self.__getstate__()
-        beta, S, counts = held["learned"]
-        held["learned"] = [np.hstack([beta, np.zeros((self.n_hidden, 1))]), S, counts]
-        held["_row"] = np.empty(len(self._row) + 1, self.dtype)
-        self.__setstate__(held)
+        learned = self._learned(self._kernel)
+        beta = np.hstack([learned.beta, np.zeros((self.n_hidden, 1))])
+        self._row = np.empty(len(self._row) + 1, self.dtype)
+        self._make(learned._replace(beta=beta))
 
     @property
     def state(self) -> State:
@@ -141,20 +151,13 @@ class OsElm:
     # -- copies and pickles, which go on to the last bit
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name != "_kernel"}
-        k = self._kernel
-        if k is not None:
-            counts = {name: getattr(k, name) for name in _COUNTS}
-            state["learned"] = [np.array(k.beta_t.T), np.array(k.S), counts]
-        return state
+        learned = None if self._kernel is None else self._learned(self._kernel)
+        return vars(self) | {"_kernel": learned}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        learned = state.pop("learned", None)
-        vars(self).update(state, _kernel=None)
-        if learned:
-            beta, S, counts = learned
-            alpha, b = reference.draw(self._n, self.n_hidden, self.weights, self.seed)
-            self._make(alpha, b, beta, S, **counts)
+        vars(self).update(state)
+        if state["_kernel"] is not None:
+            self._make(state["_kernel"])
 
     # -- inside: the compiled step is an autoencoder. That of [x, t] whose t has no input weights
     # -- is OS-ELM: h comes from x alone, and the columns of beta do not know each other.
@@ -167,26 +170,23 @@ class OsElm:
     def _begin(self, state: State, n: int, seen: int) -> None:
         self._n, self._row = n, np.empty(state.beta.shape[1], self.dtype)
         S = np.linalg.cholesky(state.P)
-        self._make(state.alpha, state.b, state.beta, S, weight=seen, seen=seen)
+        self._make(_Learned(state.beta, S, weight=seen, seen=seen))
 
-    def _make(self, alpha: Array, b: Array, beta: Array, S: Array, **counts: Any) -> None:
-        targets = beta.shape[1] - len(alpha)
-        start = self.n_hidden / self.ridge
+    def _learned(self, k: Kernel) -> _Learned:
+        beta, S = np.array(k.beta_t.T), np.array(k.S)
+        return _Learned(beta, S, k.trace, k.shrink, k.weight, k.seen, k.skipped, k.paused)
+
+    def _make(self, learned: _Learned) -> None:
+        N, start, forgetting = self.n_hidden, self.n_hidden / self.ridge, self.forgetting
+        alpha, b = reference.draw(self._n, N, self.weights, self.seed)
+        targets = learned.beta.shape[1] - self._n
         self._kernel = kernel.make(
-            np.vstack([alpha, np.zeros((targets, self.n_hidden))]),
-            b,
-            beta,
-            S,
-            activation=self.activation,
-            score="reconstruction",
-            loss="squared",
-            dtype=self.dtype,
+            np.vstack([alpha, np.zeros((targets, N))]), b,
+            activation=self.activation, score="reconstruction", loss="squared", dtype=self.dtype,
             trace_start=start,
-            trace_limit=reference.trace_limit(
-                start, self.n_hidden, self.forgetting, self.activation
-            ),
-            **counts,
-        )
+            trace_limit=reference.trace_limit(start, N, forgetting, self.activation),
+            **learned._asdict(),
+        )  # fmt: skip
 
     def _started(self, n: int, m: int) -> None:
         if self._kernel is None:

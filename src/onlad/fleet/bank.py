@@ -128,22 +128,22 @@ class Bank:
     @property
     def n_seen(self) -> Array:
         """Samples learned, by model."""
-        return self._column("counts", SEEN)
+        return np.asarray(self._engine.counts()[:, SEEN])
 
     @property
     def n_skipped(self) -> Array:
         """Samples that were scored but could not be learned, by model."""
-        return self._column("counts", SKIPPED)
+        return np.asarray(self._engine.counts()[:, SKIPPED])
 
     @property
     def n_paused(self) -> Array:
         """Steps that forgot nothing because P was wound up, by model."""
-        return self._column("counts", PAUSED)
+        return np.asarray(self._engine.counts()[:, PAUSED])
 
     @property
     def forgetting(self) -> Array:
         """The forgetting factor of each model. Set it to one number, or to one per model."""
-        return self._column("numbers", FACTOR)
+        return np.asarray(self._engine.numbers()[:, FACTOR])
 
     @forgetting.setter
     def forgetting(self, factors: Any) -> None:
@@ -270,9 +270,6 @@ class Bank:
         for first in range(0, len(self), AT_ONCE):
             some = slice(first, first + AT_ONCE)
             self._engine.put(some, Models(*(part[some] for part in models)))
-
-    def _column(self, table: str, column: int) -> Array:
-        return np.asarray(self._engine.table(table)[:, column])
 
     def _run(self, X: Any, mask: Any, *, many: bool, learn: bool) -> Any:
         tensors = self.device == "cuda" and type(X).__module__.partition(".")[0] == "torch"
