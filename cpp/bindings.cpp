@@ -350,6 +350,8 @@ NB_MODULE(_kernel, module) {
     nb::set_leak_warnings(false);
     module.attr("LEVEL") = onlad::level;
     module.attr("VERSION") = ONLAD_VERSION;
+    module.attr("LARGEST32") = onlad::magnitude_limit<float>;
+    module.attr("LARGEST64") = onlad::magnitude_limit<double>;
     onlad::bind<float>(module, "Kernel32");
     onlad::bind<double>(module, "Kernel64");
     onlad::bind_bank(module);

@@ -2,6 +2,8 @@ from typing import Any
 
 from onlad.reference import Array
 
+LARGEST32: float
+LARGEST64: float
 LEVEL: str
 VERSION: str
 

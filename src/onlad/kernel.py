@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from onlad._kernel import LEVEL as BACKEND
 from onlad._kernel import (
+    LARGEST32,
+    LARGEST64,
     DictReader,
     Judge,
     Kernel32,
@@ -21,6 +22,7 @@ from onlad._kernel import (
     read_csv,
     read_dict,
 )
+from onlad._kernel import LEVEL as BACKEND
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ __all__ = [
     "read_dict",
 ]
 
-# Beyond these a square would leave the range of the type; the binding refuses them too.
-LARGEST = {"float32": 1e12, "float64": 1e100}
+# Beyond these a square would leave the range of the type; the binding refuses them.
+LARGEST = {"float32": LARGEST32, "float64": LARGEST64}
 
 
 def make(
