@@ -302,8 +302,8 @@ void bind(nb::module_& module, const char* name) {
              "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a, "trace"_a,
              "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a,
              "paused"_a)
-        .def("score", &K::score)
-        .def("update", &K::update)
+        .def("score", &K::score, nb::arg().none(), nb::arg())
+        .def("update", &K::update, nb::arg().none(), nb::arg())
         .def("take_back", &K::take_back)
         // noconvert: a converted output would be a copy, and the result would be lost.
         .def("score_many", &K::score_many, nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),

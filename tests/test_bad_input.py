@@ -72,7 +72,8 @@ def trained(name="float64"):
 
 
 def bits(detector):
-    return {name: np.asarray(v).tobytes() for name, v in values(detector.learned()).items()}
+    learned = values(detector.learned()) or {}
+    return {name: np.asarray(value).tobytes() for name, value in learned.items()}
 
 
 def assert_refused_and_unchanged(detector, methods, values):

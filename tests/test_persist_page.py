@@ -8,10 +8,10 @@ import pytest
 
 from onlad import instance, limit, mode, watching
 from onlad.anchor import AnchorState
-from onlad.detector import DetectorState
 from onlad.limit import LimitState
 from onlad.mode import ModeState
 from onlad.monitor import MonitorState
+from onlad.state import DetectorState
 from onlad.watching import WatchingState
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "model-files.md"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,22 +11,10 @@ from onlad import kernel, reference, samples
 from onlad.errors import OnladError
 from onlad.forgetting import check_factor
 from onlad.reference import Activation, Array, State, Weights
+from onlad.state import DetectorState, Dtype, of_kernel, to_kernel
 
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
-
-
-class _Learned(NamedTuple):
-    """What the compiled step has learned, for x and t together."""
-
-    beta: Array
-    S: Array
-    trace: float = math.nan  # to be measured
-    shrink: float = 1.0
-    weight: float = 0.0
-    seen: int = 0
-    skipped: int = 0
-    paused: int = 0
 
 
 class OsElm:
@@ -62,7 +50,7 @@ class OsElm:
         weights: Weights = "uniform",
         forgetting: float = 1.0,
         ridge: float = 1e-2,
-        dtype: Literal["float64", "float32"] = "float64",
+        dtype: Dtype = "float64",
         seed: int = 0,
     ) -> None:
         samples.choice("activation", activation, reference.ACTIVATIONS)
@@ -76,7 +64,7 @@ class OsElm:
         self.weights: Weights = weights
         self.forgetting = float(forgetting)
         self.ridge = float(ridge)
-        self.dtype: Literal["float64", "float32"] = dtype
+        self.dtype: Dtype = dtype
         self.seed = samples.whole("seed", seed, 0)
         self._kernel: Kernel | None = None
         self._n = 0  # features
@@ -128,10 +116,10 @@ class OsElm:
         """Add a column to the targets. The model is exactly the one for which it was always 0."""
         if self._kernel is None:
             raise OnladError("there are no targets before the first sample")
-        learned = self._learned(self._kernel)
-        beta = np.hstack([learned.beta, np.zeros((self.n_hidden, 1))])
+        one, zero = self._learned(self._kernel), np.zeros((1, self.n_hidden))
+        alpha, beta = np.vstack([one.alpha, zero]), np.hstack([one.beta, zero.T])
         self._row = np.empty(len(self._row) + 1, self.dtype)
-        self._make(learned._replace(beta=beta))
+        self._make(replace(one, alpha=alpha, beta=beta))
 
     @property
     def state(self) -> State:
@@ -170,22 +158,21 @@ class OsElm:
     def _begin(self, state: State, n: int, seen: int) -> None:
         self._n, self._row = n, np.empty(state.beta.shape[1], self.dtype)
         S = np.linalg.cholesky(state.P)
-        self._make(_Learned(state.beta, S, weight=seen, seen=seen))
+        alpha = np.vstack([state.alpha, np.zeros((state.beta.shape[1] - n, self.n_hidden))])
+        self._make(
+            DetectorState(
+                S=S, alpha=alpha, b=state.b, beta=state.beta, memory=np.array([self.forgetting]),
+                trace_start=self.n_hidden / self.ridge, weight=seen, seen=seen,
+            )
+        )  # fmt: skip
 
-    def _learned(self, k: Kernel) -> _Learned:
-        beta, S = np.array(k.beta_t.T), np.array(k.S)
-        return _Learned(beta, S, k.trace, k.shrink, k.weight, k.seen, k.skipped, k.paused)
+    def _learned(self, k: Kernel) -> DetectorState:
+        return of_kernel(k, np.array([self.forgetting]))
 
-    def _make(self, learned: _Learned) -> None:
-        N, start, forgetting = self.n_hidden, self.n_hidden / self.ridge, self.forgetting
-        alpha, b = reference.draw(self._n, N, self.weights, self.seed)
-        targets = learned.beta.shape[1] - self._n
-        self._kernel = kernel.make(
-            np.vstack([alpha, np.zeros((targets, N))]), b,
-            activation=self.activation, score="reconstruction", loss="squared", dtype=self.dtype,
-            trace_start=start,
-            trace_limit=reference.trace_limit(start, N, forgetting, self.activation),
-            **learned._asdict(),
+    def _make(self, state: DetectorState) -> None:
+        self._kernel = to_kernel(
+            state, activation=self.activation, score="reconstruction", loss="squared",
+            dtype=self.dtype, factor=self.forgetting,
         )  # fmt: skip
 
     def _started(self, n: int, m: int) -> None:

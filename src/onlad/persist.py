@@ -13,11 +13,12 @@ import os
 from typing import Any, TypeAlias
 
 from onlad import modelfile
-from onlad.detector import Detector, DetectorSettings, DetectorState
+from onlad.detector import Detector
 from onlad.fields import LARGEST_COUNT, read, values
 from onlad.forgetting import POLICIES
 from onlad.modelfile import Record, Values, need, refusal, short
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
+from onlad.state import DetectorSettings, DetectorState
 
 Model: TypeAlias = Monitor | Detector
 

@@ -11,9 +11,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from onlad import kernel, reference
-from onlad.detector import Detector, DetectorState
+from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score
+from onlad.state import DetectorState
 
 try:
     from river.base import AnomalyDetector

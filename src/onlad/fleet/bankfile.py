@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from onlad import fields, modelfile
-from onlad.detector import DetectorSettings
 from onlad.fields import AT_ONCE, LARGEST_COUNT, Numbers, read, values
 from onlad.fleet.models import FACTOR, SHRINK, TRACE, TRACE_START, WEIGHT, Layer, Models
 from onlad.forgetting import Constant
 from onlad.modelfile import Record, Values, need, refusal, short
 from onlad.reference import Array
+from onlad.state import DetectorSettings
 
 LARGEST_BANK = 2**40  # bytes
 

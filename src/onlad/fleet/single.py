@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onlad.detector import Detector, DetectorSettings, DetectorState
+from onlad.detector import Detector
 from onlad.fleet.models import Layer, Models
 from onlad.forgetting import Constant
+from onlad.state import DetectorSettings, DetectorState
 
 
 def settings(detector: Detector) -> DetectorSettings:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onlad import samples
-from onlad.detector import Detector, DetectorSettings, DetectorState
+from onlad.detector import Detector
 from onlad.errors import OnladError
 from onlad.forgetting import Constant
 from onlad.hardware import fixed, packets
@@ -18,6 +18,7 @@ from onlad.hardware.packets import CoreRefusedError, Describe, Ff, Mode, Reason,
 from onlad.hardware.seeded import weights
 from onlad.hardware.transport import Answers, Transport
 from onlad.reference import Array, State, symmetric
+from onlad.state import DetectorSettings, DetectorState
 
 _SCORED = 1  # index of a TRAIN that is answered by the score
 COUNTS = 1 << 16  # the core's counts of steps go round here
