@@ -16,15 +16,17 @@ from onlad import modelfile
 from onlad.detector import Detector
 from onlad.fields import LARGEST_COUNT, read, values
 from onlad.forgetting import POLICIES
+from onlad.mcu.portable import PortableMonitor, PortableSettings, PortableState
 from onlad.modelfile import Record, Values, need, refusal, short
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.state import DetectorSettings, DetectorState
 
-Model: TypeAlias = Monitor | Detector
+Model: TypeAlias = Monitor | PortableMonitor | Detector
 
 # A file can name these classes and no others.
 MODELS: dict[str, tuple[type[Any], type[Any], type[Any]]] = {
     "Monitor": (Monitor, MonitorSettings, MonitorState),
+    "PortableMonitor": (PortableMonitor, PortableSettings, PortableState),
     "Detector": (Detector, DetectorSettings, DetectorState),
 }
 NAMED = {kind.__name__: kind for kind in POLICIES}

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,18 +16,13 @@ from pathlib import Path
 import numpy as np
 import paho.mqtt.client as paho
 
+from brokers import free_port  # noqa: F401  (for the tests)
 from onlad import persist
 from onlad.serve.config import load
 from onlad.serve.run import run
 from onlad.serve.service import Service
 
 ONLAD = str(Path(sys.executable).with_name("onlad"))
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @dataclass
@@ -178,10 +172,15 @@ class Served:
             raise self.error
         return self
 
-    def __exit__(self, *_):
-        self.loop.call_soon_threadsafe(self.stop_event.set)
+    def end(self):
+        """Stop it, and wait for its end."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.stop_event.set)
         self._thread.join(30)
         assert not self._thread.is_alive()
+
+    def __exit__(self, *_):
+        self.end()
         if self.error is not None:
             raise self.error
 

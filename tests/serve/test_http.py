@@ -380,6 +380,36 @@ def test_connections_that_say_nothing_keep_nobody_out(tmp_path, said, monkeypatc
             s.close()
 
 
+def test_clients_that_do_not_read_keep_nobody_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("onlad.serve.connection.HEADERS", 1.0)
+    monkeypatch.setattr("onlad.serve.http.BUFFER", 4096)
+    body = json.dumps([[1.0]] * 1000).encode()  # its answer is larger than what can wait on the way
+    head = f"POST /streams/pump/samples HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+    limits = "clients = 10\nrate = 1e6"
+    with served(tmp_path, limits) as (running, client), contextlib.ExitStack() as stack:
+        whole = len(client.post("/streams/pump/samples", content=body).content)
+        deaf = [stack.enter_context(socket.socket()) for _ in range(20)]
+        for s in deaf:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            s.connect(("127.0.0.1", running.port))
+            s.sendall(head.encode() + b"\r\n\r\n" + body)
+            if s is deaf[9]:
+                until(lambda: running.samples() == 11_000, "ten answers")
+        assert httpx.get(f"{client.base_url}/healthz", timeout=5).status_code == 200
+        time.sleep(3)
+        assert all(left(s) < whole for s in deaf)  # each was put out
+
+
+def left(s):
+    """Return how many bytes a socket still has to read before its end."""
+    count = 0
+    s.settimeout(5)
+    with contextlib.suppress(ConnectionError):
+        while data := s.recv(1 << 16):
+            count += len(data)
+    return count
+
+
 def test_one_address_cannot_take_all_websockets(tmp_path):
     with served(tmp_path, "clients = 4") as (running, client), contextlib.ExitStack() as stack:
         url = f"ws://127.0.0.1:{running.port}/live"

@@ -1,5 +1,7 @@
 """MQTT against a real broker: both versions, wildcards, payloads, wills, passwords, TLS."""
 
+import asyncio
+import contextlib
 import json
 import re
 import shutil
@@ -7,13 +9,23 @@ import signal
 import ssl
 import subprocess
 import time
+from collections import Counter
 
 import httpx
+import numpy as np
 import paho.mqtt.client as paho
 import pytest
 from serving import Client, Process, Served, free_port, machine, models, sample, until, write_config
 
 from onlad import persist
+from onlad.cli import main
+from onlad.serve import service
+from onlad.serve.config import load
+from onlad.serve.intake import Item
+from onlad.serve.mqtt import Mqtt
+from onlad.serve.orders import UnknownError
+from onlad.serve.service import Service
+from onlad.serve.watcher import Watcher
 
 CONFIG = """
 [service]
@@ -243,6 +255,33 @@ def test_what_came_while_the_service_was_away_is_read(tmp_path, keeping_broker, 
     assert models(tmp_path / "state")["pump", "a"].n_seen == 401
 
 
+def test_a_stop_does_not_wait_for_what_comes_again(tmp_path, keeping_broker, version, monkeypatch):
+    path, X = config(tmp_path, keeping_broker.port, version), machine(1000)
+    slow = Watcher.observe
+
+    def observe(self, X, times):
+        time.sleep(0.02)
+        return slow(self, X, times)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Watcher, "observe", observe)
+        patched.setattr(service, "BATCH", 1)
+        patched.setattr(Service, "busy", False)
+        with Served(path) as served, Client(keeping_broker.port) as client:
+            connected(served)
+            for x in X:
+                client.send("plant/a/sensors", sample(x))
+            until(lambda: served.service.queue > 600, "a queue")
+            began = time.monotonic()
+            served.end()
+            assert time.monotonic() - began < 6  # all of them take 12 s
+            assert served.samples() < 800
+            client.send("plant/a/sensors", sample(X[0])).wait_for_publish(30)
+    with Served(path) as served:
+        until(lambda: served.samples() >= 1001, "the rest")
+    assert models(tmp_path / "state")["pump", "a"].n_seen == 1001
+
+
 def test_what_a_broker_sends_again_after_its_own_crash_is_known_by_its_time(
     tmp_path, start_broker, version
 ):
@@ -289,15 +328,107 @@ def test_each_device_has_a_topic_of_its_own_until_it_is_forgotten(tmp_path, brok
             until(lambda t=topic, n=count: [s for s in client.on(t) if s["samples"] == n], topic)
         client.heard.clear()
         httpx.delete(f"{url}/devices/a%2Fb").raise_for_status()
-        emptied = [("onlad/pump/a%2Fb/state", b""), ("homeassistant/.*/alarm/config", b"")]
-        for topic, payload in emptied:
-            until(
-                # What was said before may still come; nothing comes after.
-                lambda t=topic, e=payload: (
-                    [p for n, p, _ in client.heard if re.match(t, n)][-1:] == [e]
-                ),
-                f"an empty {topic}",
-            )
+        # What was said before may still come; nothing comes after on the same topic.
+        for topic in ("onlad/pump/a%2Fb/state", "homeassistant/.*/alarm/config"):
+            until(lambda t=topic: b"" in last_on(client, t), f"an empty {topic}")
+
+
+def last_on(client, pattern):
+    """Return the last message on each topic that matches."""
+    heard = {topic: payload for topic, payload, _ in list(client.heard)}
+    return [payload for topic, payload in heard.items() if re.fullmatch(pattern, topic)]
+
+
+def test_a_device_that_is_forgotten_without_a_broker_is_taken_back(
+    tmp_path, start_broker, version, capsys
+):
+    """While the broker is away, and by `onlad forget` while the service is stopped."""
+    port = free_port()
+    path, topics = config(tmp_path, port, version), ["onlad/+/+/state", "homeassistant/#"]
+    first = start_broker(port)
+    with Served(path) as served:
+        with Client(port, topics) as client:
+            connected(served)
+            for device in "abc":
+                client.send(f"plant/{device}/sensors", sample(machine(1)[0]))
+            until(lambda: len(client.on("onlad/pump/./state")) >= 3, "three states")
+        first.stop()  # it keeps on its disk what is retained
+        until(lambda: "mqtt" in served.service.health.trouble, "the loss")
+        served.do(served.service.orders.forget(served.service.watchers["pump", "a"]))
+    assert main(["forget", "--config", str(path), "pump", "b"]) == 0
+    start_broker(port)
+    with Served(path) as served:
+        connected(served)
+        until(lambda: retained(port, topics) == {"onlad/pump/c/state": 1, "homeassistant": 2}, "c")
+
+
+def retained(port, topics):
+    """Return how many messages the broker retains, by topic."""
+    with Client(port, [*topics, "the/end"]) as client:
+        client.send("the/end", b"{}")
+        until(lambda: client.on("the/end"), "the end")
+        found = [topic for topic, _, is_retained in client.heard if is_retained]
+    return dict(Counter(t.split("/")[0] if t.startswith("home") else t for t in found))
+
+
+class Told:
+    """In place of a connection: keeps what the broker is told, in order."""
+
+    owed = 0
+
+    def __init__(self):
+        self.states = []
+
+    def publish(self, topic, payload, retain=False):
+        if topic.endswith("/state"):
+            self.states.append((topic.split("/")[2], payload))
+        return len(self.states) + 1
+
+    def write(self, data=b""):
+        pass
+
+    read_on = write
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_after_the_empty_message_no_state_of_a_device_is_said(tmp_path, seed):
+    """Whatever happens at the same time, until the device is born again."""
+    rng, X = np.random.default_rng(seed), machine(600, faults=range(0, 600, 50))
+    path = config(tmp_path, 1, "5")
+
+    async def live():
+        held = Service(load(path))
+        for _ in held.resume():
+            pass
+        mqtt = Mqtt(held, held.config.mqtt)
+        mqtt._client = told = Told()
+        rows = dict.fromkeys("abc", 0)
+
+        async def act(device):
+            watcher, what = held.watchers.get(("pump", device)), rng.integers(8)
+            if what < 3 or watcher is None:
+                few = [sample(x) for x in X[rows[device] : rows[device] + 20]]
+                rows[device] = (rows[device] + 20) % 580
+                held.submit(Item(held.streams["pump"], device, json.dumps(few).encode(), 0.0))
+                await held.drain()
+            elif what < 5:
+                with contextlib.suppress(UnknownError):  # another was faster
+                    await held.orders.forget(watcher)
+            elif what < 7:
+                await held.orders.pause(watcher, bool(what == 5))
+            elif ("pump", device) in held.watchers:
+                held._silence(watcher)
+
+        for _ in range(200):
+            await asyncio.gather(*(act("abc"[i]) for i in rng.integers(3, size=3)))
+            mqtt._refresh()
+            for name in "abc":
+                said = [payload for device, payload in told.states if device == name]
+                assert not said or (said[-1] == b"") is (("pump", name) not in held.watchers)
+        held.close()
+        assert [payload for _, payload in told.states].count(b"") > 20
+
+    asyncio.run(live())
 
 
 def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):

@@ -31,6 +31,8 @@ state = "state"
 [http]
 port = PORT
 MORE
+"""
+STREAM = """
 [[streams]]
 name = "pump"
 warmup = 128
@@ -49,11 +51,11 @@ def browser():
 
 
 @contextlib.contextmanager
-def serving(folder, more="", headers=()):
+def serving(folder, more="", headers=(), stream=STREAM):
     """Run `onlad serve` with a page, and yield a client and the address."""
     port = free_port()
     path = folder / "onlad.toml"
-    path.write_text(CONFIG.replace("PORT", str(port)).replace("MORE", more))
+    path.write_text(CONFIG.replace("PORT", str(port)).replace("MORE", more) + stream)
     address = f"http://127.0.0.1:{port}"
     with Process(path, cwd=folder) as process:
         with httpx.Client(base_url=address, headers=dict(headers), timeout=30) as client:
@@ -146,6 +148,23 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         expect(page.get_by_text("940 samples")).to_be_visible()
         assert _described(client, "south")["samples"] == 940
     assert errors == []
+
+
+def test_a_device_says_which_settings_it_cannot_follow(browser, tmp_path):
+    with serving(tmp_path) as (client, _):
+        send(client, machine(40))
+    more = '[[streams]]\nname = "pump"\nwarmup = 128\nwindow = 2\n'
+    with serving(tmp_path, stream=more) as (client, address):
+        until(lambda: client.get("/readyz").status_code == 200, "the journal")
+        (device,) = client.get("/streams").json()
+        assert device["kept"] == ["window stays the default, not 2"]
+        errors = []
+        with opened(browser, f"{address}/watch?stream=pump", errors) as page:
+            said = page.get_by_text(
+                "window stays the default, not 2, because this device has learned"
+            )
+            playwright.expect(said).to_contain_text("Forget the device to let it start again.")
+        assert errors == []
 
 
 def test_it_reads_well_on_a_phone_and_in_the_dark(browser, tmp_path):

@@ -7,7 +7,8 @@ from serving import machine
 from test_state import crash, feed, started
 
 from onlad.cli import main
-from onlad.serve.journal import JournalError, frames
+from onlad.serve.frames import frames
+from onlad.serve.journal import JournalError
 
 
 def repaired(folder, capsys):
@@ -105,3 +106,19 @@ def test_a_damaged_model_and_state_json(tmp_path, capsys):
     assert "state.json cannot be read. Restore it from a copy" in capsys.readouterr().err
     assert main(["repair", str(tmp_path)]) == 1
     assert "is no state folder" in capsys.readouterr().err
+
+
+def test_a_journal_that_is_missing_is_said_and_begun_again(tmp_path, capsys):
+    service = started(tmp_path)
+    feed(service, machine(90))
+    asyncio.run(service.disk.checkpoint())
+    service.close()
+    (segment,) = (tmp_path / "state/journal").iterdir()
+    segment.unlink()
+    with pytest.raises(JournalError, match="lacks a segment"):
+        started(tmp_path)
+    assert main(["repair", str(tmp_path / "state")]) == 0
+    assert capsys.readouterr().out == f"{segment.name} is missing; there is an empty one now\n"
+    again = started(tmp_path)
+    assert again.watchers["pump", ""].monitor.n_seen == 90
+    again.close()

@@ -13,8 +13,9 @@ from serving import machine, models, resumed, sample
 from onlad import Detector, ModelFileError, Monitor, persist
 from onlad.serve.checkpoint import StateError
 from onlad.serve.config import load
+from onlad.serve.frames import Mark
 from onlad.serve.intake import Item
-from onlad.serve.journal import JournalError, Mark
+from onlad.serve.journal import JournalError
 from onlad.serve.run import run
 
 CONFIG = """

@@ -14,6 +14,8 @@ from onlad import modelfile
 from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
+from onlad.fields import values
+from onlad.mcu import PortableMonitor
 from onlad.mode import ModeState
 from onlad.monitor import Monitor
 
@@ -28,7 +30,7 @@ def add(commands: Commands) -> None:
         formatter_class=Help,
         epilog="examples:\n  onlad info pump.onlad\n  onlad info pump.onlad --json",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL").complete = "file"  # type: ignore[attr-defined]
+    parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, usage=parser.error)
 
@@ -44,7 +46,10 @@ def run(args: argparse.Namespace) -> int:
         "bytes": len(data),
         "sha256": data[-32:].hex(),
     }
-    facts |= _monitor(model) if isinstance(model, Monitor) else _detector(model)
+    if isinstance(model, PortableMonitor):
+        facts |= {"samples seen": model.n_seen} | values(model.settings()) | model.describe()
+    else:
+        facts |= _monitor(model) if isinstance(model, Monitor) else _detector(model)
     print(json.dumps(facts) if args.json else _text(facts))
     return 0
 

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 from onlad import modelfile, persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
-from onlad.serve.journal import Journal, Mark
+from onlad.serve.frames import Mark
+from onlad.serve.journal import Journal
 from onlad.serve.watcher import Alarm, Said, Watcher
 
 FORMAT = 3
@@ -196,6 +197,15 @@ class Store:
         if not isinstance(model, Monitor):
             raise StateError(f"{path} holds no monitor")
         return saved, model
+
+    def forgotten_devices(self) -> set[tuple[str, str]]:
+        """Return stream and device of each file of a forgotten device."""
+        found = set()
+        for path in (self.folder / "forgotten").glob("*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                values = json.loads(path.read_bytes())
+                found.add((str(values["stream"]), str(values["device"])))
+        return found
 
     def close(self) -> None:
         """Let another service have the folder."""

@@ -1,8 +1,8 @@
-"""Connections of HTTP: those that say nothing are closed, and never keep others out.
+"""Connections of HTTP: those that send nothing are closed, and never keep others out.
 
-uvicorn waits without end for the headers of a request, and at its limit refuses everybody. Here a
-connection has so long for its headers. When there are too many, one that waits for its client is
-closed: the oldest of the address that has most.
+uvicorn waits without end for the headers of a request and for a client that does not read its
+answer, and at its limit refuses everybody. Here both have a time limit. When there are too many,
+one that waits for its client is closed: the oldest of the address that has most.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-HEADERS = 10.0  # seconds; a connection without a request is closed after once to twice as many
+HEADERS = 10.0  # seconds; a connection where nothing moves is closed after once to twice as many
 
 
 class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
@@ -24,6 +24,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         self._most: int | None = self.config.limit_concurrency
         self.limit_concurrency = None  # it is kept here
         self._seen: Any = None  # the last request, at the last look
+        self._owed = 0  # bytes that the client had not read, at the last look
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -35,7 +36,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         if self._most is not None and len(there) > self._most:
             by_address = Counter(c.address for c in there)
             waiting = [c for c in there if c.waits and c is not self] or [self]
-            max(waiting, key=lambda c: (by_address[c.address], -c._since)).transport.close()
+            max(waiting, key=lambda c: (by_address[c.address], -c._since))._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Go."""
@@ -55,14 +56,30 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     @property
     def waits(self) -> bool:
-        """Whether the client has to go on: no request, or half of one."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+        """Whether the client has to go on: no request, half of one, or an answer to be read."""
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            return True
+        return self._unread > 0
+
+    @property
+    def _unread(self) -> int:
+        """Return how many bytes of answers wait for the client here."""
+        size: int = self.transport.get_write_buffer_size()
+        return size
 
     def _look(self) -> None:
-        """Close a connection that had no request since the last look."""
+        """Close a connection on which nothing moved since the last look."""
         if self not in self.connections:  # it is a WebSocket now
             return
-        if self.cycle is self._seen and (self.cycle is None or self.cycle.response_complete):
-            self.transport.close()
-        self._seen = self.cycle
+        idle = self.cycle is None or self.cycle.response_complete
+        if self.cycle is self._seen and (idle or 0 < self._unread == self._owed):
+            self._leave()
+        self._seen, self._owed = self.cycle, self._unread
         self._timer = self.loop.call_later(HEADERS, self._look)
+
+    def _leave(self) -> None:
+        """Close it, also if the client never reads what it asked for."""
+        if self._unread:
+            self.transport.abort()
+        else:
+            self.transport.close()

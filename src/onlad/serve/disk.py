@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.journal import Record, Rows
+from onlad.serve.frames import Record, Rows
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 RATE = 80_000  # bytes of models in a second, on average: 5 MB in a minute
 SIZE = 65_536  # bytes of a model that was not written yet, about
 FEWEST = 32  # models that a checkpoint writes, whatever they take
-AT_STOP, SURELY = 0.8, 8  # seconds for models at the end, and how many are written at least
+AT_STOP, SURELY = 0.2, 8  # seconds for models at the end, and how many are written at least
 SPREAD = 0.8  # share of the time between checkpoints over which models are written
 
 

@@ -155,7 +155,7 @@ def _add_person(app: FastAPI, service: Service) -> None:
 
 
 class _Starting:
-    """Answers for a service that replays its journal: it lives, and is not ready."""
+    """Answers while the service replays its journal: it is alive, but not ready."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
@@ -253,7 +253,8 @@ async def _verdicts(answer: Answer) -> dict[str, Any]:
 def _described(watcher: Watcher) -> dict[str, Any]:
     alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
     device = {"stream": watcher.stream.name, "device": watcher.device}
-    return device | watcher.told() | {"skipped": watcher.bad, "alarms": alarms}
+    more = {"skipped": watcher.bad, "kept": watcher.kept, "alarms": alarms}
+    return device | watcher.told() | more
 
 
 def _loads(body: bytes) -> Any:

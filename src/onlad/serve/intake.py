@@ -13,7 +13,7 @@ from onlad.reference import Array
 from onlad.report.record import record
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
-from onlad.serve.journal import Mark, Rows
+from onlad.serve.frames import Mark, Rows
 from onlad.serve.watcher import Watcher, rounded
 from onlad.verdict import Verdicts
 

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from onlad.serve.journal import Mark, digest
+from onlad.serve.frames import Mark, digest
 
 MOST = 10_000  # the most that a broker may send ahead of their acknowledgement
 WINDOW = 20_000  # messages with times

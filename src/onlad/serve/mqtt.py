@@ -20,12 +20,12 @@ import orjson
 from onlad.reference import Array
 from onlad.serve import discovery, logs, marks
 from onlad.serve.config import MqttTable, StreamTable
+from onlad.serve.frames import Mark, digest
 from onlad.serve.intake import Item, told
-from onlad.serve.journal import Mark, digest
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
 from onlad.serve.topics import Pattern
-from onlad.serve.watcher import Watcher
+from onlad.serve.watcher import Watcher, key
 from onlad.streams import wire
 from onlad.streams.client import BrokerError, Calls, Client
 from onlad.verdict import Verdicts
@@ -106,6 +106,10 @@ class Mqtt(Listener):
             logs.info("connected", host=table.host, version=table.version)
             for message in service.outbox.pending("mqtt"):
                 self.alarmed(message)
+            # Some may have been forgotten while there was no connection.
+            for stream, device in await asyncio.to_thread(service.store.forgotten_devices):
+                if (stream, device) not in service.watchers:
+                    self._take_back(stream, device)
             for watcher in service.watchers.values():
                 self._announce(watcher)
             while not self._again.is_set():
@@ -131,6 +135,8 @@ class Mqtt(Listener):
 
     def _take(self, message: wire.Publication) -> None:
         """Take one message in. Called for each, so it does little."""
+        if self.service.ending:  # not acknowledged, so it comes again at the next start
+            return
         if message.retained:  # what was said before we listened is not a new sample
             self._acknowledge(message)
             return
@@ -259,12 +265,16 @@ class Mqtt(Listener):
             self._client.publish(topic, orjson.dumps(payload), True)
 
     def forgotten(self, watcher: Watcher) -> None:
-        """Take back what the broker retains of a device."""
+        """Take back what the broker retains of a device. Nothing is said of it afterwards."""
         self._states.pop(watcher.number, None)
         self._topics.pop(watcher.number, None)
-        self._publish(f"{_topic(watcher)}/state", b"", retain=True)
+        self._take_back(watcher.stream.name, watcher.device)
+
+    def _take_back(self, stream: str, device: str) -> None:
+        place = f"{stream}/{_level(device)}"
+        self._publish(f"{place}/state", b"", retain=True)
         if self.table.discovery is not None and self._client is not None:
-            for topic, _ in discovery.configs(self.table, watcher.key, _topic(watcher)):
+            for topic, _ in discovery.configs(self.table, key(stream, device), place):
                 self._client.publish(topic, b"", True)
 
 

@@ -12,7 +12,7 @@ from onlad import persist
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import StateError
-from onlad.serve.journal import Fact
+from onlad.serve.frames import Fact
 from onlad.serve.watcher import Alarm, Watcher, key
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from typing import Any
 from onlad import modelfile
 from onlad.reference import Array
 from onlad.serve import logs
+from onlad.serve.frames import digest
 from onlad.serve.intake import Item
-from onlad.serve.journal import digest
 
 MOST = 1000  # files; more are counted and logged only
 NOTHING, READING, WATCHING, REPLAYING = 0, 1, 2, 3

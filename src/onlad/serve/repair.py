@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator
+from operator import is_
 from pathlib import Path
 
 from onlad import modelfile
 from onlad.errors import OnladError
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.journal import END, Fact, Record, framed, frames, records
+from onlad.serve.frames import END, Fact, Record, framed, frames, records
 
 
 def repair(folder: Path) -> Iterator[str]:
@@ -35,6 +36,7 @@ class _Repair:
         self.rows: dict[int, int] = {}  # of each, the next row of the journal
         self.kept: dict[int, int] = {}
         self.lost: dict[int, int] = {}
+        self.missing = False  # a segment of the journal
 
     def run(self) -> Iterator[str]:
         """Do it."""
@@ -61,7 +63,7 @@ class _Repair:
                 kept, lost = self.kept.get(number, 0), self.lost.get(number, 0)
                 yield f"{name}: {kept:,} rows of the journal are kept, {lost:,} are lost"
             yield f"what was damaged is in {self._damaged()}"
-        else:
+        elif not self.missing:
             yield "nothing is damaged"
 
     def _with_alarms(self, saved: Saved) -> Saved:
@@ -99,16 +101,23 @@ class _Repair:
             path = journal.path(number)
             data = self._read(number)
             if not path.exists() and not (point.is_first and not numbers):
-                yield f"{path.name} is missing"
-            batches, end, gaps = [], 0, []
+                self.missing = True
+                yield f"{path.name} is missing; there is an empty one now"
+            parts: list[bytes] = []
+            end, gaps = 0, []
             for at, stop, frame in frames(data):
                 if at > end:
                     gaps.append((end, at))
                 end = stop
-                batches.append(list(self._batch(records(frame))))
+                there = list(records(frame))
+                batch = list(self._batch(iter(there)))
+                if len(batch) == len(there) and all(map(is_, batch, there)):
+                    parts.append(data[at:stop])
+                elif batch:
+                    parts.append(framed(batch))
             if end < len(data):
                 gaps.append((end, len(data)))
-            new = b"".join(framed(batch) for batch in batches if batch)
+            new = b"".join(parts)
             if new == data and path.exists():
                 continue
             for start, stop in gaps:

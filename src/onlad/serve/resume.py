@@ -14,7 +14,7 @@ from onlad.errors import OnladError
 from onlad.reference import Array
 from onlad.serve import logs
 from onlad.serve.checkpoint import StateError
-from onlad.serve.journal import Fact, Rows
+from onlad.serve.frames import Fact, Rows
 from onlad.serve.quarantine import REPLAYING, WATCHING
 from onlad.serve.watcher import Watcher
 

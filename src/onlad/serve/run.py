@@ -19,6 +19,7 @@ from onlad.serve.watcher import key
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
 
+DRAIN = 0.5  # seconds at the end for what waits; what is not acknowledged then comes again
 TURN, PAUSE = 0.05, 0.002  # seconds after which a start lets others have their turn, and how long
 
 
@@ -33,6 +34,7 @@ def serve(config: Config) -> None:
         service = Service(config)
         service.quarantine.watch_faults()
         await run(service, stop)
+        gc.freeze()  # it ends with the process: looking through it takes as long as all the rest
 
     asyncio.run(until_signal())
 
@@ -110,12 +112,13 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
             # None of the tasks ends by itself, so the first to end has failed, or is `stopping`.
             await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
     finally:
+        service.ending = True
         failed = [task.exception() for task in tasks if task.done() and not task.cancelled()]
         if http is not None:
             http.stop()
             await asyncio.wait(tasks[:1], timeout=5)
         if service.resumed and not service.broken:
-            await service.drain()
+            await service.drain(DRAIN)
         if mqtt is not None:
             await mqtt.stop()
         # Between two steps and two checkpoints: half of one would be lost, or in the way.

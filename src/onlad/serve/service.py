@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -27,9 +28,9 @@ from onlad.serve.checkpoint import Store
 from onlad.serve.config import Config
 from onlad.serve.devices import Devices
 from onlad.serve.disk import Disk
+from onlad.serve.frames import Fact
 from onlad.serve.health import Health
 from onlad.serve.intake import Item
-from onlad.serve.journal import Fact
 from onlad.serve.listener import Listener
 from onlad.serve.marks import Marks
 from onlad.serve.orders import Orders
@@ -38,9 +39,10 @@ from onlad.serve.quarantine import Quarantine
 from onlad.serve.resume import resume
 from onlad.serve.step import step
 from onlad.serve.watcher import Watcher
+from onlad.streams.settings import kept
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
-BATCH = 500  # messages of one step: others must not wait for a backlog
+BATCH, BYTES = 500, 250_000  # messages of one step: others must not wait for a backlog
 
 
 class Service:
@@ -65,6 +67,7 @@ class Service:
         self.turn = asyncio.Lock()  # held by a step and by whatever must not see half of one
         self.broken = False  # in the middle of a step: then only the journal is right
         self.resumed = False
+        self.ending = False  # nothing more is taken from where it can wait
         self._pending: deque[tuple[Item, ...]] = deque()
         self._wake = asyncio.Event()
 
@@ -86,12 +89,13 @@ class Service:
                 with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
                     facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
                     self.store.journal.append([Fact("false_alarms", facts)])
+            watcher.kept = kept(watcher.monitor, wanted[watcher.stream.name])
         devices = ((w.stream.name, w.device, w.monitor) for w in self.watchers.values())
         for line in settings.kept_by(wanted, devices):
             logs.warning(line)
 
     def listen(self, listener: Listener) -> None:
-        """Tell somebody what happens, and give him alarms to deliver if he is a courier."""
+        """Tell a listener what happens; a courier also gets alarms to deliver."""
         self.listeners.append(listener)
         if listener.courier:
             self.outbox.couriers.append(listener)
@@ -145,16 +149,21 @@ class Service:
             if not self._pending:
                 self._wake.clear()
 
-    async def drain(self) -> None:
-        """Work off what waits now."""
-        while self._pending:
+    async def drain(self, seconds: float = float("inf")) -> None:
+        """Work off what waits, as far as there is time for it."""
+        until = time.monotonic() + seconds
+        while self._pending and time.monotonic() < until:
             await self._next_step()
 
     async def _next_step(self) -> None:
         async with self.turn:
-            few = [self._pending.popleft() for _ in range(min(BATCH, len(self._pending)))]
+            few: list[Item] = []
+            size = 0
+            while self._pending and len(few) < BATCH and size < BYTES:
+                few += self._pending.popleft()
+                size += len(few[-1].payload)
             try:
-                await step(self, [item for items in few for item in items])
+                await step(self, few)
             except BaseException:
                 self.broken = True
                 raise

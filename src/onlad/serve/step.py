@@ -13,8 +13,8 @@ import numpy as np
 
 from onlad.reference import Array
 from onlad.serve import logs, payload
+from onlad.serve.frames import Fact, Mark, Record
 from onlad.serve.intake import Answer, Batch, Item, Part
-from onlad.serve.journal import Fact, Mark, Record
 from onlad.serve.quarantine import WATCHING
 from onlad.verdict import Verdicts
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
 
-SLICE = 256  # rows after which others get their turn
+SLICE = 256  # rows of a device after which others get their turn
+TURN = 0.01  # seconds after which they do, whatever the devices: a start takes that long
 MOST_LATE = 100  # names of a device that are reported
 
 
@@ -37,9 +38,13 @@ async def step(service: Service, items: list[Item]) -> None:
         return
     service.health.trouble.pop("journal", None)
     said: dict[int, list[Verdicts]] = {}
+    since = time.perf_counter()
     for number, part in batch.parts.items():
         record = batch.rows[number]
         said[number] = await _watch(service, part, record.X, record.times)
+        if time.perf_counter() - since > TURN:
+            await asyncio.sleep(0)
+            since = time.perf_counter()
     if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
         for item, _ in batch.answers:
             if item.refused is not None:
@@ -110,15 +115,16 @@ def _known_by_time(service: Service, item: Item, mark: Mark, taken: Taken) -> bo
 def _write(service: Service, batch: Batch) -> None:
     """Journal a batch before anything is learned of it."""
     records: list[Record] = []
-    rows = batch.rows
     born = service.devices.born
     for part in batch.parts.values():
         w = part.watcher
         if w.number not in born:
             facts = {"number": w.number, "stream": w.stream.name, "device": w.device}
             records.append(Fact("birth", facts | {"names": list(w.names)}))
-        rows[w.number] = part.record()
-        records.append(rows[w.number])
+        batch.rows[w.number] = part.record()
+    # Rows of one width are written together.
+    by_width = sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])
+    records += by_width
     if records:
         service.store.journal.append(records)
     for part in batch.parts.values():

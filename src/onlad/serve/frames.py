@@ -1,0 +1,188 @@
+"""What the journal is made of: records of a batch, as the bytes of a frame.
+
+A frame is a mark by which it is found, its length, a CRC-32 and the records of one batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from onlad.reference import Array
+from onlad.serve import decimals
+
+MAGIC = b"\xf5onl"
+_HEAD = struct.Struct("<4sII")  # of a frame: MAGIC, its bytes, their CRC-32
+_SIZE = struct.Struct("<I")  # of a record in a frame
+_MANY = struct.Struct("<ccdIHI")  # M, kind of values, seen, records, features, bytes about them
+_ROWS = struct.Struct("<cIQ?dIHH")  # kind, watcher, first row, paused, seen, rows, features, marks
+_MARK = struct.Struct("<HQ")
+
+
+class Mark(NamedTuple):
+    """A message of MQTT, by which it is known when the broker sends it again."""
+
+    mid: int
+    digest: int
+
+
+class Rows(NamedTuple):
+    """Samples of one watcher, and the messages that brought them."""
+
+    watcher: int
+    first: int  # the row of the first sample, counted from the watcher's start
+    paused: bool
+    seen: float  # when they came, by the clock
+    X: Array
+    times: Array
+    marks: list[Mark]
+
+
+class Fact(NamedTuple):
+    """Anything else: a birth, a delivered alarm, marks that are still needed."""
+
+    kind: str
+    values: dict[str, Any]
+
+
+Record: TypeAlias = Rows | Fact
+
+END = Fact("end", {})  # the last record of a segment that another one follows
+
+
+def digest(topic: bytes, payload: bytes) -> int:
+    """Return a number that differs when messages do."""
+    found = hashlib.blake2b(topic, digest_size=8)
+    found.update(b"\0" + payload)  # no topic has a zero byte
+    return int.from_bytes(found.digest(), "big")
+
+
+def encode(fact: Fact) -> bytes:
+    """Return the bytes of a fact."""
+    return b"F" + json.dumps([fact.kind, fact.values]).encode()
+
+
+def encode_rows(several: Sequence[Rows]) -> Iterator[bytes]:
+    """Yield the bytes of rows that came at one time and have the same number of features.
+
+    Together they take less than half of what each would take alone, in bytes and in time.
+    """
+    X = np.concatenate([rows.X for rows in several]).astype("<f8", copy=False)
+    values = decimals.packed(X)
+    if values is None and len(several) > 1:  # some of them may still be packed
+        runs = [list(run) for _, run in groupby(several, _is_long)]
+        if len(runs) > 1:
+            for run in runs:
+                yield from encode_rows(run)
+            return
+    columns = (
+        ("<u4", [rows.watcher for rows in several]),
+        ("<u8", [rows.first for rows in several]),
+        ("<u4", [len(rows.X) for rows in several]),
+        ("<u2", [len(rows.marks) for rows in several]),
+        ("?", [rows.paused for rows in several]),
+    )
+    raw = [np.array(column, kind).tobytes() for kind, column in columns]
+    raw += [rows.times.astype("<f8", copy=False).tobytes() for rows in several]
+    about = zlib.compress(b"".join(raw), 1)
+    kind = b"R" if values is None else b"D"
+    head = _MANY.pack(b"M", kind, several[0].seen, len(several), X.shape[1], len(about))
+    marks = b"".join([_MARK.pack(*mark) for rows in several for mark in rows.marks])
+    yield b"".join((head, about, marks, X.tobytes() if values is None else values))
+
+
+def _is_long(rows: Rows) -> bool:
+    return decimals.packed(rows.X) is None
+
+
+def decode(body: bytes) -> Iterator[Record]:
+    """Yield the records in some bytes."""
+    if body[:1] == b"F":
+        yield Fact(*json.loads(body[1:]))
+        return
+    if body[:1] != b"M":
+        yield _decode_one(body)
+        return
+    _, kind, seen, k, n, size = _MANY.unpack_from(body)
+    about, at = zlib.decompress(body[_MANY.size : _MANY.size + size]), _MANY.size + size
+    columns, start = [], 0
+    for column in ("<u4", "<u8", "<u4", "<u2", "?"):
+        columns.append(np.frombuffer(about, column, k, start).tolist())
+        start += np.dtype(column).itemsize * k
+    counts = columns[2]
+    times = np.frombuffer(about, "<f8", sum(counts), start).astype(float, copy=False)
+    marks = [
+        Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + sum(columns[3]) * _MARK.size])
+    ]
+    X = _values(kind, body[at + len(marks) * _MARK.size :], sum(counts), n)
+    row = mark = 0
+    for watcher, first, rows, n_marks, paused in zip(*columns, strict=True):
+        here = slice(row, row + rows)
+        few = marks[mark : mark + n_marks]
+        yield Rows(watcher, first, paused, seen, X[here], times[here], few)
+        row, mark = row + rows, mark + n_marks
+
+
+def _decode_one(body: bytes) -> Rows:
+    """Return rows that were written alone, as journals before this format have them."""
+    kind, watcher, first, paused, seen, rows, n, count = _ROWS.unpack_from(body)
+    at = _ROWS.size
+    marks = [Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + count * _MARK.size])]
+    at += count * _MARK.size
+    times = np.frombuffer(body, "<f8", rows, at).astype(float, copy=False)
+    X = _values(kind, body[at + times.nbytes :], rows, n)
+    return Rows(watcher, first, paused, seen, X, times, marks)
+
+
+def _values(kind: bytes, data: bytes, rows: int, features: int) -> Array:
+    if kind == b"D":
+        return decimals.unpacked(data, rows, features)
+    X = np.frombuffer(data, "<f8", rows * features).reshape(rows, features)
+    return X.astype(float, copy=False)
+
+
+def framed(batch: Iterable[Record]) -> bytes:
+    """Return the frame of a batch of records."""
+    bodies: list[bytes] = []
+    for alike, group in groupby(batch, _alike):
+        if alike is None:
+            bodies += [encode(fact) for fact in group if isinstance(fact, Fact)]
+        else:
+            bodies += encode_rows([rows for rows in group if isinstance(rows, Rows)])
+    frame = b"".join(_SIZE.pack(len(body)) + body for body in bodies)
+    return _HEAD.pack(MAGIC, len(frame), zlib.crc32(frame)) + frame
+
+
+def _alike(record: Record) -> tuple[float, int] | None:
+    """Return what rows that are written together have in common."""
+    return None if isinstance(record, Fact) else (record.seen, record.X.shape[1])
+
+
+def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the whole frames with where they begin and end, also those behind damage."""
+    at = data.find(MAGIC)
+    while at >= 0:
+        start, stop = at + _HEAD.size, at + 1
+        if start <= len(data):
+            _, length, crc = _HEAD.unpack_from(data, at)
+            frame = data[start : start + length]
+            if len(frame) == length and zlib.crc32(frame) == crc:
+                stop = start + length
+                yield at, stop, frame
+        at = data.find(MAGIC, stop)
+
+
+def records(frame: bytes) -> Iterator[Record]:
+    """Yield the records of a frame."""
+    at = 0
+    while at < len(frame):
+        (length,) = _SIZE.unpack_from(frame, at)
+        at += _SIZE.size + length
+        yield from decode(frame[at - length : at])
