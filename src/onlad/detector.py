@@ -282,7 +282,7 @@ class Detector:
             seed=s.seed,
         )  # fmt: skip
         if state is not None:
-            self._kernel = self._make(state)
+            self._kernel = to_kernel(self.settings(), state)
             self._remember(tuple(state.memory.tolist()))
         return self
 
@@ -306,8 +306,9 @@ class Detector:
         alpha, b = reference.draw(n_features, self.n_hidden, self.weights, self.seed)
         S, beta = np.eye(self.n_hidden) / np.sqrt(self.ridge), np.zeros((self.n_hidden, n_features))
         start, memory = self.n_hidden / self.ridge, np.array(self._memory)
-        return self._make(
-            DetectorState(S=S, alpha=alpha, b=b, beta=beta, memory=memory, trace_start=start)
+        return to_kernel(
+            self.settings(),
+            DetectorState(S=S, alpha=alpha, b=b, beta=beta, memory=memory, trace_start=start),
         )
 
     def _begin(
@@ -332,17 +333,12 @@ class Detector:
         S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
         trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
         self._remember(self.forgetting.start)
-        self._kernel = self._make(
+        self._kernel = to_kernel(
+            self.settings(),
             DetectorState(
                 S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
                 trace_start=trace, shrink=shrink, weight=weight, seen=seen,
             )
-        )  # fmt: skip
-
-    def _make(self, state: DetectorState) -> Kernel:
-        return to_kernel(
-            state, activation=self.activation, score=self.score, loss=self.loss,
-            dtype=self.dtype, factor=self.forgetting.start[0],
         )  # fmt: skip
 
     def _follow(self, score: float) -> None:

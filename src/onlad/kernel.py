@@ -71,19 +71,9 @@ def make(
     """
     kind = Kernel32 if dtype == "float32" else Kernel64
     return kind(
-        np.ascontiguousarray(alpha, dtype),
-        np.ascontiguousarray(b, dtype),
-        np.ascontiguousarray(beta, dtype),
-        np.ascontiguousarray(S, dtype),
-        ACTIVATIONS.index(activation),
-        SCORES.index(score),
-        LOSSES.index(loss),
-        trace,
-        trace_start,
-        trace_limit,
-        shrink,
-        weight,
-        seen,
-        skipped,
-        paused,
-    )
+        alpha=np.ascontiguousarray(alpha, dtype), b=np.ascontiguousarray(b, dtype),
+        beta=np.ascontiguousarray(beta, dtype), S=np.ascontiguousarray(S, dtype),
+        activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
+        loss=LOSSES.index(loss), trace=trace, trace_start=trace_start, trace_limit=trace_limit,
+        shrink=shrink, weight=weight, seen=seen, skipped=skipped, paused=paused,
+    )  # fmt: skip

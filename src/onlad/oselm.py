@@ -9,9 +9,9 @@ import numpy as np
 
 from onlad import kernel, reference, samples
 from onlad.errors import OnladError
-from onlad.forgetting import check_factor
+from onlad.forgetting import Constant, check_factor
 from onlad.reference import Activation, Array, State, Weights
-from onlad.state import DetectorState, Dtype, of_kernel, to_kernel
+from onlad.state import DetectorSettings, DetectorState, Dtype, of_kernel, to_kernel
 
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
@@ -170,10 +170,12 @@ class OsElm:
         return of_kernel(k, np.array([self.forgetting]))
 
     def _make(self, state: DetectorState) -> None:
-        self._kernel = to_kernel(
-            state, activation=self.activation, score="reconstruction", loss="squared",
-            dtype=self.dtype, factor=self.forgetting,
+        settings = DetectorSettings(
+            n_hidden=self.n_hidden, activation=self.activation, weights=self.weights,
+            forgetting=Constant(self.forgetting), score="reconstruction", loss="squared",
+            ridge=self.ridge, dtype=self.dtype, seed=self.seed,
         )  # fmt: skip
+        self._kernel = to_kernel(settings, state)
 
     def _started(self, n: int, m: int) -> None:
         if self._kernel is None:

@@ -81,21 +81,14 @@ class DetectorState:
         need(math.isfinite(volume), "S is singular, so P = S S' is not positive definite")
 
 
-def to_kernel(
-    state: DetectorState,
-    *,
-    activation: Activation,
-    score: Score,
-    loss: Loss,
-    dtype: Dtype,
-    factor: float,
-) -> Kernel:
-    """Return a compiled model with a copy of the state; it starts with this forgetting factor."""
-    limit = reference.trace_limit(state.trace_start, len(state.b), factor, activation)
+def to_kernel(settings: DetectorSettings, state: DetectorState) -> Kernel:
+    """Return a compiled model with a copy of the state."""
+    start, a, activation = state.trace_start, settings.forgetting.start[0], settings.activation
     return kernel.make(
         state.alpha, state.b, state.beta, state.S,
-        activation=activation, score=score, loss=loss, dtype=dtype,
-        trace=state.trace, trace_start=state.trace_start, trace_limit=limit,
+        activation=activation, score=settings.score, loss=settings.loss, dtype=settings.dtype,
+        trace=state.trace, trace_start=start,
+        trace_limit=reference.trace_limit(start, settings.n_hidden, a, activation),
         shrink=state.shrink, weight=state.weight,
         seen=state.seen, skipped=state.skipped, paused=state.paused,
     )  # fmt: skip
