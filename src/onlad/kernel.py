@@ -13,12 +13,12 @@ import numpy as np
 from onlad._kernel import LEVEL as BACKEND
 from onlad._kernel import (
     DictReader,
-    Judge,
     Kernel32,
     Kernel64,
+    Layer,
     Portable,
+    Watching,
     causes,
-    p_values,
     read_csv,
     read_dict,
 )
@@ -31,11 +31,11 @@ __all__ = [
     "BACKEND",
     "LARGEST",
     "DictReader",
-    "Judge",
+    "Layer",
     "Portable",
+    "Watching",
     "causes",
     "make",
-    "p_values",
     "read_csv",
     "read_dict",
 ]
