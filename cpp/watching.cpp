@@ -5,12 +5,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 
+#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "dicts.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 
@@ -82,6 +85,8 @@ nb::object array(const T* from, std::size_t count) {
 struct OwnLayer : Layer {
     Constants constants;
     std::vector<double> memory;
+    std::mutex lock;
+    std::vector<std::unique_ptr<Room>> spare;  // memory that no thread uses now
 
     OwnLayer(std::size_t features, std::size_t rows, In<double, 2> tanh_alpha, In<double, 1> tanh_b,
              std::size_t tanh_groups, In<double, 2> linear, nb::dict values) {
@@ -126,6 +131,33 @@ struct OwnLayer : Layer {
         c = &constants;
         require(constants.watching_TICK <= double(most_rows));
     }
+};
+
+// A room of a layer, for one thread at a time. It comes with the layer: a monitor of its own would
+// have to keep one, which is larger than what it has learned.
+class Borrowed {
+    OwnLayer& layer;
+    std::unique_ptr<Room> room;
+
+public:
+    explicit Borrowed(OwnLayer& from) : layer(from) {
+        {
+            const std::lock_guard<std::mutex> guard(layer.lock);
+            if (!layer.spare.empty()) {
+                room = std::move(layer.spare.back());
+                layer.spare.pop_back();
+            }
+        }
+        if (!room) room = std::make_unique<Room>(layer);
+    }
+    ~Borrowed() {
+        const std::lock_guard<std::mutex> guard(layer.lock);
+        layer.spare.push_back(std::move(room));
+    }
+    Borrowed(const Borrowed&) = delete;
+    Borrowed& operator=(const Borrowed&) = delete;
+
+    Room& operator*() { return *room; }
 };
 
 // -- modes, anchors, limit -------------------------------------------------------------------
@@ -324,11 +356,13 @@ public:
                 nb::object verdict)
         : Watching(own, number<bool>(values, "ordered")),
           names(names),
+          own(own),
           verdict(verdict),
-          room(*own),
           row(own->n),
           shares(own->n) {
         const Layer& l = *layer;
+        Borrowed borrowed(*own);
+        const Room& room = *borrowed;
         const std::size_t T = tick_rows;
         require(number<std::size_t>(values, "width") == l.width && nb::len(names) == l.n);
         for (nb::handle each : part(values, "modes")) modes.push_back(mode_from(l, each, room));
@@ -454,24 +488,85 @@ public:
                           ready.data(), is_anomaly.data(), learned.data(),
                           drift.data(), drifting.data(),   shares.data()};
         nb::gil_scoped_release unlocked;
-        watch(X.data(), count, paused, out, room);
+        Borrowed room(*own);
+        watch(X.data(), count, paused, out, *room);
     }
 
-private:
     nb::tuple names;
+    std::shared_ptr<OwnLayer> own;
+
+private:
     VerdictMaker verdict;
-    Room room;
     std::vector<double> row, shares;
 
     nb::object said(bool paused) {
         Said one;
+        Borrowed room(*own);
         watch(row.data(), 1, paused,
               {&one.score, &one.threshold, &one.p_value, &one.ready, &one.is_anomaly, &one.learned,
                &one.drift, &one.drifting, shares.data()},
-              room);
+              *room);
         return verdict.of(one, names, shares);
     }
 };
+
+// Rows of many monitors, each of which is there once: monitor k has rows first_row[k] to
+// first_row[k + 1], and its numbers begin at first_value[k].
+void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t, 1> first_value,
+               In<double, 1> X, In<bool, 1> paused, Out<bool, 1> ready, Out<double, 1> score,
+               Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
+               Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
+               Out<double, 1> shares, std::size_t threads) {
+    const std::size_t count = nb::len(monitors), rows = score.shape(0);
+    auto is = [&](const auto& column) { return column.shape(0) == rows; };
+    require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1 &&
+            paused.shape(0) == count && shares.shape(0) == X.shape(0) && is(ready) &&
+            is(threshold) && is(p_value) && is(is_anomaly) && is(learned) && is(drift) &&
+            is(drifting) && first_row.data()[0] == 0 && first_value.data()[0] == 0 &&
+            first_row.data()[count] == std::int64_t(rows) &&
+            first_value.data()[count] == std::int64_t(X.shape(0)));
+    std::vector<OwnWatching*> each(count);
+    for (std::size_t k = 0; k < count; ++k) {
+        each[k] = nb::cast<OwnWatching*>(monitors[k]);
+        const std::int64_t own = first_row.data()[k + 1] - first_row.data()[k];
+        require(own >= 0 && first_value.data()[k + 1] - first_value.data()[k] ==
+                                own * std::int64_t(each[k]->layer->n));
+    }
+    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
+    const std::size_t share = std::max<std::size_t>(count / (threads * 32), 1);
+    std::atomic<std::size_t> next{0};
+    std::atomic<bool> memory{true};
+    auto work = [&] {
+        std::unique_ptr<Borrowed> room;
+        const OwnLayer* layer = nullptr;
+        for (std::size_t first; (first = next.fetch_add(share)) < count;)
+            for (std::size_t k = first; k < std::min(first + share, count); ++k) {
+                const std::size_t r = std::size_t(first_row.data()[k]);
+                const std::size_t v = std::size_t(first_value.data()[k]);
+                OwnWatching& one = *each[k];
+                if (layer != one.own.get()) {  // most monitors of a fleet are alike
+                    layer = one.own.get();
+                    room = std::make_unique<Borrowed>(*one.own);
+                }
+                one.watch(X.data() + v, std::size_t(first_row.data()[k + 1]) - r, paused.data()[k],
+                          {score.data() + r, threshold.data() + r, p_value.data() + r,
+                           ready.data() + r, is_anomaly.data() + r, learned.data() + r,
+                           drift.data() + r, drifting.data() + r, shares.data() + v},
+                          **room);
+            }
+    };
+    {
+        nb::gil_scoped_release unlocked;
+        beside(threads, [&](std::size_t) {
+            try {
+                work();
+            } catch (const std::bad_alloc&) {  // a thread must not throw
+                memory = false;
+            }
+        });
+    }
+    if (!memory) throw std::bad_alloc();
+}
 
 }  // namespace
 
@@ -490,6 +585,9 @@ void bind_watching(nb::module_& module) {
              strict(), strict(), strict(), strict(), strict(), strict())
         .def_prop_ro("threshold", &OwnWatching::threshold)
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);
+    module.def("watch_all", &watch_all, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
+               strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
+               strict(), nb::arg());
 }
 
 }  // namespace onlad

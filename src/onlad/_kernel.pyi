@@ -140,6 +140,25 @@ class Portable:
     def dump(self, sequence: int, /) -> bytes: ...
     def restore(self, data: bytes, /) -> int: ...
 
+def watch_all(
+    monitors: list[Watching | None],
+    first_row: Array,
+    first_value: Array,
+    X: Array,
+    paused: Array,
+    ready: Array,
+    score: Array,
+    threshold: Array,
+    p_value: Array,
+    is_anomaly: Array,
+    learned: Array,
+    drift: Array,
+    drifting: Array,
+    shares: Array,
+    threads: int,
+    /,
+) -> None: ...
+
 class DictReader:
     def __init__(self, names: tuple[Any, ...], places: Array, /) -> None: ...
     def __call__(self, x: dict[Any, Any], /) -> Array | None: ...

@@ -77,3 +77,25 @@ def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part
         verdicts.p_value[part], verdicts.is_anomaly[part], verdicts.learned[part],
         verdicts.drift[part], verdicts.drifting[part], verdicts.shares[part],
     )  # fmt: skip
+
+
+def watch_all(
+    owns: list[kernel.Watching | None],
+    counts: Array,
+    X: Array,
+    paused: Array,
+    verdicts: Verdicts,
+    *,
+    threads: int,
+) -> None:
+    """Judge rows of many monitors of one number of features, each of which is given once.
+
+    `X` and `verdicts` have the rows of the first monitor, then of the second, and so on; `counts`
+    says how many each has. Threads run without the interpreter lock.
+    """
+    first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
+    kernel.watch_all(
+        owns, first, first * X.shape[1], X.ravel(), paused, verdicts.ready, verdicts.score,
+        verdicts.threshold, verdicts.p_value, verdicts.is_anomaly, verdicts.learned,
+        verdicts.drift, verdicts.drifting, verdicts.shares.ravel(), threads,
+    )  # fmt: skip

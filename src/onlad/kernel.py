@@ -21,6 +21,7 @@ from onlad._kernel import (
     causes,
     read_csv,
     read_dict,
+    watch_all,
 )
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
 
@@ -38,6 +39,7 @@ __all__ = [
     "make",
     "read_csv",
     "read_dict",
+    "watch_all",
 ]
 
 # Beyond these a square would leave the range of the type; the binding refuses them too.
