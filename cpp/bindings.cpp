@@ -341,8 +341,8 @@ void bind(nb::module_& module, const char* name) {
 
 void bind_csv(nb::module_& module);       // csv.cpp
 void bind_dicts(nb::module_& module);     // dicts.cpp
-void bind_judge(nb::module_& module);     // judge.cpp
 void bind_portable(nb::module_& module);  // portable.cpp
+void bind_watching(nb::module_& module);  // watching.cpp
 
 }  // namespace onlad
 
@@ -358,6 +358,6 @@ NB_MODULE(_kernel, module) {
     onlad::bind_bank(module);
     onlad::bind_csv(module);
     onlad::bind_dicts(module);
-    onlad::bind_judge(module);
     onlad::bind_portable(module);
+    onlad::bind_watching(module);
 }

@@ -14,14 +14,15 @@ from onlad._kernel import (
     LARGEST32,
     LARGEST64,
     DictReader,
-    Judge,
     Kernel32,
     Kernel64,
+    Layer,
     Portable,
+    Watching,
     causes,
-    p_values,
     read_csv,
     read_dict,
+    watch_all,
 )
 from onlad._kernel import LEVEL as BACKEND
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
@@ -33,13 +34,14 @@ __all__ = [
     "BACKEND",
     "LARGEST",
     "DictReader",
-    "Judge",
+    "Layer",
     "Portable",
+    "Watching",
     "causes",
     "make",
-    "p_values",
     "read_csv",
     "read_dict",
+    "watch_all",
 ]
 
 # Beyond these a square would leave the range of the type; the binding refuses them.
