@@ -127,7 +127,7 @@ def test_the_compiled_monitor_is_the_definition(n, window, shuffled, rows):
     one = Watching.start(X[:start], window, RATE, 0)
     other = compiled.resumed(one.learned(), RATE, 0, tuple(range(n)))
     assert one.ordered != shuffled
-    alarms, modes, candidates = 0, set(), set()
+    alarms, confirmed, candidates = 0, 0, set()
     for k, part in enumerate(np.array_split(X[start:], 7)):
         paused = k == 1
         expected, found = defined(one, part, paused), said(other, part, paused)
@@ -146,10 +146,10 @@ def test_the_compiled_monitor_is_the_definition(n, window, shuffled, rows):
         np.testing.assert_allclose(found.shares, expected.shares, rtol=0, atol=bound)
         values = one.learned()
         assert_near(compiled.learned(other), values, bound)
-        modes.add(len(values.modes))
+        confirmed += int(found.drift.sum())
         candidates.add(values.candidate is not None)
     if n == 5 and not shuffled:  # it was all in the stream
-        assert len(modes) > 1
+        assert confirmed > 0
         assert candidates == {False, True}
         assert any(each is not None for each in values.anchors)
         assert alarms > 0
