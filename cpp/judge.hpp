@@ -110,6 +110,7 @@ ONLAD_APART void judge_errors(JudgeState& s, const JudgeMode& m) {
 
 // The score of the window for one mode, running means and leans after it, and squares by feature.
 ONLAD_APART double judge_mode(JudgeState& s, const JudgeMode& m, double known, double* means) {
+    const bool stays = &m == s.mode + s.current;  // else leans are of errors of another mode
     judge_errors(s, m);
     const std::size_t n = s.n;
     const double smoothing = s.constants.smoothing, most = s.constants.winsor;
@@ -124,7 +125,7 @@ ONLAD_APART double judge_mode(JudgeState& s, const JudgeMode& m, double known, d
             top = square > top ? square : top;
             if (s.ordered) {
                 const double held = e > most ? most : e < -most ? -most : e;
-                double lean = s.leans[k * n + j];
+                double lean = stays ? s.leans[k * n + j] : 0.0;
                 lean += smoothing * (held - lean) * s.present[j];
                 s.new_leans[k * n + j] = lean;
                 const double usual = lean * lean * m.leaning[k * n + j];

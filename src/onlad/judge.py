@@ -79,7 +79,8 @@ class Judge:
         order = [current, *(i for i in range(len(self.modes)) if i != current)]
         best: tuple[float, int, Array, Array, Array] | None = None
         for i in order:
-            mode, means, leans = self.modes[i], now.means, now.leans
+            mode, means = self.modes[i], now.means
+            leans = now.leans if i == current else 0 * now.leans  # of errors of another mode
             standard, E = mode.standardised(window, present)
             if mode.ordered:
                 means = means + SMOOTHING * (np.minimum(standard[:, 0], 1.0) - means)
