@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import ablation, adapter_defaults, plain_p, score_choice, wind_up
+from experiments import ablation, adapter_defaults, mcu, plain_p, score_choice, wind_up
 from experiments.pages import renewed
 from experiments.records import read
 from onlad import Detector, Monitor, limit, persist, watching
@@ -130,6 +130,7 @@ def tables() -> dict[str, str]:
         "judged": adapter_defaults.judged(),
         "sums": messages(),
         **score_choice.tables(),
+        **mcu.tables(),
     }
 
 

@@ -15,7 +15,7 @@ from onlad.mode import Mode
 from onlad.reference import Array
 
 MOST = 4  # modes of a history
-GAIN = 0.2  # how much smaller errors must be, in natural logarithms of their squares
+GAIN = 0.3  # how much smaller errors must be, in natural logarithms of their squares
 DEARER = 0.1  # how much more for each group after the second
 LOOK = 4_096  # rows that are looked at
 FEWEST = 128  # rows of a mode

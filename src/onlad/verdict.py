@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from onlad import kernel
 
 
-@dataclass(frozen=True)
-class Verdict:
+class _LateCauses:
+    """The shares of the features, of which `causes` are made when somebody asks for them."""
+
+    __slots__ = ("_names", "_shares")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "causes":
+                raise AttributeError(f"a Verdict has no attribute {name!r}")
+            causes = kernel.causes(self._names, np.frombuffer(self._shares))
+            object.__setattr__(self, "causes", causes)
+            return causes
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(_LateCauses):
     """What a monitor says of one sample.
 
     Attributes

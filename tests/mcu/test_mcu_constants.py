@@ -28,6 +28,8 @@ REAL = {
     "FEW": mode.FEW,
     "LEAST_REACH": mode.LEAST[0],
     "LEAST_MEAN_REACH": mode.LEAST[1],
+    "WINSOR": mode.WINSOR,
+    "CORRELATED": mode.CORRELATED,
     "KEEP": judge.KEEP,
     "FILLED": judge.FILLED,
     "HELD": watching.HELD,

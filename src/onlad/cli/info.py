@@ -15,6 +15,7 @@ from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.mcu import PortableMonitor
+from onlad.mcu.layout import MODE, State
 from onlad.mode import ModeState
 from onlad.monitor import Monitor
 
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         "sha256": data[-32:].hex(),
     }
     if isinstance(model, PortableMonitor):
-        facts |= {"samples seen": model.n_seen} | model.settings() | model.describe()
+        facts |= _portable(model)
     else:
         facts |= _monitor(model) if isinstance(model, Monitor) else _detector(model)
     print(json.dumps(facts) if args.json else _text(facts))
@@ -88,8 +89,40 @@ def _mode(mode: ModeState, names: list[str]) -> dict[str, Any]:
     return {"samples learned": mode.count, "columns": dict(zip(names, units, strict=True))}
 
 
+def _portable(monitor: PortableMonitor) -> dict[str, Any]:
+    said = monitor.describe()
+    facts: dict[str, Any] = {
+        "samples seen": monitor.n_seen,
+        "ready": said["ready"],
+        "false alarms": monitor.false_alarms,
+        "hidden units": monitor.hidden,
+        "places for modes": monitor.modes,
+        "warmup": monitor.warmup,
+        "seed": monitor.seed,
+    }
+    names = [str(name) for name in monitor.names]
+    if not said["ready"]:
+        return facts | {"why": said["why"], "columns": names}
+    state = State(monitor.sizes(), monitor.dump())
+    drifting = said["drifting"]
+    modes = []
+    for place, mode in zip(state.places, state.modes, strict=True):
+        if place[0] == MODE:
+            pairs = zip(mode["centre"].tolist(), mode["scale"].tolist(), strict=True)
+            units = [{"centre": _finite(centre), "unit": unit or None} for centre, unit in pairs]
+            columns = dict(zip(names, units, strict=True))
+            modes.append({"samples learned": int(place[1]), "columns": columns})
+    return facts | {
+        "threshold": said["threshold"],
+        "window": said["window"],
+        "drifting": None if drifting is None else str(drifting),
+        "columns": names,
+        "modes": modes,
+    }
+
+
 def _detector(detector: Detector) -> dict[str, Any]:
-    learned = detector.learned()
+    state = detector.learned()
     return {
         "samples learned": detector.n_seen,
         "hidden units": detector.n_hidden,
@@ -97,11 +130,11 @@ def _detector(detector: Detector) -> dict[str, Any]:
         "activation": detector.activation,
         "score": detector.score,
         "forgetting": repr(detector.forgetting),
-        "effective samples": round(learned["weight"], 1) if learned else 0,
+        "effective samples": round(state.weight, 1) if state else 0,
         "ridge": detector.ridge,
         "dtype": detector.dtype,
         "seed": detector.seed,
-        "largest weight": float(np.abs(learned["beta"]).max()) if learned else None,
+        "largest weight": float(np.abs(state.beta).max()) if state else None,
     }
 
 

@@ -11,7 +11,18 @@ from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT
 from onlad.mcu.definition import bin_of
-from onlad.mcu.layout import HEADER, JUDGED, MAGIC, MODE, OPEN, UNUSUAL, VERSION, Sizes, State
+from onlad.mcu.layout import (
+    HEADER,
+    JUDGED,
+    MAGIC,
+    MODE,
+    OPEN,
+    SCORED,
+    UNUSUAL,
+    VERSION,
+    Sizes,
+    State,
+)
 from onlad.mcu.portable import PortableMonitor
 from onlad.mode import Mode
 from onlad.monitor import Monitor
@@ -34,9 +45,10 @@ def from_monitor(monitor: Monitor, modes: int = 3) -> PortableMonitor:
     >>> bool(abs(chip.observe(X[-1]).score - monitor.observe(X[-1]).score) < 0.01)
     True
     """
-    watching = monitor._watching
-    if watching is None:
+    learned = monitor.learned()
+    if learned is None or learned.watching is None:
         raise OnladError("the monitor has not started: show it more samples, or export a fresh one")
+    watching = Watching.resumed(learned.watching, monitor.false_alarms, monitor.seed)
     if not watching.ordered:
         raise OnladError(
             "the monitor was started on samples without order; a chip watches a stream"
@@ -54,7 +66,6 @@ def from_monitor(monitor: Monitor, modes: int = 3) -> PortableMonitor:
     chip.names = monitor.names
     sizes = chip.sizes()
     state = State(sizes)
-    watching.learned()  # the judge hands back units that woke
     for i, mode in enumerate(watching.modes):
         _mode(state, i, mode, sizes)
     _limit(state, watching)
@@ -114,7 +125,7 @@ def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
     into["tanh"][:] = [factors(K) for K in _sums(tanh)]
     into["beta"][:] = tanh.beta.T
     into["usual"][:], into["largest"][:] = mode.usual, mode.largest
-    into["levels"][:] = np.array(mode.levels)
+    into["leaning"][:], into["levels"][:] = mode.leaning, np.array(mode.levels)
     state.places[i] = MODE, mode.count, int(mode.weight), 0
 
 
@@ -133,7 +144,7 @@ def _limit(state: State, watching: Watching) -> None:
 
 def _rows(state: State, watching: Watching) -> None:
     """Fill the ring from its end: the newest row lies at the last place."""
-    sizes, moving = state.sizes, watching._moving()
+    sizes, moving = state.sizes, watching.moving
     weights = 1 << np.arange(32, dtype="uint64")
     for back in range(sizes.ring):
         row, into = TICK + watching.at - 1 - back, sizes.ring - 1 - back
@@ -146,15 +157,15 @@ def _rows(state: State, watching: Watching) -> None:
         present = np.zeros(32 * sizes.masks, bool)
         present[: sizes.features] = watching.present[row]
         state.masks[into] = present.reshape(-1, 32) @ weights
-        state.common["scores"][into] = watching.score[row]
         judged = row >= TICK or watching.open[row]
-        flags = int(watching.mode[row]) | JUDGED * judged | OPEN * watching.open[row]
+        scored = bin_of(float(watching.score[row])) << SCORED
+        flags = int(watching.mode[row]) | scored | JUDGED * judged | OPEN * watching.open[row]
         state.flags[into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
     state["refused"] = int(np.count_nonzero(state.flags[-TICK - 1 :] & UNUSUAL))
     state["position"], state["current"] = sizes.ring - 1, int(moving.mode[0])
     state["ticked"] = min(watching.at, TICK - 1)
     state.common["age"][:], state.common["patience"][:] = moving.age, moving.patience
-    state.common["means"][:] = moving.means
+    state.common["means"][:], state.common["leans"][:] = moving.means, moving.leans
 
 
 def _anchor(state: State, watching: Watching) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from onlad import anchor, judge, limit, mode, watching
 from onlad.instance import CONSTANT, RIDGE
 from onlad.mcu.layout import BINS
-from onlad.mode import SMOOTHING, STATISTICS, STILL
+from onlad.mode import CORRELATED, SMOOTHING, STATISTICS, STILL, WINSOR
 from onlad.reference import Array
 
 DELAY = watching.TICK
@@ -35,7 +35,8 @@ class Place:
     moment: Array  # (units, features)
     usual: Array
     largest: Array
-    levels: Array = field(default_factory=lambda: np.zeros((4, STATISTICS)))
+    leaning: Array  # usual squares of leans
+    levels: Array = field(default_factory=lambda: np.zeros((6, STATISTICS)))
     role: str = "free"
     rows: int = 0  # learned
     weight: int = 0
@@ -64,7 +65,9 @@ class Definition:
         self.age, self.patience = np.zeros(self.n), np.zeros(self.n)
         self.means = np.zeros(STATISTICS)
         self.first_means = np.zeros(STATISTICS)
+        self.leans, self.first_leans = np.zeros((2, self.n)), np.zeros((2, self.n))
         self.measured: list[Array] = []
+        self.leaned: list[Array] = []
         self.histogram = np.zeros(BINS, int)
         self.base, self.factor, self.now, self.gate = 0.0, 1.0, 0.0, 0.0
         self.since = self.episode = 0
@@ -79,7 +82,7 @@ class Definition:
         return Place(
             np.zeros(n), np.zeros(n), np.diag(ridge),
             np.array([np.diag(np.full(self.units, RIDGE))] * self.groups),
-            np.zeros((self.units, n)), np.zeros((2, n)), np.zeros((2, n)),
+            np.zeros((self.units, n)), np.zeros((2, n)), np.zeros((2, n)), np.zeros((2, n)),
         )  # fmt: skip
 
     # -- one mode and one row, `ago` rows before the newest -----------------------------------
@@ -105,19 +108,26 @@ class Definition:
         return v, h, errors
 
     def statistics(self, place: Place, errors: Array, ago: int) -> tuple[Array, Array]:
-        """Return the four statistics, and the squares by feature."""
+        """Return the four statistics, and the errors in usual deviations."""
         present = self.present[len(self.present) - 1 - ago]
         least = np.maximum(place.usual.mean(axis=1, keepdims=True), mode.PRIOR_SQUARE)
         mixed = (place.weight * place.usual + mode.PRIOR * least) / (place.weight + mode.PRIOR)
-        squares = errors**2 / np.maximum(mixed, place.largest / mode.OFTEN) * present
-        mean = squares.sum(axis=1) / max(present.sum(), 1)
-        return np.append(mean, squares.max(axis=1)), squares.sum(axis=0)
+        E = errors / np.sqrt(np.maximum(mixed, place.largest / mode.OFTEN)) * present
+        return four(E**2, max(present.sum(), 1)), E
+
+    def lean(self, leans: Array, E: Array, ago: int) -> Array:
+        """Return the leans after a row; a missing value leaves them as they are."""
+        present = self.present[len(self.present) - 1 - ago]
+        return leans + SMOOTHING * (np.clip(E, -WINSOR, WINSOR) - leans) * present
 
     @staticmethod
-    def total(place: Place, standard: Array, means: Array | None) -> float:
-        """Return the score of standardised statistics."""
-        if means is not None:
+    def total(place: Place, standard: Array, *slow: Array) -> float:
+        """Return the score of standardised statistics; `slow` are running means and leans."""
+        if slow:
+            means, leans = slow
+            lean = four(leans**2 / place.leaning, len(place.centre))
             standard = np.maximum(standard, (means - place.levels[2]) / place.levels[3])
+            standard = np.maximum(standard, (lean - place.levels[4]) / place.levels[5])
         return float(np.maximum(standard, 0.0).mean())
 
     def learn(self, place: Place, v: Array, h: Array, kept: float = FORGETTING) -> None:
@@ -170,7 +180,7 @@ class Definition:
                 self.learn(place, *self.look(place, ago + 2 * part)[:2])
             return False
         if at >= 6 * part:
-            self.measure(place, self.statistics(place, errors, ago)[0], at, first)
+            self.measure(place, errors, ago, at - 6 * part, first)
         self.take(place, errors, ago)
         twin = self.places[1] if first and self.modes > 1 else None
         if twin is not None:
@@ -182,7 +192,8 @@ class Definition:
             self.learn(twin, *self.look(twin, ago)[:2])
         if at < 12 * part - 1:
             return False
-        level(self.measured, place.levels[2:], 1 / SMOOTHING, mode.LEAST[1])
+        level(self.measured, place.levels[2:4], 1 / SMOOTHING, mode.LEAST[1])
+        level(self.leaned, place.levels[4:], CORRELATED / SMOOTHING, mode.LEAST[0])
         if twin is not None:
             place.centre, place.scale, place.rows = twin.centre, twin.scale, twin.rows
             place.K, place.G, place.moment, twin.role = twin.K, twin.G, twin.moment, "free"
@@ -202,22 +213,30 @@ class Definition:
         place.usual, place.largest = fresh.usual, np.array([1.0 * (place.scale <= 0)] * 2)
         place.seen = []
 
-    def measure(self, place: Place, found: Array, at: int, first: bool) -> None:
-        """Measure the levels of rows, then those of running means."""
-        if at in (6 * self.part, 9 * self.part):
-            self.measured = []
-        if at < 9 * self.part:
+    def measure(self, place: Place, errors: Array, ago: int, at: int, first: bool) -> None:
+        """Measure the levels of rows, then those of running means and of leans."""
+        found, E = self.statistics(place, errors, ago)
+        half = 3 * self.part
+        if at in (0, half):
+            self.measured, self.leaned = [], []
+        self.first_leans = self.lean(self.first_leans if at else np.zeros_like(E), E, ago)
+        if at < half:
             self.measured.append(found)
-            if at == 9 * self.part - 1:
+            self.leaned.append(self.first_leans**2)
+            if at == half - 1:
                 level(self.measured, place.levels[:2], 1.0, mode.LEAST[0])
+                square = np.mean(self.leaned, axis=0)
+                least = mode.PRIOR * square.mean(axis=1, keepdims=True)
+                shrunk = (half * square + least) / (half + mode.PRIOR)
+                place.leaning = np.maximum(shrunk, CORRELATED * SMOOTHING / (2 - SMOOTHING))
                 self.first_means = np.zeros(STATISTICS)
             return
+        self.leaned.append(four(self.first_leans**2 / place.leaning, self.n))
         standard = (found - place.levels[0]) / place.levels[1]
         if first:
-            self.count(self.total(place, standard, None))
-        self.first_means = self.first_means + SMOOTHING * (
-            np.minimum(standard, 1.0) - self.first_means
-        )
+            self.count(self.total(place, standard))
+        moved = np.minimum(standard, 1.0) - self.first_means
+        self.first_means = self.first_means + SMOOTHING * moved
         self.measured.append(self.first_means)
 
     # -- the limit ----------------------------------------------------------------------------
@@ -296,7 +315,7 @@ class Definition:
         v, h, errors = self.look(waiting, ago)
         found, _ = self.statistics(waiting, errors, ago)
         standard = (found - waiting.levels[0]) / waiting.levels[1]
-        if self.total(waiting, standard, None) <= 1:
+        if self.total(waiting, standard) <= 1:
             self.take(waiting, errors, ago)
             self.learn(waiting, v, h)
             self.explained += 1
@@ -377,7 +396,7 @@ class Definition:
         drift = self.decide()
         if self.anchor is not None and not self.anchor.settled(self):
             self.anchor.settle(self)
-        elif self.anchor is not None and not (self.paused or unusual):
+        elif self.anchor is not None and not (self.paused or score > now):
             self.drifting = self.anchor.follow(self)
         self.ticked += 1
         if self.ticked == DELAY:
@@ -400,17 +419,18 @@ class Definition:
 
     def _judge(self) -> float:
         order = [self.current, *(i for i in range(self.modes) if i != self.current)]
-        first, kept, best = self.current, self.means, np.inf
+        first, kept, leant, best = self.current, self.means, self.leans, np.inf
         for i in order:
             place = self.places[i]
             if place.role != "mode":
                 continue
-            found, _ = self.statistics(place, self.look(place, 0)[2], 0)
+            found, E = self.statistics(place, self.look(place, 0)[2], 0)
             standard = (found - place.levels[0]) / place.levels[1]
             means = kept + SMOOTHING * (np.minimum(standard, 1.0) - kept)
-            score = self.total(place, standard, means)
+            leans = self.lean(leant, E, 0)
+            score = self.total(place, standard, means, leans)
             if score < best:
-                best, self.current, self.means = score, i, means
+                best, self.current, self.means, self.leans = score, i, means, leans
             if i == first and best <= judge.KEEP:
                 break
         return float(best)
@@ -469,6 +489,11 @@ class Anchored:
         outside = np.where(walks | ~(scale > 0), 0.0, np.abs(self.lean) / bound)
         worst = int(np.argmax(outside))
         return worst if outside[worst] > 1 else -1
+
+
+def four(squares: Array, count: int) -> Array:
+    """Return the mean over so many features, and the largest, of the squares of each instance."""
+    return np.append(squares.sum(axis=1) / count, squares.max(axis=1))
 
 
 def level(measured: list[Array], into: Array, rows_in_mean: float, least: float) -> None:

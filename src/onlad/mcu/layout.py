@@ -14,7 +14,8 @@ from onlad.watching import TICK
 DELAY = TICK  # rows after which a row is learned
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
 MAGIC, VERSION = b"ONLC", 1
-BINS = 129  # of the histogram of recent scores
+BINS = 129  # of the histogram of recent scores, two in a word
+PAIRS = (BINS + 1) // 2
 COUNTS = (
     "seen", "ready", "position", "current", "warmup", "paused", "ticked", "refused", "since",
     "episode", "explained", "foreign", "idle", "anchored", "settling", "anchor_rows", "drifting",
@@ -23,6 +24,7 @@ COUNTS = (
 SCALARS = ("rate", "base", "factor", "now", "gate", "peak", "highest")
 FREE, MODE, BEGINNING, WAITING, TWIN = range(5)  # roles of a place
 OPEN, UNUSUAL, JUDGED = 256, 512, 1024  # flags of a row
+SCORED = 16  # the bit from which on they have the bin of its score
 
 
 class Sizes(NamedTuple):
@@ -65,7 +67,8 @@ class Sizes(NamedTuple):
             "beta": (n, u),
             "usual": (2, n),
             "largest": (2, n),
-            "levels": (4, STATISTICS),
+            "leaning": (2, n),
+            "levels": (6, STATISTICS),
         }
 
     def common_parts(self) -> dict[str, tuple[int, ...]]:
@@ -75,18 +78,19 @@ class Sizes(NamedTuple):
             "anchor_beta": (n, self.inputs),
             "anchor": (6, n),  # centre, scale, deviation, lean, two halves
             "ring": (self.ring, n),
-            "scores": (self.ring,),
+            "leans": (2, n),
+            "first_leans": (2, n),
             "age": (n,),
             "patience": (n,),
             "scalars": (len(SCALARS),),
             "means": (STATISTICS,),
-            "starting": (3, STATISTICS),
+            "starting": (5, STATISTICS),
         }
 
     @property
     def counts(self) -> int:
         """Whole numbers: `ONLAD_COUNTS`."""
-        return len(COUNTS) + 4 * self.modes + BINS + self.ring * (1 + self.masks)
+        return len(COUNTS) + 4 * self.modes + PAIRS + self.ring * (1 + self.masks)
 
     @property
     def floats(self) -> int:
@@ -103,7 +107,7 @@ class Sizes(NamedTuple):
     @property
     def ram(self) -> int:
         """Bytes of `onlad_monitor`: what is dumped, and the numbers of one row."""
-        scratch = 2 * self.inputs + self.hidden + 4 * self.features
+        scratch = 2 * self.inputs + self.hidden + 8 * self.features
         return 4 * (self.counts + self.floats + scratch)
 
 
@@ -121,9 +125,9 @@ class State:
         at = len(COUNTS)
         self.places = counts[at : at + 4 * sizes.modes].reshape(-1, 4)  # role, rows, weight, begun
         at += 4 * sizes.modes
-        self.histogram = counts[at : at + BINS]
-        self.flags = counts[at + BINS : at + BINS + sizes.ring]
-        self.masks = counts[at + BINS + sizes.ring :].reshape(sizes.ring, sizes.masks)
+        self.histogram = counts[at : at + PAIRS].view("<u2")
+        self.flags = counts[at + PAIRS : at + PAIRS + sizes.ring]
+        self.masks = counts[at + PAIRS + sizes.ring :].reshape(sizes.ring, sizes.masks)
         self.modes: list[dict[str, Array]] = []
         for _ in range(sizes.modes):
             parts, floats = _split(sizes.mode_parts(), floats)

@@ -33,6 +33,8 @@
 #define FEW 4.0f
 #define LEAST_REACH 0.5f
 #define LEAST_MEAN_REACH 0.05f
+#define WINSOR 3.0f
+#define CORRELATED 4.0f
 #define KEEP 0.5f
 #define FILLED 5.0f
 #define HELD 4.0f
@@ -100,17 +102,19 @@ enum {
 enum { ROLE, ROWS, WEIGHT, BEGUN };            /* of a slot */
 enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
 #define SLOT(slot, what) m->count[SLOTS + 4 * (slot) + (what)]
-#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES)
-#define FLAGS (HISTOGRAM + ONLAD_BINS)
+#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES) /* two bins a word */
+#define FLAGS (HISTOGRAM + ONLAD_PAIRS)
 #define MASK(row) (FLAGS + ONLAD_RING + (row) * ONLAD_MASKS)
-enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024 }; /* flags of a row; the low byte is its mode */
+/* Flags of a row. The low byte is its mode, the third one the bin of its score. */
+enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
 
 /* All others. */
 #define MODES_AT 0
 #define ANCHOR_AT (ONLAD_MODES * ONLAD_MODE_FLOATS)
 #define RING_AT (ANCHOR_AT + ONLAD_ANCHOR_FLOATS)
-#define SCORES_AT (RING_AT + ONLAD_RING * ONLAD_FEATURES)
-#define AGE_AT (SCORES_AT + ONLAD_RING)
+#define LEANS_AT (RING_AT + ONLAD_RING * ONLAD_FEATURES)
+#define FIRST_LEANS_AT (LEANS_AT + 2 * ONLAD_FEATURES)
+#define AGE_AT (FIRST_LEANS_AT + 2 * ONLAD_FEATURES)
 #define PATIENCE_AT (AGE_AT + ONLAD_FEATURES)
 #define SCALARS_AT (PATIENCE_AT + ONLAD_FEATURES)
 enum {
@@ -123,7 +127,7 @@ enum {
     HIGHEST,
     MEANS,
     BLOCKS = MEANS + STATISTICS,
-    FIRST_MEANS = BLOCKS + STATISTICS,
+    FIRST_MEANS = BLOCKS + 2 * STATISTICS,
     DEVIATION = FIRST_MEANS + STATISTICS
 };
 #define SCALAR(what) m->memory[SCALARS_AT + (what)]
@@ -135,8 +139,17 @@ enum {
 #define BETA_AT (TANH_AT + ONLAD_GROUPS * ONLAD_TRIANGLE(ONLAD_UNITS))
 #define USUAL_AT (BETA_AT + ONLAD_FEATURES * ONLAD_UNITS)
 #define LARGEST_AT (USUAL_AT + 2 * ONLAD_FEATURES)
-#define LEVELS_AT (LARGEST_AT + 2 * ONLAD_FEATURES)
-enum { MEDIAN = 0, REACH = 4, MEAN_MEDIAN = 8, MEAN_REACH = 12 };
+#define LEANING_AT (LARGEST_AT + 2 * ONLAD_FEATURES)
+#define LEVELS_AT (LEANING_AT + 2 * ONLAD_FEATURES)
+enum {
+    MEDIAN = 0,
+    REACH = 4,
+    MEAN_MEDIAN = 8,
+    MEAN_REACH = 12,
+    LEAN_MEDIAN = 16,
+    LEAN_REACH = 20,
+    LEVELS = 24
+};
 
 /* An anchor: coefficients by feature, then six rows. */
 #define ANCHOR(what) (m->memory + ANCHOR_AT + ONLAD_FEATURES * (ONLAD_INPUTS + (what)))
@@ -149,6 +162,8 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 #define ERRORS (H + ONLAD_HIDDEN)
 #define SQUARES (ERRORS + 2 * ONLAD_FEATURES)
 #define SHARES (SQUARES + ONLAD_FEATURES)
+#define LEANED (SHARES + ONLAD_FEATURES)
+#define BEST_LEANS (LEANED + 2 * ONLAD_FEATURES)
 
 #ifdef ONLAD_RUNTIME
 #define ALPHA (m->alpha)
@@ -285,7 +300,8 @@ static void look(onlad_monitor* m, int slot, int row) {
     }
 }
 
-/* From ERRORS: SQUARES by feature, in units of the usual ones, and the four statistics. */
+/* From ERRORS: the four statistics, SQUARES by feature in units of the usual ones, and LEANED, the
+ * errors in deviations, of which none counts for more than WINSOR. */
 static void statistics(onlad_monitor* m, int slot, int row, float* found) {
     const float* mode = mode_at(m, slot);
     const float weight = (float)SLOT(slot, WEIGHT);
@@ -298,13 +314,16 @@ static void statistics(onlad_monitor* m, int slot, int row, float* found) {
         const float* usual = mode + USUAL_AT + instance * ONLAD_FEATURES;
         const float* largest = mode + LARGEST_AT + instance * ONLAD_FEATURES;
         const float* errors = ERRORS + instance * ONLAD_FEATURES;
+        float* leaned = LEANED + instance * ONLAD_FEATURES;
         float sum = 0.0f, most = 0.0f, least = 0.0f;
         for (j = 0; j < ONLAD_FEATURES; ++j) least += usual[j];
         least = larger(least / (float)ONLAD_FEATURES, PRIOR_SQUARE);
         for (j = 0; j < ONLAD_FEATURES; ++j) {
             if (is_present(m, row, j)) {
                 float mixed = (weight * usual[j] + PRIOR * least) / (weight + PRIOR);
-                float square = errors[j] * errors[j] / larger(mixed, largest[j] / OFTEN);
+                float error = errors[j] / sqrtf(larger(mixed, largest[j] / OFTEN));
+                float square = error * error;
+                leaned[j] = bounded(error, WINSOR);
                 sum += square;
                 most = larger(most, square);
                 SQUARES[j] += square;
@@ -320,13 +339,43 @@ static void standardise(const float* levels, float* found) {
     for (i = 0; i < STATISTICS; ++i) found[i] = (found[i] - levels[MEDIAN + i]) / levels[REACH + i];
 }
 
-/* The score of standardised statistics, with running means if there are any. */
-static float total(const float* levels, const float* standard, const float* means) {
+/* Let leans follow LEANED, which becomes the new leans; a missing value leaves them as they are. */
+static void lean(onlad_monitor* m, int row, const float* before_it) {
+    int k;
+    for (k = 0; k < 2 * ONLAD_FEATURES; ++k)
+        LEANED[k] = is_present(m, row, k % ONLAD_FEATURES)
+                        ? before_it[k] + SMOOTHING * (LEANED[k] - before_it[k])
+                        : before_it[k];
+}
+
+/* The four statistics of LEANED. */
+static void lean_statistics(onlad_monitor* m, int slot, float* found) {
+    const float* leaning = mode_at(m, slot) + LEANING_AT;
+    int instance, j;
+    for (instance = 0; instance < 2; ++instance) {
+        float sum = 0.0f, most = 0.0f;
+        for (j = instance * ONLAD_FEATURES; j < (instance + 1) * ONLAD_FEATURES; ++j) {
+            float square = LEANED[j] * LEANED[j] / leaning[j];
+            sum += square;
+            most = larger(most, square);
+        }
+        found[instance] = sum / (float)ONLAD_FEATURES;
+        found[2 + instance] = most;
+    }
+}
+
+/* The score of standardised statistics; with running means and statistics of leans if there are
+ * any. */
+static float total(const float* levels, const float* standard, const float* means,
+                   const float* leans) {
     float sum = 0.0f;
     int i;
     for (i = 0; i < STATISTICS; ++i) {
         float one = standard[i];
-        if (means) one = larger(one, (means[i] - levels[MEAN_MEDIAN + i]) / levels[MEAN_REACH + i]);
+        if (means) {
+            one = larger(one, (means[i] - levels[MEAN_MEDIAN + i]) / levels[MEAN_REACH + i]);
+            one = larger(one, (leans[i] - levels[LEAN_MEDIAN + i]) / levels[LEAN_REACH + i]);
+        }
         sum += larger(one, 0.0f);
     }
     return sum / (float)STATISTICS;
@@ -472,12 +521,13 @@ static void settle_units(onlad_monitor* m, int slot) {
         settle_factor(mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS, RIDGE);
 }
 
-/* Let medians, and sums of the largest of each block, follow row `count` of a measurement. */
-static void measure_level(onlad_monitor* m, float* median, float* sum, const float* found,
-                          uint32_t count) {
+/* Let medians, and sums of the largest of each block, follow row `count` of a measurement. Two of
+ * them can go on at a time: `which` is 0 or STATISTICS. */
+static void measure_level(onlad_monitor* m, int which, float* median, float* sum,
+                          const float* found, uint32_t count) {
     int i;
     for (i = 0; i < STATISTICS; ++i) {
-        float *away = &SCALAR(DEVIATION + i), *block = &SCALAR(BLOCKS + i);
+        float *away = &SCALAR(DEVIATION + which + i), *block = &SCALAR(BLOCKS + which + i);
         if (count == 0) {
             median[i] = found[i];
             *away = sum[i] = 0.0f;
@@ -491,18 +541,19 @@ static void measure_level(onlad_monitor* m, float* median, float* sum, const flo
 }
 
 /* The reach of a level after `count` rows; sums of blocks become reaches. */
-static void settle_level(onlad_monitor* m, const float* median, float* sum, uint32_t count,
-                         float rows_in_mean, float least) {
+static void settle_level(onlad_monitor* m, int which, const float* median, float* sum,
+                         uint32_t count, float rows_in_mean, float least) {
     const uint32_t blocks = count / BLOCK;
     const float wider = BEYOND * (1.0f + FEW * rows_in_mean / (float)count);
     int i;
     for (i = 0; i < STATISTICS; ++i) {
-        float high = blocks ? sum[i] / (float)blocks : SCALAR(BLOCKS + i);
+        float high = blocks ? sum[i] / (float)blocks : SCALAR(BLOCKS + which + i);
         sum[i] = larger(wider * (high - median[i]), least);
     }
 }
 
-static void count_score(onlad_monitor* m, float score);
+static int bin(float root);
+static void count_score(onlad_monitor* m, int at);
 
 /* The copy that learns on while the mode itself is measured; ONLAD_NONE if there is no place. */
 static int twin_of(const onlad_monitor* m, int is_first) {
@@ -515,13 +566,60 @@ static void copy_mode(onlad_monitor* m, int to, int from, int floats) {
     SLOT(to, ROWS) = SLOT(from, ROWS);
 }
 
+/* The usual squares of leans, from their means over `count` rows: shrunk, and not too small. */
+static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
+    float* leaning = mode_at(m, slot) + LEANING_AT;
+    int instance, j;
+    for (instance = 0; instance < 2; ++instance, leaning += ONLAD_FEATURES) {
+        float mean = 0.0f, rows = (float)count;
+        for (j = 0; j < ONLAD_FEATURES; ++j) mean += leaning[j];
+        mean /= (float)ONLAD_FEATURES;
+        for (j = 0; j < ONLAD_FEATURES; ++j)
+            leaning[j] = larger((rows * leaning[j] + PRIOR * mean) / (rows + PRIOR),
+                                CORRELATED * SMOOTHING / (2.0f - SMOOTHING));
+    }
+}
+
+/* Row `at` of the rows that give the levels: one half those of rows, one those of running means. */
+static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_first) {
+    float *mode = mode_at(m, slot), *levels = mode + LEVELS_AT, *leans = m->memory + FIRST_LEANS_AT;
+    float found[STATISTICS], leaned[STATISTICS];
+    const uint32_t half = m->count[WARMUP] / 4;
+    int i, k;
+    statistics(m, slot, row, found);
+    if (at == 0)
+        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) leans[k] = 0.0f;
+    lean(m, row, leans);
+    memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
+    if (at < half) {
+        measure_level(m, 0, levels + MEDIAN, levels + REACH, found, at);
+        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+            float* leaning = mode + LEANING_AT + k;
+            *leaning += (leans[k] * leans[k] - *leaning) / (float)(at + 1);
+        }
+        if (at < half - 1) return;
+        settle_level(m, 0, levels + MEDIAN, levels + REACH, half, 1.0f, LEAST_REACH);
+        settle_leaning(m, slot, half);
+        for (i = 0; i < STATISTICS; ++i) SCALAR(FIRST_MEANS + i) = 0.0f;
+        return;
+    }
+    lean_statistics(m, slot, leaned);
+    measure_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, leaned, at - half);
+    standardise(levels, found);
+    if (is_first) count_score(m, bin(sqrtf(total(levels, found, NULL, NULL))));
+    for (i = 0; i < STATISTICS; ++i) {
+        float* mean = &SCALAR(FIRST_MEANS + i);
+        *mean += SMOOTHING * (smaller(found[i], 1.0f) - *mean);
+    }
+    measure_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, &SCALAR(FIRST_MEANS), at - half);
+}
+
 /* One row more of a start; return whether it is the last. What is measured are errors of a model
  * that does not learn meanwhile, as errors of neighbours in time would be too small. */
 static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
-    float *levels = mode_at(m, slot) + LEVELS_AT, found[STATISTICS];
+    float* levels = mode_at(m, slot) + LEVELS_AT;
     const uint32_t part = m->count[WARMUP] / 12, at = SLOT(slot, BEGUN)++;
     const int twin = twin_of(m, is_first);
-    int i;
     if (at < 2 * part) {
         measure_units(m, slot, row);
         if (at == 2 * part - 1) settle_units(m, slot);
@@ -537,23 +635,7 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         }
         return 0;
     }
-    if (at >= 6 * part) statistics(m, slot, row, found);
-    if (at >= 6 * part && at < 9 * part) {
-        measure_level(m, levels + MEDIAN, levels + REACH, found, at - 6 * part);
-        if (at == 9 * part - 1) {
-            settle_level(m, levels + MEDIAN, levels + REACH, 3 * part, 1.0f, LEAST_REACH);
-            for (i = 0; i < STATISTICS; ++i) SCALAR(FIRST_MEANS + i) = 0.0f;
-        }
-    } else if (at >= 9 * part) {
-        standardise(levels, found);
-        if (is_first) count_score(m, total(levels, found, NULL));
-        for (i = 0; i < STATISTICS; ++i) {
-            float* mean = &SCALAR(FIRST_MEANS + i);
-            *mean += SMOOTHING * (smaller(found[i], 1.0f) - *mean);
-        }
-        measure_level(m, levels + MEAN_MEDIAN, levels + MEAN_REACH, &SCALAR(FIRST_MEANS),
-                      at - 9 * part);
-    }
+    if (at >= 6 * part) measure(m, slot, row, at - 6 * part, is_first);
     take(m, slot, row);
     if (twin >= 0) {
         if (at == 4 * part) copy_mode(m, twin, slot, ONLAD_MODE_FLOATS);
@@ -563,8 +645,10 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         learn(m, twin, LAMBDA);
     }
     if (at < 12 * part - 1) return 0;
-    settle_level(m, levels + MEAN_MEDIAN, levels + MEAN_REACH, 3 * part, 1.0f / SMOOTHING,
+    settle_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, 3 * part, 1.0f / SMOOTHING,
                  LEAST_MEAN_REACH);
+    settle_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, 3 * part,
+                 CORRELATED / SMOOTHING, LEAST_REACH);
     if (twin >= 0) {
         copy_mode(m, slot, twin, USUAL_AT); /* all but usual squares and levels */
         SLOT(twin, ROLE) = FREE;
@@ -585,17 +669,22 @@ static float middle(int at) {
                    : from_bits(((uint32_t)(at - 1 + (127 + LOWEST) * OCTAVE) << 19) + (1u << 18));
 }
 
-static void count_score(onlad_monitor* m, float score) {
+static uint32_t rows_in(const onlad_monitor* m, int at) {
+    return HISTOGRAM[at / 2] >> (at % 2 * 16) & 0xffffu;
+}
+
+static void count_score(onlad_monitor* m, int at) {
     int i;
-    ++HISTOGRAM[bin(sqrtf(score))];
+    HISTOGRAM[at / 2] += 1u << (at % 2 * 16);
     if (++m->count[TOTAL] < RECENT) return;
-    for (m->count[TOTAL] = 0, i = 0; i < ONLAD_BINS; ++i) m->count[TOTAL] += HISTOGRAM[i] /= 2;
+    for (i = 0; i < ONLAD_PAIRS; ++i) HISTOGRAM[i] = HISTOGRAM[i] >> 1 & 0x7fff7fffu;
+    for (m->count[TOTAL] = 0, i = 0; i < ONLAD_BINS; ++i) m->count[TOTAL] += rows_in(m, i);
 }
 
 static float p_value(onlad_monitor* m, float score) {
     uint32_t above = 1;
     int i;
-    for (i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += HISTOGRAM[i];
+    for (i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += rows_in(m, i);
     return (float)above / (float)(m->count[TOTAL] + 1);
 }
 
@@ -610,10 +699,10 @@ static float tail(onlad_monitor* m) {
     if (n < 2) return 0.0f;
     if (wanted > n - 1) wanted = n - 1;
     for (i = ONLAD_BINS - 1; i > 0 && k < wanted; --i) {
-        float rows = (float)HISTOGRAM[i], value = middle(i);
+        float rows = (float)rows_in(m, i), value = middle(i);
         sum += rows * value;
         ranked += rows * value * ((float)k + 0.5f * (rows - 1.0f));
-        k += HISTOGRAM[i];
+        k += rows_in(m, i);
         if (most == 0.0f && k >= beyond) most = value;
     }
     u = middle(i);
@@ -779,7 +868,7 @@ static int seclude(onlad_monitor* m, int row) {
     look(m, slot, row);
     statistics(m, slot, row, found);
     standardise(mode_at(m, slot) + LEVELS_AT, found);
-    if (total(mode_at(m, slot) + LEVELS_AT, found, NULL) <= 1.0f) {
+    if (total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL) <= 1.0f) {
         take(m, slot, row);
         learn(m, slot, LAMBDA);
         ++m->count[EXPLAINED];
@@ -800,10 +889,12 @@ static int seclude(onlad_monitor* m, int row) {
 static int decide(onlad_monitor* m, int row) {
     const uint32_t flags = FLAGS[row];
     const int spared = (float)m->count[REFUSED_ROWS] < SPARED * (float)(ONLAD_DELAY + 1);
-    int slot = (int)(flags & 255u);
+    int slot = (int)(flags & 255u), most, scored;
     if (!(flags & OPEN)) return 0;
     if (!spared) return seclude(m, row);
-    count_score(m, smaller(m->memory[SCORES_AT + row], SCALAR(GATE)));
+    most = bin(sqrtf(SCALAR(GATE)));
+    scored = (int)(flags >> SCORED);
+    count_score(m, scored < most ? scored : most);
     if (++m->count[IDLE] % (ONLAD_DELAY / EXPIRING) == 0) { /* what began is let go in time */
         int young = slot_with(m, BEGINNING);
         if (young >= 0 && m->count[IDLE] / (ONLAD_DELAY / EXPIRING) > SLOT(young, BEGUN))
@@ -826,7 +917,8 @@ static int decide(onlad_monitor* m, int row) {
 /* Judge a row by the mode of the row before; if its score is high, by the others too. */
 static float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
-    float best = -1.0f, means[STATISTICS], found[STATISTICS];
+    const size_t wide = sizeof(float) * (size_t)(2 * ONLAD_FEATURES);
+    float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS];
     int turn, i, slot = current;
     float *now = &SCALAR(MEANS), kept[STATISTICS];
     memcpy(kept, now, sizeof kept);
@@ -839,15 +931,19 @@ static float judge(onlad_monitor* m, int row) {
         standardise(mode_at(m, slot) + LEVELS_AT, found);
         for (i = 0; i < STATISTICS; ++i)
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
-        score = total(mode_at(m, slot) + LEVELS_AT, found, means);
+        lean(m, row, m->memory + LEANS_AT);
+        lean_statistics(m, slot, leaned);
+        score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
         if (best < 0.0f || score < best) {
             best = score;
             m->count[CURRENT] = (uint32_t)slot;
             memcpy(now, means, sizeof means);
             memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
+            memcpy(BEST_LEANS, LEANED, wide);
         }
         if (turn == 0 && best <= KEEP) break;
     }
+    memcpy(m->memory + LEANS_AT, BEST_LEANS, wide);
     return best;
 }
 
@@ -954,14 +1050,14 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
 
     m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
     m->count[REFUSED_ROWS] += (uint32_t)unusual;
-    m->memory[SCORES_AT + row] = verdict->score;
-    FLAGS[row] = m->count[CURRENT] | JUDGED | (open ? OPEN : 0u) | (unusual ? UNUSUAL : 0u);
+    FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(verdict->score)) << SCORED |
+                 (open ? OPEN : 0u) | (unusual ? UNUSUAL : 0u);
     SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), verdict->score);
     if (open) follow(m, verdict->score / SCALAR(NOW), unusual);
     verdict->drift = (uint8_t)decide(m, before(m, row, ONLAD_DELAY));
     if (m->count[ANCHORED] && m->count[SETTLING] < (uint32_t)ONLAD_FEATURES)
         settle_anchor(m);
-    else if (m->count[ANCHORED] == m->count[CURRENT] + 1 && open && !unusual)
+    else if (m->count[ANCHORED] == m->count[CURRENT] + 1 && open && !verdict->is_anomaly)
         follow_anchor(m, row);
     verdict->drifting = (int)m->count[DRIFTING] - 1;
     if (++m->count[TICKED] == ONLAD_DELAY) {
@@ -988,7 +1084,7 @@ onlad_status onlad_accept(onlad_monitor* m, int ago) {
         look(m, slot, row);
         statistics(m, slot, row, found);
         standardise(mode_at(m, slot) + LEVELS_AT, found);
-        score = total(mode_at(m, slot) + LEVELS_AT, found, NULL);
+        score = total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL);
         if (own < 0 || score < best) best = score, own = slot;
     }
     look(m, own, row);
@@ -1024,7 +1120,7 @@ static void start_anew(onlad_monitor* m) {
     memset(m->count, 0, sizeof(uint32_t) * (size_t)ONLAD_COUNTS);
     memset(m->memory, 0, sizeof(float) * (size_t)ONLAD_FLOATS);
     memset(m->scratch, 0, sizeof(float) * (size_t)ONLAD_SCRATCH);
-    for (k = RING_AT; k < SCORES_AT; ++k) m->memory[k] = from_bits(0x7fc00000u);
+    for (k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(0x7fc00000u);
     m->count[WARMUP] = 384;
     SCALAR(RATE) = 1e-4f;
     SCALAR(FACTOR) = 1.0f;
@@ -1174,7 +1270,7 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
                within(d, at + USUAL_AT, 2 * ONLAD_FEATURES, -MOST, MOST, 0) &&
                within(d, at + LARGEST_AT, 2 * ONLAD_FEATURES, 0.0f, (float)begun, 0) &&
                within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, 0.0f, 0.0f, 0) &&
-               within(d, at + LEVELS_AT, 16, 0.0f, 0.0f, 0);
+               within(d, at + LEANING_AT, 2 * ONLAD_FEATURES + LEVELS, 0.0f, 0.0f, 0);
     for (group = 0; group < ONLAD_GROUPS; ++group)
         if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
                           2.0f / RIDGE))
@@ -1183,16 +1279,20 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
            sound_factor(d, at + LINEAR_AT, ONLAD_INPUTS, 2.0f / CONSTANT) &&
            within(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS, -1e6f, 1e6f, 0) &&
            within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
-           within(d, at + LEVELS_AT, 16, -1e33f, 1e33f, 0) &&
+           within(d, at + LEVELS_AT, LEVELS, -1e33f, 1e33f, 0) &&
+           within(d, at + LEANING_AT, 2 * ONLAD_FEATURES,
+                  role == TWIN || (role == BEGINNING && begun < 9 * part) ? 0.0f : 0.01f,
+                  WINSOR * WINSOR, 0) &&
            (role == TWIN || (role == BEGINNING && begun < 9 * part) ||
             within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
            (role == TWIN || role == BEGINNING ||
-            within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0));
+            (within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
+             within(d, at + LEVELS_AT + LEAN_REACH, 4, LEAST_REACH, 1e33f, 0)));
 }
 
 static int sound(const onlad_monitor* m, const dump* d) {
     const uint32_t warmup = count_of(d, WARMUP), ready = count_of(d, READY);
-    const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_BINS;
+    const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_PAIRS;
     uint32_t sum = 0, of_role[5] = {0, 0, 0, 0, 0}, unusual = 0;
     const int row = (int)count_of(d, POSITION);
     int i, j;
@@ -1219,14 +1319,17 @@ static int sound(const onlad_monitor* m, const dump* d) {
         return 0;
     if (count_of(d, ANCHORED) && count_of(d, SLOTS + 4 * ((int)count_of(d, ANCHORED) - 1)) != MODE)
         return 0;
-    for (i = 0; i < ONLAD_BINS; ++i) {
-        if (count_of(d, histogram + i) > RECENT) return 0;
-        sum += count_of(d, histogram + i);
+    for (i = 0; i < ONLAD_PAIRS; ++i) {
+        uint32_t pair = count_of(d, histogram + i);
+        sum += (pair & 0xffffu) + (pair >> 16);
     }
+    if (count_of(d, histogram + ONLAD_PAIRS - 1) >> 16) return 0; /* there is no such bin */
     if (sum != count_of(d, TOTAL) || sum >= RECENT) return 0;
     for (i = 0; i < ONLAD_RING; ++i) {
         uint32_t flag = count_of(d, flags + i);
-        if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >= 2048) return 0;
+        if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >> SCORED >= ONLAD_BINS ||
+            flag & 0xf800u)
+            return 0;
         if ((row - i + ONLAD_RING) % ONLAD_RING <= ONLAD_DELAY) unusual += (flag & UNUSUAL) != 0;
         for (j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
             if (count_of(d, flags + ONLAD_RING + i * ONLAD_MASKS + j / 32) >> (j % 32) & 1 &&
@@ -1236,14 +1339,14 @@ static int sound(const onlad_monitor* m, const dump* d) {
     return unusual == count_of(d, REFUSED_ROWS) &&
            within(d, ANCHOR_AT, ONLAD_ANCHOR_FLOATS, -1e15f, 1e15f, 1) &&
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
-           within(d, SCORES_AT, ONLAD_RING, 0.0f, 1e36f, 0) &&
+           within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
            within(d, SCALARS_AT + RATE, 1, 1e-30f, 0.99999994f, 0) &&
            within(d, SCALARS_AT + BASE, 1, ready ? LEAST : 0.0f, 1e33f, 0) &&
            within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
            within(d, SCALARS_AT + NOW, 2, ready ? 1e-3f : 0.0f, 1e37f, 0) &&
            within(d, SCALARS_AT + PEAK, 2, 0.0f, 1e38f, 0) &&
-           within(d, SCALARS_AT + MEANS, 16, -1e33f, 1e33f, 0);
+           within(d, SCALARS_AT + MEANS, 6 * STATISTICS, -1e33f, 1e33f, 0);
 }
 
 onlad_status onlad_restore(onlad_monitor* m, const void* bytes, size_t size) {

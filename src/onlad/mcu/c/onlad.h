@@ -24,8 +24,9 @@
 extern "C" {
 #endif
 
-#define ONLAD_DELAY 64  /* rows after which a row is learned, and rows of a tick */
-#define ONLAD_BINS 129  /* of the histogram of recent scores */
+#define ONLAD_DELAY 64 /* rows after which a row is learned, and rows of a tick */
+#define ONLAD_BINS 129 /* of the histogram of recent scores */
+#define ONLAD_PAIRS ((ONLAD_BINS + 1) / 2)
 #define ONLAD_CAUSES 3  /* features that a verdict names */
 #define ONLAD_NONE (-1) /* no feature */
 
@@ -36,19 +37,20 @@ extern "C" {
 #define ONLAD_MASKS ((ONLAD_FEATURES + 31) / 32)
 #define ONLAD_TRIANGLE(size) ((size) * ((size) + 1) / 2)
 
-/* One mode: centre, unit, the factors of both instances, beta, usual and largest squares, levels.
+/* One mode: centre, unit, the factors of both instances, beta, usual and largest squares, those of
+ * leans, levels.
  */
 #define ONLAD_MODE_FLOATS                                                        \
     (2 * ONLAD_FEATURES + ONLAD_TRIANGLE(ONLAD_INPUTS) +                         \
      ONLAD_GROUPS * ONLAD_TRIANGLE(ONLAD_UNITS) + ONLAD_FEATURES * ONLAD_UNITS + \
-     4 * ONLAD_FEATURES + 16)
+     6 * ONLAD_FEATURES + 24)
 #define ONLAD_ANCHOR_FLOATS (ONLAD_FEATURES * (ONLAD_INPUTS + 6))
-#define ONLAD_SCALARS 23
-#define ONLAD_FLOATS                                                                             \
-    (ONLAD_MODES * ONLAD_MODE_FLOATS + ONLAD_ANCHOR_FLOATS + ONLAD_RING * (ONLAD_FEATURES + 1) + \
-     2 * ONLAD_FEATURES + ONLAD_SCALARS)
-#define ONLAD_COUNTS (18 + 4 * ONLAD_MODES + ONLAD_BINS + ONLAD_RING * (1 + ONLAD_MASKS))
-#define ONLAD_SCRATCH (2 * ONLAD_INPUTS + ONLAD_HIDDEN + 4 * ONLAD_FEATURES)
+#define ONLAD_SCALARS 31
+#define ONLAD_FLOATS                                                                       \
+    (ONLAD_MODES * ONLAD_MODE_FLOATS + ONLAD_ANCHOR_FLOATS + ONLAD_RING * ONLAD_FEATURES + \
+     6 * ONLAD_FEATURES + ONLAD_SCALARS)
+#define ONLAD_COUNTS (18 + 4 * ONLAD_MODES + ONLAD_PAIRS + ONLAD_RING * (1 + ONLAD_MASKS))
+#define ONLAD_SCRATCH (2 * ONLAD_INPUTS + ONLAD_HIDDEN + 8 * ONLAD_FEATURES)
 
 #define ONLAD_HEADER 36 /* bytes of a dump before the state; four of a checksum follow it */
 #define ONLAD_DUMP (ONLAD_HEADER + 4 * (ONLAD_COUNTS + ONLAD_FLOATS) + 4)

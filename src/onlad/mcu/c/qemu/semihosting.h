@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define PAINT 0x5ca1ab1eu /* of a stack that nothing was written to */
+
 enum { SYS_OPEN = 1, SYS_WRITE0 = 4, SYS_WRITE = 5, SYS_READ = 6, SYS_EXIT = 0x18 };
 
 static inline intptr_t semihosting(intptr_t operation, const void* parameters) {

@@ -1,15 +1,16 @@
-/* From reset to main: the stack, the FPU if there is one, memory of zeros. */
+/* From reset to main: the stack, which is painted, the FPU if there is one, memory of zeros. */
 #include <stdint.h>
 
 #include "semihosting.h"
 
-extern uint32_t bss_start[], bss_end[], STACK[];
+extern uint32_t bss_start[], bss_end[], stack_low[], STACK[];
 int main(void);
 void reset(void);
 
 static void begin(void) {
-    uint32_t* word = bss_start;
+    uint32_t *word = bss_start, *here = (uint32_t*)__builtin_frame_address(0) - 32;
     while (word < bss_end) *word++ = 0;
+    for (word = stack_low; word < here; ++word) *word = PAINT;
     host_exit(main() == 0);
 }
 
