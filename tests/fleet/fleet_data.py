@@ -1,5 +1,6 @@
 """Devices for the tests on Spark, and the plain loop that every way of watching must equal."""
 
+import dataclasses
 import math
 import os
 
@@ -52,7 +53,7 @@ def plain_loop(frame, make=small_monitor, features=FEATURES):
         monitor = make()
         for row in rows.sort_values("time").itertuples(index=False):
             sample = {name: getattr(row, name) for name in features}
-            said[device, row.time] = vars(monitor.observe(sample))
+            said[device, row.time] = dataclasses.asdict(monitor.observe(sample))
     return said
 
 
