@@ -18,8 +18,9 @@ from nicegui import Client, ui
 
 from onlad.errors import OnladError
 from onlad.report.lines import digits
+from onlad.serve.history import Point
 from onlad.serve.service import Service
-from onlad.serve.watcher import Alarm, Point, Watcher, rounded
+from onlad.serve.watcher import Alarm, Watcher, rounded
 
 EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
@@ -178,7 +179,7 @@ class Device:
             f"The last sample came {_ago(watcher.seen)}{_drifting(watcher)}"
         )
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
-        drawn = _chart(list(watcher.history))
+        drawn = _chart(watcher.history.points())
         self._chart.options["series"], self._chart.options["xAxis"] = (
             drawn["series"],
             drawn["xAxis"],
