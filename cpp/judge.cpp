@@ -56,7 +56,7 @@ public:
         s.ordered = ordered;
         s.constants = {c[0], c[1], c[2], c[3], c[4]};
         s.current = mode;
-        room_.resize(n * width + 5 * n);
+        room_.resize(n * width + 6 * n);
     }
 
     // All modes, in place of those before. What a mode woke up stays with the caller's arrays only
@@ -85,16 +85,18 @@ public:
 
     // Where to write what is said of rows, one entry for each; `held` begins `width` - 1 rows
     // earlier.
-    void attach(VectorOut score, Integers mode, Flags refused, FlagsMatrix present,
-                MatrixOut held) {
+    void attach(VectorOut score, Integers mode, Flags refused, FlagsMatrix present, MatrixOut held,
+                MatrixOut expected) {
         const std::size_t n = s.n, room = score.shape(0);
         require(mode.shape(0) == room && refused.shape(0) == room && present.shape(0) == room &&
-                present.shape(1) == n && held.shape(0) == room + s.width - 1 && held.shape(1) == n);
+                present.shape(1) == n && held.shape(0) == room + s.width - 1 &&
+                held.shape(1) == n && expected.shape(0) == room && expected.shape(1) == n);
         score_ = score;
         mode_ = mode;
         refused_ = refused;
         present_ = present;
         said_ = held;
+        expected_ = expected;
     }
 
     // Judge rows, and write what is said of them from entry `at` on. Scores above `gate` are
@@ -104,9 +106,13 @@ public:
         require(score_.is_valid() && X.shape(1) == n && at + count <= score_.shape(0) &&
                 shares.shape(0) == count && shares.shape(1) == n && s.current < modes_.size());
         prepare();
-        const JudgeRows call{X.data(),           count,
-                             score_.data() + at, mode_.data() + at,
-                             shares.data(),      said_.data() + (at + s.width - 1) * n};
+        const JudgeRows call{X.data(),
+                             count,
+                             score_.data() + at,
+                             mode_.data() + at,
+                             shares.data(),
+                             said_.data() + (at + s.width - 1) * n,
+                             expected_.data() + at * n};
         if (count == 1) {  // letting go of the interpreter's lock costs more than a row
             operations<double>().judge(s, call);
         } else {
@@ -166,6 +172,7 @@ private:
         s.present = s.e + 2 * n;
         s.squares = s.present + n;
         s.best_squares = s.squares + n;
+        s.expected = s.best_squares + n;
     }
 
     JudgeState s{};
@@ -173,7 +180,7 @@ private:
     Integers mode_;
     Flags refused_;
     FlagsMatrix present_;
-    MatrixOut said_;
+    MatrixOut said_, expected_;
     std::vector<Mode> modes_;
     std::vector<JudgeMode> views_;
     std::vector<double> held_, age_, patience_, past_, means_, room_, hidden_;
@@ -198,7 +205,7 @@ void bind_judge(nb::module_& module) {
                       std::size_t>())
         .def("clear", &Judge::clear)
         .def("add", &Judge::add)
-        .def("attach", &Judge::attach, strict(), strict(), strict(), strict(), strict())
+        .def("attach", &Judge::attach, strict(), strict(), strict(), strict(), strict(), strict())
         .def("rows", &Judge::rows, strict(), nb::arg(), nb::arg(), strict())
         .def("unit", &Judge::unit)
         .def("moving", &Judge::moving);

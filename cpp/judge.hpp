@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <limits>
+
 #include "oselm.hpp"
 
 namespace onlad {
@@ -30,8 +32,8 @@ struct JudgeState {
     double *held, *age, *patience, *past, *means;  // (n), (n), (n), (width - 1, n), (statistics)
     std::size_t current;
     // room
-    double *z, *h, *e;                         // (d), (largest N, linear_N), (2, n)
-    double *present, *squares, *best_squares;  // (n)
+    double *z, *h, *e;                                    // (d), (largest N, linear_N), (2, n)
+    double *present, *squares, *best_squares, *expected;  // (n)
 };
 
 struct JudgeRows {
@@ -39,7 +41,7 @@ struct JudgeRows {
     std::size_t count;
     double* score;
     std::int64_t* mode;
-    double *shares, *held;  // (count, n)
+    double *shares, *held, *expected;  // (count, n)
 };
 
 }  // namespace onlad
@@ -163,7 +165,10 @@ void judge(JudgeState& s, const JudgeRows& call) {
         wake(s, x);
         double best = 0.0;
         if (known == 0) {
-            for (std::size_t j = 0; j < n; ++j) s.best_squares[j] = 0.0;
+            for (std::size_t j = 0; j < n; ++j) {
+                s.best_squares[j] = 0.0;
+                s.expected[j] = std::numeric_limits<double>::quiet_NaN();
+            }
         } else {
             const std::size_t before = s.current;
             double means[statistics], best_means[statistics] = {};
@@ -172,6 +177,9 @@ void judge(JudgeState& s, const JudgeRows& call) {
                 s.current = i;
                 std::memcpy(best_means, means, sizeof means);
                 std::memcpy(s.best_squares, s.squares, n * sizeof(double));
+                const JudgeMode& m = s.mode[i];
+                for (std::size_t j = 0; j < n; ++j)
+                    s.expected[j] = m.centre[j] + (s.z[j] - s.e[n + j]) * m.scale[j];
             };
             take(before, judge_mode(s, s.mode[before], double(known), means));
             if (!(best <= s.constants.keep))
@@ -202,6 +210,7 @@ void judge(JudgeState& s, const JudgeRows& call) {
         call.score[t] = best;
         call.mode[t] = std::int64_t(s.current);
         std::memcpy(call.shares + t * n, s.best_squares, n * sizeof(double));
+        std::memcpy(call.expected + t * n, s.expected, n * sizeof(double));
         std::memcpy(call.held + t * n, s.held, n * sizeof(double));
         if (s.width > 1) {
             std::memmove(s.past + n, s.past, (s.width - 2) * n * sizeof(double));

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import ablation, adapter_defaults, plain_p, score_choice, wind_up
+from experiments import ablation, adapter_defaults, bands, plain_p, score_choice, wind_up
+from experiments.benchmark import normals
 from experiments.pages import renewed
 from experiments.records import read
 from onlad import Detector, Monitor, limit, persist, watching
@@ -112,6 +113,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "serve 99": lambda: span("p99_ms"),
     "serve cpu": lambda: span("cpu_us"),
     "serve runs": lambda: WORDS[len(results("serve"))],
+    "band rows": lambda: f"{normals.ROWS:,}",
+    "band seeds": lambda: WORDS[normals.SEEDS],
     "gpu loss": lambda: exactness("float32", "loss"),
     "gpu model": lambda: exactness("float32", "model"),
     "gpu double": lambda: exactness("float64", "model"),
@@ -123,6 +126,7 @@ def tables() -> dict[str, str]:
         "plain_p": plain_p.table(),
         "limits": wind_up.table(),
         "ablation": ablation.table(),
+        "bands": bands.table(),
         "search": adapter_defaults.search(),
         "judged": adapter_defaults.judged(),
         "sums": messages(),

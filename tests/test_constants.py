@@ -25,6 +25,7 @@ CONSTANTS = [
     ("$B$, $F$", "mode.BEYOND, mode.FEW", "reach of a level, widening for few rows"),
     ("$\\operatorname{reach}_{\\min}$", "mode.LEAST", "of rows, of running means"),
     ("$\\gamma$", "mode.SMOOTHING", "weight of the newest row in a running mean"),
+    ("", "mode.COVERED, mode.WIDENING", "share that a band holds, its step"),
     ("", "judge.KEEP", "score up to which the mode of the row before is kept"),
     ("", "watching.HELD", "usual gaps for which a missing value is held"),
     ("$G$", "split.GAIN", "gain from which a history is split"),

@@ -11,7 +11,7 @@ from onlad.mode import STATISTICS, Mode
 from plants import smooth, windows
 
 NAN = np.nan
-NAMES = ("score", "mode", "shares", "held", "refused", "present")
+NAMES = ("score", "mode", "shares", "held", "refused", "present", "expected")
 
 
 def made(X, width, ordered=True, seed=0):
@@ -43,21 +43,20 @@ def judged(own, X, width, gate=1.0, block=None):
     score, mode = np.empty(rows), np.empty(rows, "int64")
     refused, present = np.empty(rows, bool), np.empty((rows, n), bool)
     held, shares = np.full((rows + width - 1, n), NAN), np.empty((rows, n))
-    own.attach(score, mode, refused, present, held)
+    expected = np.empty((rows, n))
+    own.attach(score, mode, refused, present, held, expected)
     for first in range(0, rows, block or rows):
         part = slice(first, first + (block or rows))
         own.rows(np.ascontiguousarray(X[part]), first, gate, shares[part])
-    return dict(zip(NAMES, (score, mode, shares, held[width - 1 :], refused, present), strict=True))
+    said = (score, mode, shares, held[width - 1 :], refused, present, expected)
+    return dict(zip(NAMES, said, strict=True))
 
 
 def defined(moving, modes, X):
     """Return what the definition says of the rows of `X`, and what it holds after them."""
     own = judge.Judge(moving, modes)
-    rows, n = X.shape
-    score, mode = np.empty(rows), np.empty(rows, "int64")
-    shares, held = np.empty((rows, n)), np.empty((rows, n))
-    own.rows(X, score, mode, shares, held)
-    return {"score": score, "mode": mode, "shares": shares, "held": held}, own.moving
+    names = ("score", "mode", "shares", "held", "expected")
+    return dict(zip(names, own.rows(X), strict=True)), own.moving
 
 
 def usual_gap(n):
@@ -128,6 +127,9 @@ def test_the_compiled_judge_is_the_definition(n, width, ordered, count):
             found[name], expected[name], rtol=bound, atol=1e3 * bound, err_msg=name
         )
     np.testing.assert_allclose(found["held"], expected["held"], rtol=bound, atol=bound)
+    np.testing.assert_allclose(
+        found["expected"], expected["expected"], rtol=bound, atol=1e3 * bound, err_msg="expected"
+    )
     np.testing.assert_array_equal(found["refused"], found["score"] > 1.0)
     np.testing.assert_array_equal(found["present"], ~np.isnan(X))
     held, age, patience, past, means, current = own.moving()

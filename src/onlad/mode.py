@@ -40,6 +40,9 @@ QUANTILE, BEYOND = 0.999, 2.0  # a level reaches so many times as far as this qu
 FEW = 4.0  # widens a level that few rows were there for
 LEAST = (0.5, 0.05)  # the least reach of a level: of rows, of running means
 STILL = 1e-9  # of a centre: what moves by less does not move
+COVERED = 0.95  # share of the normal values of a feature that its band holds
+WIDENING = 0.02  # by which a value outside of its band raises the logarithm of the width
+NARROWEST = 1e-3  # of the root of the usual square: no band is narrower
 
 # In a file: wider than any stream needs, and narrow enough that no square or quotient overflows.
 LARGEST_UNIT = 1e120  # a mode may be made of values that another mode made up
@@ -70,6 +73,7 @@ class ModeState:
     scale: Annotated[Array, Numbers(("n",), low=0, high=LARGEST_UNIT)]
     usual: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
     largest: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
+    band: Annotated[Array, Numbers(("n",), low=0, high=CLIP)]
     levels: Annotated[Array, Numbers((4, STATISTICS), high=LARGEST_LEVEL)]
     weight: Annotated[float, Within(0, MEMORY)]
     count: Annotated[int, Within(1)]
@@ -98,6 +102,7 @@ class Mode:
         self.instances = self._instances()
         self.usual: Array = np.zeros((2, features))
         self.largest: Array = np.ones((2, features))  # square that was learned; 1 if it never moved
+        self.band: Array = np.zeros(features)  # errors of the prediction that are within COVERED
         self.weight = 0.0  # rows behind `usual`
         self.count = 0  # rows learned
         one = np.ones(STATISTICS)
@@ -159,6 +164,7 @@ class Mode:
             _learn(others, V[rest], n, 1.0)
             E[:, part] = _errors(others, V[part], n)
         self._take(E, present)
+        self.band = _quantile(np.abs(E[1]), present)
         _learn(self.instances, V, n, 1.0)
         self.count = len(V)
         squares = E**2 * self.inverse()[:, None] * present
@@ -174,6 +180,7 @@ class Mode:
         V = self.scaled(windows)
         E = _learn(self.instances, V, self.features, FORGETTING ** (2 * len(V)))
         self._take(E, present)
+        self.widen(E[1], present)
         self.count += len(V)
 
     def accept(self, window: Array, present: Array) -> None:
@@ -194,6 +201,15 @@ class Mode:
         self.usual = np.where(count > 0, mean, self.usual)
         self.weight = min(self.weight + len(present), MEMORY)
 
+    def widen(self, errors: Array, present: Array) -> None:
+        """Let the band of each feature follow errors of its prediction: wider if more lie outside.
+
+        Over time a share of COVERED lies inside, whatever the distribution is.
+        """
+        outside = ((np.abs(errors) > self.band) & present).sum(axis=0)
+        grown = self.band * np.exp(WIDENING * (outside - (1 - COVERED) * present.sum(axis=0)))
+        self.band = np.clip(grown, NARROWEST * np.sqrt(self.usual[1]), CLIP)
+
     # -- values in and out --------------------------------------------------------------------
 
     def learned(self) -> ModeState:
@@ -208,6 +224,7 @@ class Mode:
             scale=self.scale.copy(),
             usual=self.usual.copy(),
             largest=self.largest.copy(),
+            band=self.band.copy(),
             levels=np.array(self.levels),
             weight=float(self.weight),
             count=self.count,
@@ -224,6 +241,7 @@ class Mode:
         tanh.solve()
         linear.solve()
         self.usual, self.largest = state.usual.copy(), state.largest.copy()
+        self.band = state.band.copy()
         self.weight, self.count = state.weight, state.count
         self.levels = Levels(*state.levels.copy())
         return self
@@ -295,6 +313,12 @@ def _check_sums(gram: Array, last: float) -> None:
         np.linalg.cholesky(gram + np.diag(ridge / 2))
     except np.linalg.LinAlgError:
         raise ValueError("the sums of a mode are not those of any rows") from None
+
+
+def _quantile(sizes: Array, present: Array) -> Array:
+    """Return the COVERED quantile of each feature's values, 0 where there are none."""
+    known = [sizes[present[:, j], j] for j in range(sizes.shape[1])]
+    return np.array([np.quantile(each, COVERED) if len(each) else 0.0 for each in known])
 
 
 def _level(found: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.modelfile import need, short
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names, read_many, read_one
-from onlad.verdict import Verdict, Verdicts
+from onlad.verdict import Around, Verdict, Verdicts
 from onlad.watching import LARGEST_WINDOW, TICK, Watching, WatchingState, check_size
 
 FEWEST = 64  # samples of a start
@@ -189,6 +189,12 @@ class Monitor:
         score, refused = watching.rows(row[None, :], shares, self.paused)
         value, learned = score.item(), not (refused.item() or self.paused)
         p_value = watching.limit.p_value(value)
+        at = TICK + watching.at - 1
+        unusual = watching.unusual(at) if value > limit else 1
+        around = Around(
+            self.names, row, watching.expected, at, watching.reach, watching.mode.item(at),
+            unusual, self._rate,
+        )  # fmt: skip
         drift = watching.at == TICK and watching.tick()
         shares /= shares.sum() or 1.0
         self.n_seen += 1
@@ -202,6 +208,7 @@ class Monitor:
             learned=learned,
             drift=drift,
             drifting=self.names[drifting] if drifting >= 0 else None,
+            around=around,
         )
 
     def observe_many(self, X: Any) -> Verdicts:
@@ -271,6 +278,7 @@ class Monitor:
 
     def _watch(self, X: Array) -> Verdicts:
         verdicts = Verdicts(self.names, len(X))
+        verdicts.values, verdicts.rate = X, self._rate
         first = 0
         while first < len(X):
             if self._watching is None:
@@ -288,6 +296,9 @@ class Monitor:
         limit, drifting = watching.threshold, watching.drifting
         shares = verdicts.shares[part]
         score, refused = watching.rows(X, shares, self.paused)
+        judged = slice(TICK + watching.at - len(X), TICK + watching.at)
+        verdicts.expected[part] = watching.expected[judged]
+        verdicts.reach[part] = watching.reach[watching.mode[judged]]
         total = shares.sum(axis=1, keepdims=True)
         np.divide(shares, total, out=shares, where=total > 0)
         verdicts.ready[part] = True
@@ -296,6 +307,8 @@ class Monitor:
         verdicts.threshold[part] = limit
         verdicts.p_value[part] = watching.limit.p_values(score)
         verdicts.is_anomaly[part] = score > limit
+        for i in np.flatnonzero(score > limit).tolist():
+            verdicts.unusual[part.start + i] = watching.unusual(judged.start + i)
         verdicts.drifting[part] = drifting
         verdicts.drift[part.stop - 1] = watching.at == TICK and watching.tick()
 

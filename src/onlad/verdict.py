@@ -1,14 +1,45 @@
-"""What a monitor says: of one sample a `Verdict`, of many the same as columns."""
+"""What a monitor says: of one sample a `Verdict`, of many the same as columns.
+
+What few callers read is computed when it is read: bands, directions and severity.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import overload
+from dataclasses import dataclass, field
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from onlad import kernel
+from onlad.reference import Array
+from onlad.severity import severity
+
+
+class Around(NamedTuple):
+    """What was known around one sample, from which the rest of its verdict follows."""
+
+    names: tuple[Hashable, ...]
+    values: Array  # (n,) NaN where one is missing
+    expected: Array  # (rows, n) NaN where nothing was
+    row: int  # of this sample
+    reach: Array  # (modes, n) half widths of the bands
+    mode: int  # of this sample
+    unusual: int  # samples lately, with this one
+    rate: float  # the false-alarm budget
+
+    def band(self, side: int) -> dict[Hashable, float]:
+        """Return where the bands begin (-1), end (1), and what is expected (0)."""
+        return self.named(self.expected[self.row] + side * self.reach[self.mode])
+
+    def named(self, numbers: Array) -> dict[Hashable, float]:
+        """Return numbers by name, those that are known."""
+        pairs = zip(self.names, numbers.tolist(), strict=True)
+        return {name: number for name, number in pairs if not math.isnan(number)}
+
+
+NOTHING = Around((), np.empty(0), np.empty((1, 0)), 0, np.empty((1, 0)), 0, 1, 1.0)
 
 
 @dataclass(frozen=True)
@@ -39,6 +70,16 @@ class Verdict:
     drifting
         The feature that moved away slowly from where it was when the mode was young, or None. A
         notice, not an alarm.
+    expected
+        What the model made of each feature from the others and from the samples before, in raw
+        units. Empty while there is no model.
+    low, high
+        The band around it in which 95 % of normal values lie.
+    direction
+        ``"above"`` or ``"below"`` for each feature that lies outside of its band.
+    severity
+        0 to 100, the same on every machine (`onlad.severity`): ten points for each factor of ten in
+        how rarely normal data scores so high, and in how many samples were unusual lately.
     """
 
     ready: bool
@@ -50,6 +91,38 @@ class Verdict:
     learned: bool
     drift: bool
     drifting: Hashable | None = None
+    around: Around = field(default=NOTHING, repr=False, compare=False)
+
+    @property
+    def expected(self) -> dict[Hashable, float]:
+        """What the model made of each feature."""
+        return self.around.band(0)
+
+    @property
+    def low(self) -> dict[Hashable, float]:
+        """Where the band of each feature begins."""
+        return self.around.band(-1)
+
+    @property
+    def high(self) -> dict[Hashable, float]:
+        """Where the band of each feature ends."""
+        return self.around.band(1)
+
+    @property
+    def direction(self) -> dict[Hashable, str]:
+        """Above or below, of each feature outside of its band."""
+        low, high = self.low, self.high
+        return {
+            name: "above" if value > high[name] else "below"
+            for name, value in self.around.named(self.around.values).items()
+            if name in high and not low[name] <= value <= high[name]
+        }
+
+    @property
+    def severity(self) -> float:
+        """How severe it is, 0 to 100."""
+        ratio = self.score / self.threshold
+        return severity(ratio, self.p_value, self.around.unusual, self.around.rate)
 
 
 class Verdicts(Sequence[Verdict]):
@@ -57,7 +130,8 @@ class Verdicts(Sequence[Verdict]):
 
     The columns are arrays with one entry per sample: ``ready``, ``score``, ``threshold``,
     ``p_value``, ``is_anomaly``, ``learned``, ``drift``, ``drifting`` (the number of the feature, or
-    -1), and ``shares`` with one column for each feature, in the order of ``names``.
+    -1), ``severity``, and with one column for each feature, in the order of ``names``, ``shares``,
+    ``values``, ``expected``, ``low`` and ``high``.
     """
 
     def __init__(self, names: tuple[Hashable, ...], rows: int) -> None:
@@ -71,6 +145,9 @@ class Verdicts(Sequence[Verdict]):
         self.drift = np.zeros(rows, bool)
         self.drifting = np.full(rows, -1, "int64")
         self.shares = np.zeros((rows, len(names)))
+        self.values, self.expected, self.reach = np.full((3, rows, len(names)), np.nan)
+        self.unusual = np.ones(rows, "int64")
+        self.rate = 1.0  # the false-alarm budget
 
     def __len__(self) -> int:
         return len(self.score)
@@ -93,7 +170,28 @@ class Verdicts(Sequence[Verdict]):
             learned=bool(self.learned[index]),
             drift=bool(self.drift[index]),
             drifting=self.names[drifting] if drifting >= 0 else None,
-        )
+            around=Around(
+                self.names, self.values[index], self.expected, index, self.reach, index,
+                int(self.unusual[index]), self.rate,
+            ),
+        )  # fmt: skip
+
+    @property
+    def low(self) -> Array:
+        """Where bands begin."""
+        return np.asarray(self.expected - self.reach)
+
+    @property
+    def high(self) -> Array:
+        """Where bands end."""
+        return np.asarray(self.expected + self.reach)
+
+    @property
+    def severity(self) -> Array:
+        """How severe each sample is, 0 to 100."""
+        ratio = (self.score / self.threshold).tolist()
+        each = zip(ratio, self.p_value.tolist(), self.unusual.tolist(), strict=True)
+        return np.array([severity(*numbers, self.rate) for numbers in each], float)
 
     def __iter__(self) -> Iterator[Verdict]:
         return (self[i] for i in range(len(self)))

@@ -175,6 +175,8 @@ class Watching:
         self.at = 0  # rows of this tick
         self._judge: Any = None
         self._now = np.inf
+        self.expected: Array = np.zeros((0, features))  # of the rows of this tick
+        self.reach: Array = np.zeros((0, features))  # of each mode: half widths of the bands
 
     @classmethod
     def start(cls, X: Array, window: int | None, rate: float, seed: int) -> Watching:
@@ -232,11 +234,15 @@ class Watching:
             self.width, self.ordered, judge.constants(), moving.held, moving.age, moving.patience,
             moving.past, moving.means, int(moving.mode[0]),
         )  # fmt: skip
-        self._judge.attach(self.score, self.mode, self.refused, self.present, self.held)
         self._inform()
 
     def _inform(self) -> None:
         """Tell the judge of modes that have changed, and settle the limit of the next tick."""
+        # Not written over: verdicts of the tick go on to look there.
+        self.expected = np.empty((2 * TICK, self.features))
+        self._judge.attach(
+            self.score, self.mode, self.refused, self.present, self.held, self.expected
+        )
         self._judge.clear()
         for mode in self.modes:
             tanh, linear = mode.instances
@@ -246,6 +252,7 @@ class Watching:
                 np.ascontiguousarray(projection), linear.beta, mode.inverse(),
                 np.array(mode.levels),
             )  # fmt: skip
+        self.reach = np.array([mode.band * mode.scale for mode in self.modes])
         self._now = self.limit.value(self.learned_rows)
         if self.ordered and self.limit.lasts():
             self._now = max(self._now, SHELVED * float(self.score[:TICK].max()))
@@ -278,6 +285,10 @@ class Watching:
         self.open[first:stop] = not paused
         return self.score[first:stop], self.refused[first:stop]
 
+    def unusual(self, row: int) -> int:
+        """Return how many of the TICK rows up to this one were refused."""
+        return int(np.count_nonzero(self.refused[row - TICK + 1 : row + 1]))
+
     @property
     def threshold(self) -> float:
         """The limit of the rows of this tick."""
@@ -299,6 +310,8 @@ class Watching:
             mode.centre, mode.scale = self._judge.unit(i)
         judged = self.score[TICK:][self.open[TICK:]]  # while paused nothing follows the stream
         self.limit.follow(judged / self._now, judged > self._gate)
+        if self.ordered and self.limit.lasts():
+            self._widen()
         first, stop = (0, TICK) if self.ordered else (TICK, 2 * TICK)  # no order: no delay
         decided = np.arange(first, stop)[self.open[first:stop]]
         confirmed = False
@@ -332,6 +345,15 @@ class Watching:
             own = rows[self.mode[rows] == i]
             if len(own):
                 mode.learn(self._windows(self.held, own), self.present[own])
+
+    def _widen(self) -> None:
+        """Let bands follow what is refused for long too, or a machine that changed has none."""
+        rows = TICK + np.flatnonzero(self.open[TICK:] & self.refused[TICK:])
+        for i, mode in enumerate(self.modes):
+            own = rows[self.mode[rows] == i]
+            if len(own):
+                windows = self._windows(self.held, own)
+                mode.widen(mode.errors(mode.scaled(windows))[1], self.present[own])
 
     def _look_for_drift(self) -> None:
         """Let anchors follow the rows of this tick, and settle new ones."""
