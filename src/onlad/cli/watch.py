@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import numpy as np
 from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
 from onlad.cli.models import Models
 from onlad.cli.session import Session
+from onlad.incident import Incident, Incidents
 from onlad.report.evaluation import truths
+from onlad.report.incidents import described, line
 from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
@@ -21,10 +24,11 @@ def add(commands: Commands) -> None:
     """Add `onlad watch`."""
     parser = commands.add_parser(
         "watch",
-        help="watch a file, a pipe or a broker, and print each alarm with its causes",
-        description="Watch a stream: learn what is normal while it comes, and print each alarm as "
-        "a line, with its causes. No labels and no training are needed; the first alarm can come "
-        "after 256 samples.",
+        help="watch a file, a pipe or a broker, and print each incident with its causes",
+        description="Watch a stream: learn what is normal while it comes, and print each incident "
+        "as a line, with its severity, its causes, and what was expected of them. Anomalies less "
+        "than 64 samples apart are one incident; a live source also prints where it begins. No "
+        "labels and no training are needed; the first one can come after 256 samples.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad watch pump.csv\n"
@@ -44,7 +48,10 @@ def add(commands: Commands) -> None:
         help="lines for people (the default), JSON lines, or Influx line protocol; a line of line "
         "protocol that came in goes out with fields added",
     )  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="print every sample, not only alarms")
+    parser.add_argument(
+        "--rows", action="store_true", help="print each anomaly, not incidents; as influx does"
+    )
+    parser.add_argument("--all", action="store_true", help="print every sample")
     add_load(parser)
     parser.add_argument(
         "--save", type=Path, metavar="MODEL",
@@ -56,6 +63,44 @@ def add(commands: Commands) -> None:
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     add_monitor(parser)
     parser.set_defaults(run=run, usage=parser.error)
+
+
+class Log:
+    """Prints the incidents of a run, of each series; those of a live source also as they begin."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._json = args.output == "jsonl"
+        self._live = args.follow or "://" in args.source or args.source == "-"
+        self._incidents: dict[str, Incidents] = {}
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(each.count for each in self._incidents.values())
+
+    def add(self, block: Block, verdicts: Verdicts) -> None:
+        """Take a block; print what ended in it, and what goes on."""
+        own = self._incidents.setdefault(block.series, Incidents())
+        before = own.open.number if own.open else 0
+        for ended in own.add(verdicts, block.row, block.times):
+            self._print(ended, block.series, begins=False)
+        if self._live and own.open and own.open.number != before:
+            self._print(own.open, block.series, begins=True)
+
+    def finish(self) -> None:
+        """Print what was open when the run ended."""
+        for series, own in self._incidents.items():
+            for ended in own.finish():
+                self._print(ended, series, begins=False)
+
+    def _print(self, incident: Incident, series: str, *, begins: bool) -> None:
+        if self._json:
+            found = {"series": series} if series else {}
+            found |= {"state": "begins" if begins else "ended", **described(incident)}
+            sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
+        else:
+            sys.stdout.write(line(incident, series, begins=begins))
+        sys.stdout.flush()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,10 +117,14 @@ def run(args: argparse.Namespace) -> int:
     }
     write = writers[args.output]
     counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
+    log = Log(args) if not (args.rows or args.all or args.output == "influx") else None
 
     def take(block: Block, verdicts: Verdicts) -> None:
+        if log is not None:
+            log.add(block, verdicts)
+            session.incidents = log.count
         shown = range(len(verdicts)) if args.all else np.flatnonzero(verdicts.is_anomaly).tolist()
-        if shown:
+        if shown and log is None:
             sys.stdout.write(write(block, verdicts, shown))
             sys.stdout.flush()
         if block.labels is not None:
@@ -88,7 +137,11 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write("".join(line + "\n" for line in block.lines))
             sys.stdout.flush()
 
-    status = session.run(take, passed)
+    try:
+        status = session.run(take, passed)
+    finally:
+        if log is not None:
+            log.finish()
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
         session.say(
