@@ -182,7 +182,7 @@ class Monitor:
         row, self._names = read_one(x, self._names)
         watching = self._watching
         if watching is None:
-            return self._watch(row[None, :])[0]
+            return self._watch(row[None, :], None)[0]
         # What `_watch` does, without columns: half of a sample's time would go into them.
         shares = np.empty((1, len(row)))
         limit, drifting = watching.threshold, watching.drifting
@@ -211,16 +211,19 @@ class Monitor:
             around=around,
         )
 
-    def observe_many(self, X: Any) -> Verdicts:
+    def observe_many(self, X: Any, pause: Array | None = None) -> Verdicts:
         """Return the verdicts on many samples in order; the same as a loop of `observe`.
 
-        `X` is a matrix with one sample per row, a data frame, or an iterable of samples.
+        `X` is a matrix with one sample per row, a data frame, or an iterable of samples. Where
+        `pause` is True a sample is judged and not learned, as while the monitor is ``paused``.
         """
         X, names = read_many(X, self.names)
+        if pause is not None and pause.shape != (len(X),):
+            raise ValueError(f"pause must have {len(X)} entries, got shape {pause.shape}")
         if len(X) == 0:
             return Verdicts(names, 0)
         self._names = names
-        return self._watch(np.ascontiguousarray(X))
+        return self._watch(np.ascontiguousarray(X), pause)
 
     def accept(self, X: Any) -> None:
         """Learn the last row of `X` whatever its score is, with the rows before it as its window.
@@ -276,26 +279,27 @@ class Monitor:
 
     # -- the way of a sample ------------------------------------------------------------------
 
-    def _watch(self, X: Array) -> Verdicts:
+    def _watch(self, X: Array, pause: Array | None) -> Verdicts:
         verdicts = Verdicts(self.names, len(X))
         verdicts.values, verdicts.rate = X, self._rate
+        paused = np.full(len(X), self.paused) if pause is None else pause | self.paused
         first = 0
         while first < len(X):
             if self._watching is None:
-                stop = self._keep(X, first)
+                stop = self._keep(X, first, paused)
             else:
                 stop = min(len(X), first + TICK - self._watching.at)
-                self._judge(X[first:stop], verdicts, slice(first, stop))
+                self._judge(X[first:stop], verdicts, slice(first, stop), paused[first:stop])
             self.n_seen += stop - first
             first = stop
         return verdicts
 
-    def _judge(self, X: Array, verdicts: Verdicts, part: slice) -> None:
+    def _judge(self, X: Array, verdicts: Verdicts, part: slice, paused: Array) -> None:
         watching = self._watching
         assert watching is not None
         limit, drifting = watching.threshold, watching.drifting
         shares = verdicts.shares[part]
-        score, refused = watching.rows(X, shares, self.paused)
+        score, refused = watching.rows(X, shares, paused)
         judged = slice(TICK + watching.at - len(X), TICK + watching.at)
         verdicts.expected[part] = watching.expected[judged]
         verdicts.reach[part] = watching.reach[watching.mode[judged]]
@@ -303,7 +307,7 @@ class Monitor:
         np.divide(shares, total, out=shares, where=total > 0)
         verdicts.ready[part] = True
         verdicts.score[part] = score
-        verdicts.learned[part] = ~refused & (not self.paused)
+        verdicts.learned[part] = ~(refused | paused)
         verdicts.threshold[part] = limit
         verdicts.p_value[part] = watching.limit.p_values(score)
         verdicts.is_anomaly[part] = score > limit
@@ -312,9 +316,9 @@ class Monitor:
         verdicts.drifting[part] = drifting
         verdicts.drift[part.stop - 1] = watching.at == TICK and watching.tick()
 
-    def _keep(self, X: Array, first: int) -> int:
+    def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
-        useful = first + np.flatnonzero(~np.isnan(X[first:]).all(axis=1))
+        useful = first + np.flatnonzero(~(np.isnan(X[first:]).all(axis=1) | paused[first:]))
         useful = useful[: self.warmup - len(self._kept)]
         self._kept = np.concatenate((self._kept.reshape(-1, X.shape[1]), X[useful]))
         if len(self._kept) < self.warmup:

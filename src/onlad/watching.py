@@ -273,7 +273,7 @@ class Watching:
 
     # -- rows ---------------------------------------------------------------------------------
 
-    def rows(self, X: Array, shares: Array, paused: bool) -> tuple[Array, Array]:
+    def rows(self, X: Array, shares: Array, paused: bool | Array) -> tuple[Array, Array]:
         """Judge rows of one tick; fill in their squares by feature.
 
         Return views of their scores and of which are refused. They hold until the next `tick`.
@@ -282,7 +282,7 @@ class Watching:
         self._judge.rows(X, first, self._gate, shares)
         self.at += len(X)
         stop = TICK + self.at
-        self.open[first:stop] = not paused
+        self.open[first:stop] = np.logical_not(paused)
         return self.score[first:stop], self.refused[first:stop]
 
     def unusual(self, row: int) -> int:

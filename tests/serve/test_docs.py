@@ -172,6 +172,7 @@ def test_every_key_stands_on_the_page_with_its_default():
         "[http]": config.HttpTable,
         "[webhook]": config.WebhookTable,
         "[[streams]]": config.StreamTable,
+        "[[streams.sensors]]": config.SensorTable,
     }
     for head, table in tables.items():
         part = text.split(f"| `{head}` | default | |\n")[1].split("\n\n")[0]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from onlad import __version__
 from onlad.cli import (
+    backtest,
     completion,
     core,
     demo,
@@ -35,6 +36,7 @@ COMMANDS = (
     merge,
     plot,
     evaluate,
+    backtest,
     demo,
     serve,
     forget,

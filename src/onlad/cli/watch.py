@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source
 from onlad.cli.models import Models
+from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
-from onlad.incident import Incident, Incidents
+from onlad.cli.told import Told
 from onlad.report.evaluation import truths
-from onlad.report.incidents import described, line
 from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
@@ -62,45 +61,8 @@ def add(commands: Commands) -> None:
         help="load it if it is there, and save it: for a command that is started again and again",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     add_monitor(parser)
+    add_rules(parser)
     parser.set_defaults(run=run, usage=parser.error)
-
-
-class Log:
-    """Prints the incidents of a run, of each series; those of a live source also as they begin."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._json = args.output == "jsonl"
-        self._live = args.follow or "://" in args.source or args.source == "-"
-        self._incidents: dict[str, Incidents] = {}
-
-    @property
-    def count(self) -> int:
-        """How many there were."""
-        return sum(each.count for each in self._incidents.values())
-
-    def add(self, block: Block, verdicts: Verdicts) -> None:
-        """Take a block; print what ended in it, and what goes on."""
-        own = self._incidents.setdefault(block.series, Incidents())
-        before = own.open.number if own.open else 0
-        for ended in own.add(verdicts, block.row, block.times):
-            self._print(ended, block.series, begins=False)
-        if self._live and own.open and own.open.number != before:
-            self._print(own.open, block.series, begins=True)
-
-    def finish(self) -> None:
-        """Print what was open when the run ended."""
-        for series, own in self._incidents.items():
-            for ended in own.finish():
-                self._print(ended, series, begins=False)
-
-    def _print(self, incident: Incident, series: str, *, begins: bool) -> None:
-        if self._json:
-            found = {"series": series} if series else {}
-            found |= {"state": "begins" if begins else "ended", **described(incident)}
-            sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
-        else:
-            sys.stdout.write(line(incident, series, begins=begins))
-        sys.stdout.flush()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     if args.model and (args.load or args.save):
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
-    models = Models(wanted(args), load)
+    rules, settings = ruled(args)
+    models = Models(settings, load, rules=rules)
+    live = args.follow or "://" in args.source or args.source == "-"
     session = Session(args, models, args.model or args.save)
     writers: dict[str, Writer] = {
         "people": people,
@@ -117,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     }
     write = writers[args.output]
     counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
-    log = Log(args) if not (args.rows or args.all or args.output == "influx") else None
+    rows = args.rows or args.all or args.output == "influx"
+    log = None if rows else Told(rules, args.output == "jsonl", live)
 
     def take(block: Block, verdicts: Verdicts) -> None:
         if log is not None:
@@ -141,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         status = session.run(take, passed)
     finally:
         if log is not None:
-            log.finish()
+            log.finish(session.say)
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
         session.say(
