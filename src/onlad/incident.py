@@ -7,8 +7,9 @@ nearly the same shares are called similar.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -186,13 +187,26 @@ class Incidents:
     def _alike(self) -> list[_Past]:
         """Return the similar incidents of the past, the most similar first."""
         found = []
+        names = range(len(self._shares))
+        own = dict(zip(names, self._shares.tolist(), strict=True))
         for past in self._past:
-            if past.shares.shape == self._shares.shape:
-                size = np.linalg.norm(past.shares) * np.linalg.norm(self._shares)
-                cosine = float(past.shares @ self._shares) / float(size or 1.0)
-                if cosine >= ALIKE:
-                    found.append((cosine, past))
+            near = cosine(own, dict(enumerate(past.shares.tolist())))
+            if near >= ALIKE:
+                found.append((near, past))
         return [past for _, past in sorted(found, key=lambda each: -each[0])]
+
+
+def cosine(one: Mapping[Any, float], other: Mapping[Any, float]) -> float:
+    """Return the cosine between shares by name: 1 if they are in proportion, 0 if none is in both.
+
+    Examples
+    --------
+    >>> cosine({"flow": 0.8, "power": 0.2}, {"flow": 0.4, "power": 0.1}), cosine({"a": 1}, {"b": 1})
+    (1.0, 0.0)
+    """
+    product = sum(share * other.get(name, 0.0) for name, share in one.items())
+    size = math.hypot(*one.values()) * math.hypot(*other.values())
+    return round(product / size, 12) if size else 0.0
 
 
 def close(at: Array, number: Array | None = None) -> list[Array]:

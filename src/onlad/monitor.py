@@ -247,6 +247,22 @@ class Monitor:
             raise ValueError("accept needs a row, and a monitor that has started")
         self._watching.accept(X)
 
+    def reject(self) -> None:
+        """Let what is excluded from learning now never become a mode: a person says it is a fault.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(2000, 3)).cumsum(axis=0)
+        >>> monitor = Monitor()
+        >>> verdicts = monitor.observe_many(np.concatenate((X, 1000 - 50 * X[:500])))
+        >>> monitor.reject()
+        >>> monitor.describe()["quarantine"], monitor.describe()["candidate"]
+        (0, False)
+        """
+        if self._watching is not None:
+            self._watching.reject()
+
     def describe(self) -> dict[str, Any]:
         """Return what the monitor decided by itself, and whether it is ready, and if not, why.
 

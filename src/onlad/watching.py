@@ -434,6 +434,12 @@ class Watching:
         self.modes[int(np.argmin(scores))].accept(window, known)
         self._inform()
 
+    def reject(self) -> None:
+        """Drop the quarantine, the candidate, and what of the last rows would go there."""
+        self.quarantine, self.candidate = self.quarantine[:0], None
+        self.explained = self.foreign = 0
+        self.open[: TICK + self.at] &= ~self.refused[: TICK + self.at]
+
     # -- values in and out --------------------------------------------------------------------
 
     def learned(self) -> WatchingState:

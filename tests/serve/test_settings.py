@@ -90,12 +90,11 @@ def test_a_slow_drift_is_a_notice(tmp_path):
     verdicts.names, verdicts.drifting[:] = watcher.names, 1
 
     class Drifts(Monitor):
-        def observe_many(self, X):
+        def observe_many(self, X, pause=None):
             return verdicts
 
     stream = service.streams["pump"]
-    drifts = Watcher(9, stream, "", Drifts(), 10)
-    drifts.names = watcher.names
+    drifts = Watcher(9, stream, "", Drifts(names=watcher.names), 10)
     drifts.observe(machine(2), np.zeros(2))
     assert (drifts.told()["drifting"], watcher.told()["drifting"]) == ("power", None)
     assert drifts.state != "alarm"

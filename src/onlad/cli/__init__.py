@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from onlad import __version__
 from onlad.cli import (
+    audit,
     backtest,
     completion,
     core,
@@ -41,6 +42,7 @@ COMMANDS = (
     serve,
     forget,
     repair,
+    audit,
     core,
     completion,
 )

@@ -138,6 +138,15 @@ def _add_person(app: FastAPI, service: Service) -> None:
             return _refusal(422, "the body must be the id of an alarm, as a JSON text")
         return _json({"learned": await service.orders.mark_normal(watcher, alarm)})
 
+    @app.post("/streams/{name}/label")
+    async def label(name: str, request: Request, device: str = "") -> Response:
+        watcher, said = found(name, device), _loads(await request.body())
+        keys = ("alarm", "label", "comment", "by")
+        if not isinstance(said, dict) or not all(isinstance(said.get(k, ""), str) for k in keys):
+            return _refusal(422, 'the body must be {"alarm": ID, "label": TEXT, "comment": TEXT}')
+        learned = await service.orders.label(watcher, *(said.get(k, "") for k in keys))
+        return _json({"learned": learned})
+
     @app.get("/streams/{name}/model")
     async def model(name: str, device: str = "") -> Response:
         watcher = found(name, device)

@@ -249,6 +249,10 @@ class _Resumption:
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"] and not alarm.marked:
                     watcher.mark_normal(alarm)
+        elif fact.kind == "label":
+            for alarm in watcher.alarms:
+                if alarm.id == values["alarm"] and (values["label"] == "normal") >= alarm.marked:
+                    watcher.put_label(alarm, values["label"], values["comment"])
         elif fact.kind == "false_alarms" and watcher.journaled == values["row"]:
             watcher.settle({"false_alarms": values["rate"]})
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
