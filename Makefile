@@ -4,14 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
-PARTS := fleet hardware serve library cli experiments adapters  # of the tests
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/* src/onlad/mcu/c/*.[ch])
+PARTS := fleet hardware serve library cli experiments adapters mcu  # of the tests
 VARIANTS := constant adaptive on-drift fos-elm dff-os-elm fp-elm-dynamic ml-oselm mixture
+C := $(wildcard cpp/*.?pp cpp/*.[ch] src/onlad/mcu/c/*.[ch] src/onlad/mcu/c/*/*.[ch] tests/mcu/*.c)
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fleet-demo soak test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce variants benchmark docs lint format clean
-.PHONY: core-area core-accuracy core-latency core-detection
+.PHONY: help demo fleet-demo soak test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce variants networks benchmark docs lint format clean
+.PHONY: mcu core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -76,8 +77,15 @@ variants: $(VENV)/.dev  ## ways to forget in both testbeds, resumable; needs ONL
 	$(BIN)/python -m experiments.reproduce auc --family variant --jobs 1
 	$(BIN)/python -m experiments.ways
 
+networks: $(VENV)/.dev  ## NN-AE, DNN-AE, VAE and Deep SVDD, made for a GPU, resumable; needs ONLAD_DATA
+	$(BIN)/python -m experiments.neural
+
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
 	$(BIN)/python -m experiments.benchmark
+
+mcu: $(VENV)/.dev  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
+	$(BIN)/python -m pytest -q tests/mcu -m "slow or not slow"
+	$(BIN)/python -m experiments.mcu cost
 
 core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
 	$(BIN)/python -m experiments.core_area run
@@ -103,13 +111,13 @@ lint: $(VENV)/.dev  ## style, types, import layers, C++
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror cpp/*.?pp
+	$(BIN)/clang-format --dry-run --Werror $(C)
 	$(BIN)/clang-tidy --quiet -p build cpp/*.cpp
 
 format: $(VENV)/.dev  ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(BIN)/clang-format -i cpp/*.?pp
+	$(BIN)/clang-format -i $(C)
 
 clean:  ## remove all that the other targets made, .venv included
 	rm -rf $(VENV) build dist docs/_build docs/generated .coverage* demo.png

@@ -341,9 +341,10 @@ void bind(nb::module_& module, const char* name) {
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });
 }
 
-void bind_csv(nb::module_& module);    // csv.cpp
-void bind_dicts(nb::module_& module);  // dicts.cpp
-void bind_judge(nb::module_& module);  // judge.cpp
+void bind_csv(nb::module_& module);       // csv.cpp
+void bind_dicts(nb::module_& module);     // dicts.cpp
+void bind_judge(nb::module_& module);     // judge.cpp
+void bind_portable(nb::module_& module);  // portable.cpp
 
 }  // namespace onlad
 
@@ -358,4 +359,5 @@ NB_MODULE(_kernel, module) {
     onlad::bind_csv(module);
     onlad::bind_dicts(module);
     onlad::bind_judge(module);
+    onlad::bind_portable(module);
 }

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
@@ -35,28 +36,29 @@ std::vector<double> copied(const Array& array) {
 class Judge {
     struct Mode {
         std::vector<double> alpha, b, beta, linear_alpha, linear_beta, inverse, levels, centre,
-            scale;
+            scale, leaning;
     };
 
 public:
     Judge(std::size_t width, bool ordered, Vector constants, Vector held, Vector age,
-          Vector patience, Matrix past, Vector means, std::size_t mode)
+          Vector patience, Matrix past, Vector means, Matrix leans, std::size_t mode)
         : held_(copied(held)),
           age_(copied(age)),
           patience_(copied(patience)),
           past_(copied(past)),
-          means_(copied(means)) {
+          means_(copied(means)),
+          leans_(copied(leans)) {
         const std::size_t n = held.shape(0);
-        require(constants.shape(0) == 5 && n > 0 && width > 0 && age.shape(0) == n &&
+        require(constants.shape(0) == 6 && n > 0 && width > 0 && age.shape(0) == n &&
                 patience.shape(0) == n && past.shape(0) == width - 1 && past.shape(1) == n &&
-                means.shape(0) == statistics);
+                means.shape(0) == statistics && leans.shape(0) == 2 && leans.shape(1) == n);
         const double* c = constants.data();
         s.n = n;
         s.width = width;
         s.ordered = ordered;
-        s.constants = {c[0], c[1], c[2], c[3], c[4]};
+        s.constants = {c[0], c[1], c[2], c[3], c[4], c[5]};
         s.current = mode;
-        room_.resize(n * width + 6 * n);
+        room_.resize(n * width + 10 * n);
     }
 
     // All modes, in place of those before. What a mode woke up stays with the caller's arrays only
@@ -67,7 +69,7 @@ public:
     }
 
     void add(Vector centre, Vector scale, Matrix alpha, Vector b, Matrix beta, Matrix linear_alpha,
-             Matrix linear_beta, Matrix inverse, Matrix levels) {
+             Matrix linear_beta, Matrix inverse, Matrix levels, Matrix leaning) {
         const std::size_t n = s.n, d = n * s.width, N = b.shape(0), M = linear_beta.shape(0) - 1;
         auto is = [](const Matrix& a, std::size_t rows, std::size_t columns) {
             return a.shape(0) == rows && a.shape(1) == columns;
@@ -77,10 +79,11 @@ public:
                 beta.shape(0) > 0 && N % beta.shape(0) == 0 && beta.shape(1) == n &&
                 linear_beta.shape(0) > 0 && linear_beta.shape(1) == n &&
                 (projected ? is(linear_alpha, d, M) : M == d) && is(inverse, 2, n) &&
-                is(levels, 4, statistics));
+                is(levels, 6, statistics) && is(leaning, 2, n));
         modes_.push_back({copied(alpha), copied(b), copied(beta), copied(linear_alpha),
                           copied(linear_beta), copied(inverse), copied(levels), copied(centre),
-                          copied(scale)});
+                          copied(scale), copied(leaning)});
+        for (double& each : modes_.back().inverse) each = std::sqrt(each);
     }
 
     // Where to write what is said of rows, one entry for each; `held` begins `width` - 1 rows
@@ -130,7 +133,7 @@ public:
     }
     nb::tuple moving() const {
         return nb::make_tuple(array(held_), array(age_), array(patience_), array(past_),
-                              array(means_), s.current);
+                              array(means_), array(leans_), s.current);
     }
 
 private:
@@ -153,8 +156,9 @@ private:
             const std::size_t units = m.beta.size() / n;
             views_.push_back({N / units, units, M, m.alpha.data(), m.b.data(), m.beta.data(),
                               m.linear_alpha.empty() ? nullptr : m.linear_alpha.data(),
-                              m.linear_beta.data(), m.inverse.data(), levels, levels + statistics,
-                              levels + 2 * statistics, levels + 3 * statistics, m.centre.data(),
+                              m.linear_beta.data(), m.inverse.data(), m.leaning.data(), levels,
+                              levels + statistics, levels + 2 * statistics, levels + 3 * statistics,
+                              levels + 4 * statistics, levels + 5 * statistics, m.centre.data(),
                               m.scale.data()});
         }
         hidden_.resize(most);
@@ -166,13 +170,16 @@ private:
         s.patience = patience_.data();
         s.past = past_.data();
         s.means = means_.data();
+        s.leans = leans_.data();
         s.h = hidden_.data();
         s.z = room;
         s.e = room + n * s.width;
         s.present = s.e + 2 * n;
         s.squares = s.present + n;
         s.best_squares = s.squares + n;
-        s.expected = s.best_squares + n;
+        s.new_leans = s.best_squares + n;
+        s.best_leans = s.new_leans + 2 * n;
+        s.expected = s.best_leans + 2 * n;
     }
 
     JudgeState s{};
@@ -183,7 +190,7 @@ private:
     MatrixOut said_, expected_;
     std::vector<Mode> modes_;
     std::vector<JudgeMode> views_;
-    std::vector<double> held_, age_, patience_, past_, means_, room_, hidden_;
+    std::vector<double> held_, age_, patience_, past_, means_, leans_, room_, hidden_;
 };
 
 // The share of sorted values that are at least as high as each score, with the score itself.
@@ -201,7 +208,7 @@ void p_values(Vector sorted, Vector score, VectorOut p) {
 void bind_judge(nb::module_& module) {
     auto strict = [] { return nb::arg().noconvert(); };
     nb::class_<Judge>(module, "Judge")
-        .def(nb::init<std::size_t, bool, Vector, Vector, Vector, Vector, Matrix, Vector,
+        .def(nb::init<std::size_t, bool, Vector, Vector, Vector, Vector, Matrix, Vector, Matrix,
                       std::size_t>())
         .def("clear", &Judge::clear)
         .def("add", &Judge::add)

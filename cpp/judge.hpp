@@ -11,7 +11,7 @@ namespace onlad {
 constexpr std::size_t statistics = 4;
 
 struct JudgeConstants {
-    double clip, smoothing, still, keep, filled;
+    double clip, smoothing, still, keep, filled, winsor;
 };
 
 // A mode as the judge needs it. n features, d inputs (the row and those before it), N units.
@@ -19,9 +19,11 @@ struct JudgeMode {
     std::size_t groups, units, linear_N;       // N = groups * units
     const double *alpha, *b, *beta;            // (n, N), (N), (units, n): tanh units on the row
     const double *linear_alpha, *linear_beta;  // (d, linear_N) or null, (linear_N + 1, n)
-    const double* inverse;                     // (2, n) one over the usual squares
-    const double *median, *reach, *mean_median, *mean_reach;  // (statistics)
-    double *centre, *scale;                                   // (n)
+    const double* inverse;                     // (2, n) one over the usual deviations
+    const double* leaning;                     // (2, n) one over the usual squares of leans
+    const double *median, *reach, *mean_median, *mean_reach, *lean_median,
+        *lean_reach;         // (statistics)
+    double *centre, *scale;  // (n)
 };
 
 struct JudgeState {
@@ -30,10 +32,12 @@ struct JudgeState {
     JudgeConstants constants;
     JudgeMode* mode;
     double *held, *age, *patience, *past, *means;  // (n), (n), (n), (width - 1, n), (statistics)
+    double* leans;                                 // (2, n)
     std::size_t current;
     // room
     double *z, *h, *e;                                    // (d), (largest N, linear_N), (2, n)
     double *present, *squares, *best_squares, *expected;  // (n)
+    double *new_leans, *best_leans;                       // (2, n)
 };
 
 struct JudgeRows {
@@ -106,31 +110,46 @@ ONLAD_APART void judge_errors(JudgeState& s, const JudgeMode& m) {
     subtract(linear_e, m.linear_beta + inputs * n, 1.0, n);
 }
 
-// The score of the window for one mode, the running means after it, and squares by feature.
+// The score of the window for one mode, running means and leans after it, and squares by feature.
 ONLAD_APART double judge_mode(JudgeState& s, const JudgeMode& m, double known, double* means) {
+    const bool stays = &m == s.mode + s.current;  // else leans are of errors of another mode
     judge_errors(s, m);
     const std::size_t n = s.n;
-    double found[statistics] = {};
+    const double smoothing = s.constants.smoothing, most = s.constants.winsor;
+    double found[statistics] = {}, leaning[statistics] = {};
     for (std::size_t j = 0; j < n; ++j) s.squares[j] = 0.0;
     for (std::size_t k = 0; k < 2; ++k) {
-        double sum = 0.0, top = 0.0;
+        double sum = 0.0, top = 0.0, lean_sum = 0.0, lean_top = 0.0;
         for (std::size_t j = 0; j < n; ++j) {
-            const double e = s.e[k * n + j], square = e * e * m.inverse[k * n + j] * s.present[j];
+            const double e = s.e[k * n + j] * m.inverse[k * n + j] * s.present[j], square = e * e;
             s.squares[j] += square;
             sum += square;
             top = square > top ? square : top;
+            if (s.ordered) {
+                const double held = e > most ? most : e < -most ? -most : e;
+                double lean = stays ? s.leans[k * n + j] : 0.0;
+                lean += smoothing * (held - lean) * s.present[j];
+                s.new_leans[k * n + j] = lean;
+                const double usual = lean * lean * m.leaning[k * n + j];
+                lean_sum += usual;
+                lean_top = usual > lean_top ? usual : lean_top;
+            }
         }
         found[k] = sum / known;
         found[2 + k] = top;
+        leaning[k] = lean_sum / double(n);
+        leaning[2 + k] = lean_top;
     }
     double total = 0.0;
     for (std::size_t k = 0; k < statistics; ++k) {
         double standard = (found[k] - m.median[k]) / m.reach[k];
         if (s.ordered) {
             const double held = standard < 1.0 ? standard : 1.0;
-            means[k] = s.means[k] + s.constants.smoothing * (held - s.means[k]);
+            means[k] = s.means[k] + smoothing * (held - s.means[k]);
             const double slow = (means[k] - m.mean_median[k]) / m.mean_reach[k];
+            const double lean = (leaning[k] - m.lean_median[k]) / m.lean_reach[k];
             standard = slow > standard ? slow : standard;
+            standard = lean > standard ? lean : standard;
         }
         total += standard > 0.0 ? standard : 0.0;
     }
@@ -180,6 +199,7 @@ void judge(JudgeState& s, const JudgeRows& call) {
                 const JudgeMode& m = s.mode[i];
                 for (std::size_t j = 0; j < n; ++j)
                     s.expected[j] = m.centre[j] + (s.z[j] - s.e[n + j]) * m.scale[j];
+                std::swap(s.best_leans, s.new_leans);
             };
             take(before, judge_mode(s, s.mode[before], double(known), means));
             if (!(best <= s.constants.keep))
@@ -188,7 +208,10 @@ void judge(JudgeState& s, const JudgeRows& call) {
                     const double score = judge_mode(s, s.mode[i], double(known), means);
                     if (score < best) take(i, score);
                 }
-            if (s.ordered) std::memcpy(s.means, best_means, sizeof best_means);
+            if (s.ordered) {
+                std::memcpy(s.means, best_means, sizeof best_means);
+                std::memcpy(s.leans, s.best_leans, 2 * n * sizeof(double));
+            }
         }
         if (known < n) {
             const JudgeMode& m = s.mode[s.current];

@@ -10,17 +10,16 @@ then learned. Offline: each class is fitted, and only scored. Validation data al
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from experiments import core_source
 from experiments.pages import markdown
 from experiments.records import append, origin, read
 from experiments.score_choice import PAPER, _kept, _load, _mix, online
@@ -125,17 +124,9 @@ def _offline(t: Trial) -> dict[str, Any]:
     return found | _found(device, mine, theirs)
 
 
-def model_digest() -> str:
-    """Return a digest of the code that defines the core's bits."""
-    here = Path(__file__).parent.parent / "src" / "onlad" / "hardware"
-    names = ("config", "fixed", "model", "seeded", "sigmoid")
-    texts = b"".join((here / f"{name}.py").read_bytes() for name in names)
-    return hashlib.sha256(texts).hexdigest()[:12]
-
-
 def run() -> None:
     """Run what is not stored yet, and store each trial at once."""
-    names, digest = list(Trial.__dataclass_fields__), model_digest()
+    names, digest = list(Trial.__dataclass_fields__), core_source.model()
     done = {tuple(r[name] for name in names) for r in read("core_detection")}
     for t in _trials():
         if tuple(asdict(t).values()) in done:

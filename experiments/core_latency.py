@@ -15,18 +15,18 @@ from dataclasses import asdict
 
 import numpy as np
 
+from experiments import core_source
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
-from onlad.hardware import Config, OnladCore, gateware_digest
+from onlad.hardware import Config, OnladCore
 from onlad.hardware.paper import SIZES
 
 MEGAHERTZ = 100
-CORES = (  # the most telling first
-    Config(512, 64),
-    Config(512, 64, 16),
-    *(Config(n, N) for n, N in SIZES if (n, N) != (512, 64)),
-    Config(512, 64, 32),
+CORES = (
+    *(Config(n, N) for n, N in SIZES),
     *(Config(n, N, 2) for n, N in SIZES),  # as many arithmetic units as the paper's core
+    *(Config(n, N, 16) for n, N in SIZES),
+    Config(512, 64, 32),
     Config(512, 64, activation="sigmoid"),
 )
 
@@ -49,7 +49,7 @@ def measure(config: Config) -> dict[str, int]:
 
 def run() -> None:
     """Simulate what is not stored yet for the gateware as it is, and store each at once."""
-    digest = gateware_digest()
+    digest = core_source.gateware()
     done = [r["config"] for r in records() if r["gateware"] == digest]
     for config in CORES:
         if asdict(config) in done:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments import core_accuracy, core_area, core_detection, core_latency, records
+from experiments import core_accuracy, core_area, core_detection, core_latency, core_source, records
 from experiments.pages import markdown, renewed
-from onlad.hardware import Config, gateware_digest
+from onlad.hardware import Config
 from onlad.hardware.paper import SIZES
 
 PAGE = Path(__file__).parent.parent / "docs" / "howto" / "hardware.md"
@@ -20,7 +20,7 @@ CUTS = ("word", "alpha", "BRAM % (512, 64)", "BRAM % (1,024, 64)", "DSP", "score
         "AUC: farthest")  # fmt: skip
 
 
-SOURCES = ("records", "stored", "of the source as it is", "digest of their source",
+SOURCES = ("records", "stored", "of the source as it is", "digests of their source",
            "digest of the source now")  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def others() -> list[tuple[str, ...]]:
 
 def sources() -> list[tuple[str, ...]]:
     """Return of which source the records are, and whether it is the source as it is now."""
-    gateware, model = gateware_digest(), core_detection.model_digest()
+    gateware, model = core_source.gateware(), core_source.model()
     kinds = {
         "latency": ([r["gateware"] for r in core_latency.records()], gateware),
         "area": ([r["gateware"] for r in core_area.records()], gateware),

@@ -9,13 +9,14 @@ import matplotlib.pyplot as plt
 
 from experiments import core_area, core_latency, figures
 from experiments.claims_core import area, microseconds
-from experiments.claims_cost import times
+from experiments.claims_cost import across, times
 from experiments.figures_performance import LABELS
 from experiments.settings import paper
 from experiments.tables import markdown
 from onlad.hardware.paper import AREA, FEATURES, HIDDEN, SIZES
 
 LANES = (2, 8, 16)
+STEPS = {"training": "train", "prediction": "predict"}
 TEXT = """\
 How many times faster a step of [the core](../howto/hardware.md) is than software, means over the
 sizes; below 1 the core is slower. The core: cycles in simulation at 100 MHz, with the n cycles that
@@ -45,7 +46,7 @@ def over_hidden(values: dict[tuple[int, int], float], unit: str, printed: bool) 
 def beside_software() -> str:
     """Return how many times faster the core is, by lanes; below 1 it is slower."""
     heads, columns = ["over"], []
-    for quantity, step in (("training", "train"), ("prediction", "predict")):
+    for quantity, step in STEPS.items():
         heads.append(f"{quantity}: paper")
         columns.append((quantity, step, 0))
         for lanes in LANES:
@@ -56,7 +57,7 @@ def beside_software() -> str:
             columns.append((quantity, step, lanes))
     rows = []
     for (name, device), label in LABELS.items():
-        row = [label + ", another machine" * (device == "gpu")]
+        row = [label + across(device)]
         for quantity, step, lanes in columns:
             if not lanes:
                 number = paper()["latency"][f"{quantity}_speedup"].get(f"{name}-{device}")
@@ -64,6 +65,32 @@ def beside_software() -> str:
                 continue
             core, other = microseconds(step, lanes), times(name, device, quantity)
             row.append(f"{fmean(other[size] / core[size] for size in core):.2f}" if core else "")
+        rows.append(row)
+    return markdown(heads, rows)
+
+
+def at_one_size(size: tuple[int, int] = (512, 64)) -> str:
+    """Return the same at one size, in microseconds and as a ratio; below 1 the core is slower."""
+    heads, rows = ["over"], []
+    for quantity in STEPS:
+        heads += [f"{quantity}, µs", *(f"core, {lanes} lanes" for lanes in LANES)]
+    cores = {
+        (s, lanes): microseconds(s, lanes).get(size) for s in STEPS.values() for lanes in LANES
+    }
+    shown = [
+        cell
+        for step in STEPS.values()
+        for cell in ("", *(f"{cores[step, k]:,.0f} µs" if cores[step, k] else "" for k in LANES))
+    ]
+    rows.append(["the core itself", *shown])
+    for (name, device), label in LABELS.items():
+        row = [label + across(device)]
+        for quantity, step in STEPS.items():
+            other = times(name, device, quantity).get(size)
+            row.append(f"{other:,.1f}" if other else "")
+            for lanes in LANES:
+                core = cores[step, lanes]
+                row.append(f"{other / core:.2f}" if other and core else "")
         rows.append(row)
     return markdown(heads, rows)
 
@@ -83,6 +110,8 @@ def sections(folder: Path = figures.FOLDER) -> list[str]:
                 "## The core beside software",
                 TEXT,
                 beside_software(),
+                "At the size of the paper's board, n = 512 and N = 64:",
+                at_one_size(),
                 "The paper's `fig:train_latency_hv` and `fig:area_hv`, over the hidden units:",
                 "![Training time of the core](evaluation/core-latency-hidden.svg)",
                 "![BRAM of the core; broken lines: the paper](evaluation/core-area-hidden.svg)",

@@ -9,6 +9,8 @@ from statistics import fmean, median
 import matplotlib.pyplot as plt
 
 from experiments import figures, forgetting_cost, operations, records
+from experiments.claims_core import microseconds
+from experiments.claims_cost import across
 from experiments.pages import markdown
 from experiments.records import Record
 from experiments.settings import paper
@@ -27,6 +29,7 @@ LABELS = {
     ("dnn", "gpu"): "DNN-AE-GPU",
 }
 OURS = ("onlad", "cpu")
+CORES = {2: ":", 8: "-.", 16: "-"}  # lanes, and the kind of its line
 COST_LABELS = {
     "onlad": "ONLAD",
     "fpelm": "FP-ELM as printed",
@@ -55,7 +58,8 @@ def panels(
     )
     for axis, width in zip(axes[0], widths, strict=True):
         for (label, points), style in zip(lines.items(), styles, strict=True):
-            xs, ys = zip(*[(n, t) for n, N, t in sorted(points) if width == N], strict=True)
+            mine = [(n, t) for n, N, t in sorted(points) if width == N]
+            xs, ys = zip(*mine, strict=True) if mine else ((), ())
             colour, kind = figures.COLOURS[int(style[0])], style[1:] or "-"
             axis.plot(xs, ys, kind, marker="o", ms=3, lw=1.2, color=colour, label=label)
         axis.set_xscale("log", base=2)
@@ -86,14 +90,10 @@ def latency(folder: Path) -> str:
         "## Latency",
         "One sample per call, from the call until the result is there; the median of many calls. On"
         " the processor one thread. NN-AE, DNN-AE and FPELM-AE are compiled by JAX; training of the"
-        " compiled detector includes its score.",
+        " compiled detector includes its score. The core: simulated cycles at 100 MHz, with those"
+        " that load a sample.",
     ]
-    # A GPU was measured on another machine, and its ratio is one across two machines.
-    rows = {
-        who: [LABELS[who] + ", another machine" * (who[1] == "gpu")]
-        for who in LABELS
-        if who != OURS
-    }
+    rows = {who: [LABELS[who] + across(who[1])] for who in LABELS if who != OURS}
     for quantity in ("training", "prediction"):
         lines, styles = {}, []
         for who, label in LABELS.items():
@@ -106,6 +106,12 @@ def latency(folder: Path) -> str:
                 lines[label] = points
                 colour = list(IMPLEMENTATIONS).index(who[0])
                 styles.append(f"{colour}--" if who[1] == "gpu" else f"{colour}")
+        step = {"training": "train", "prediction": "predict"}[quantity]
+        for lanes, kind in CORES.items():
+            core = [(n, N, time) for (n, N), time in microseconds(step, lanes).items()]
+            if core:
+                lines[f"Core, {lanes} lanes"] = core
+                styles.append(f"6{kind}")
         figures.save(panels(lines, f"µs a {quantity} call", styles), f"latency-{quantity}", folder)
         text.append(f"![Time of {quantity}](evaluation/latency-{quantity}.svg)")
         printed, found = paper()["latency"][f"{quantity}_speedup"], speedups(stored, quantity)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import rankdata, wilcoxon
 from scipy.stats import t as student
 
 from experiments.testbeds import Array
@@ -52,6 +52,21 @@ def mean(values: Sequence[float]) -> Mean:
         return Mean(float(values[0]), float("nan"), 1)
     half = student.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n)
     return Mean(float(np.mean(values)), float(half), n)
+
+
+class Paired(NamedTuple):
+    """A mean of differences, half of its 95 % interval, and p of Wilcoxon's signed-rank test."""
+
+    mean: float
+    half: float
+    n: int
+    p: float
+
+
+def paired(differences: Sequence[float]) -> Paired:
+    """Return the mean of paired differences, with its interval and its test."""
+    p = float(wilcoxon(differences).pvalue) if np.any(differences) else 1.0
+    return Paired(*mean(differences), p)
 
 
 def intervals(flags: Array, gap: int = 0) -> list[tuple[int, int]]:

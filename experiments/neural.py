@@ -1,12 +1,13 @@
-"""The neural part of the AUC tables in one command, made for a GPU: settings x trials at once.
+"""The networks of the AUC tables in one command, made for a GPU: settings x trials at once.
 
     python -m experiments.neural                 # resumes: what is stored is not run again
     python -m experiments.neural --dataset letter_recognition --minutes 5
 
-First the trials with the paper's settings; then a search on validation data alone, over a part of
-the paper's ranges (`WIDTHS`, `TRAINING`) with the paper's own settings among the candidates; then
-the trials with the settings found. All records are those of `experiments.run` and
-`experiments.tune`.
+First the trials of NN-AE and DNN-AE with the paper's settings, and those of VAE and Deep SVDD with
+their library's; then a search on validation data alone, over a part of the paper's ranges
+(`WIDTHS`, `TRAINING`) with the paper's own settings among the candidates; then the trials with the
+settings found. All records are those of `experiments.run` and `experiments.tune`. Nothing compiled
+of onlad is needed.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ import jax
 import numpy as np
 
 from experiments import datasets, metrics, records, testbeds
-from experiments.methods import Hyperparameters
+from experiments.methods import Hyperparameters, _deep
 from experiments.methods import _autoencoder as ae
 from experiments.records import Record
-from experiments.settings import Settings, chosen, paper
+from experiments.settings import Settings, chosen, equal, paper
 from experiments.steps import machine
 from experiments.testbeds import Testbed
 
-TRIALS = 16  # in the tables
+TRIALS = 50  # in the tables
+AT_ONCE = 16  # trials of a stream on a processor: each batch is stored when it is there
+SEARCHED = ("nn", "dnn")
 WIDTHS: dict[str, list[list[int]]] = {  # of the hidden layers
     "nn": [[8], [16], [32], [64], [128], [256]],
     "dnn": [[16, 8, 16], [64, 8, 64], [32, 16, 32], [64, 32, 64], [128, 256, 128]],
@@ -53,10 +56,16 @@ def candidates(testbed: Testbed, dataset: str, method: str) -> list[Hyperparamet
 
 
 def aucs(
-    testbed: Testbed, settings: Sequence[Hyperparameters], trials: Sequence[testbeds.Trial]
+    testbed: Testbed,
+    method: str,
+    settings: Sequence[Hyperparameters],
+    trials: Sequence[testbeds.Trial],
 ) -> list[float]:
     """Return the AUC of trial k with setting k; all run side by side."""
-    scores = ae.run_trials(testbed, [ae.Settings(**s) for s in settings], trials)
+    if method in SEARCHED:
+        scores = ae.run_trials(testbed, [ae.Settings(**s) for s in settings], trials)
+    else:
+        scores = _deep.run_trials(method, trials)
     return [
         float(np.mean([metrics.auc(p.anomalous, s) for p, s in zip(t.parts, found, strict=True)]))
         for t, found in zip(trials, scores, strict=True)
@@ -76,7 +85,7 @@ class Cell:
             "dataset_sha256": self.data.sha256,
             "method": self.method,
         }
-        files = "experiments/methods/neural.py", "experiments/methods/_autoencoder.py"
+        files = [f"experiments/methods/{name}.py" for name in ("neural", "_autoencoder", "_deep")]
         return fixed | fields | {"machine": machine(), "commit": records.commit(*files)}
 
     def _group(self, setting: Hyperparameters) -> object:
@@ -99,7 +108,7 @@ class Cell:
         for settings in groups.values():
             begun = time.perf_counter()
             pairs = list(product(settings, runs))
-            found = aucs(self.testbed, *zip(*pairs, strict=True))
+            found = aucs(self.testbed, self.method, *zip(*pairs, strict=True))
             seconds = self._report(f"search, {len(pairs)} runs", begun)
             each = {"folds": folds, "seconds": round(seconds / len(settings), 3)}
             for setting, values in zip(
@@ -110,29 +119,26 @@ class Cell:
 
     def trials(self, settings: Settings, count: int) -> None:
         """Run the trials of the tables and store each."""
-        own = paper()["settings"][self.testbed][self.data.name][self.method]
-        setting = own if settings == "paper" else chosen(self.testbed, self.data.name, self.method)
-        name = records.auc_file(self.testbed, self.method)
-        stored = records.read(name)
-        done = {records.key(r) for r in stored}
-        rest = [
+        where = (self.testbed, self.data.name, self.method)
+        if settings == "found":
+            setting = chosen(*where)
+        elif settings == "equal":
+            setting = equal(*where)
+        else:
+            setting = paper()["settings"][self.testbed][self.data.name].get(self.method, {})
+        wanted = [
             self._record(settings=settings, hyperparameters=setting, seed=k) for k in range(count)
         ]
-        rest = [r for r in rest if records.key(r) not in done]
-        # What was found may be the paper's own: then its trials are run already.
-        twins = {records.key(r | {"settings": settings}): r for r in stored}
-        for record in [r for r in rest if records.key(r) in twins]:
-            records.append(name, [twins[records.key(record)] | {"settings": settings}])
-            rest.remove(record)
+        rest = records.borrow(records.auc_file(self.testbed, self.method), wanted)
         # A processor takes one after the other anyway: so each is kept as soon as it is there.
-        at_once = 1 if ON_CPU and self.testbed == "offline" else TRIALS
-        for start in range(0, len(rest), at_once):
+        at_once = (1 if self.testbed == "offline" else AT_ONCE) if ON_CPU else len(rest)
+        for start in range(0, len(rest), max(at_once, 1)):
             self._run(rest[start : start + at_once])
 
     def _run(self, wanted: list[Record]) -> None:
         runs = [testbeds.trial(self.testbed, self.data.X, self.data.y, r["seed"]) for r in wanted]
         begun = time.perf_counter()
-        found = aucs(self.testbed, [r["hyperparameters"] for r in wanted], runs)
+        found = aucs(self.testbed, self.method, [r["hyperparameters"] for r in wanted], runs)
         what = f"{wanted[0]['settings']}, {len(runs)} trials, {np.mean(found):.3f}"
         seconds = round(self._report(what, begun) / len(runs), 4)
         for record, run, auc in zip(wanted, runs, found, strict=True):
@@ -148,11 +154,12 @@ class Cell:
         return seconds
 
 
-def cells(names: Iterable[str]) -> list[Cell]:
+def cells(names: Iterable[str], methods: Sequence[str] = SEARCHED) -> list[Cell]:
     return [
         Cell(testbed, data, method)
         for data in map(datasets.load, names)
-        for testbed, method in product(testbeds.TESTBEDS, ("nn", "dnn"))
+        for testbed, method in product(testbeds.TESTBEDS, methods)
+        if testbed == "offline" or method in SEARCHED
     ]
 
 
@@ -161,26 +168,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dataset", action="append", choices=list(paper()["datasets"]))
+    parser.add_argument("--method", action="append", choices=[*SEARCHED, *_deep.KINDS])
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--threads", type=int, default=1, help="compile as many cells at a time")
     parser.add_argument("--minutes", type=float, default=np.inf, help="start nothing after these")
     args = parser.parse_args(arguments)
     end = time.monotonic() + 60 * args.minutes
-    wanted = cells(args.dataset or paper()["datasets"])
+    methods = args.method or [*SEARCHED, *_deep.KINDS]
+    wanted = cells(args.dataset or paper()["datasets"], methods)
 
-    def with_paper(cell: Cell) -> None:
-        cell.trials("paper", args.trials)
+    def as_given(cell: Cell) -> None:
+        cell.trials("paper" if cell.method in SEARCHED else "ours", args.trials)
 
     def with_found(cell: Cell) -> None:
-        cell.search()
-        cell.trials("found", args.trials)
+        if cell.method in SEARCHED:
+            cell.search()
+            cell.trials("found", args.trials)
+            cell.trials("equal", args.trials)
 
     def run(step: Callable[[Cell], None], cell: Cell) -> None:
         if time.monotonic() < end:
             step(cell)
 
     with ThreadPoolExecutor(args.threads) as pool:
-        for job in [pool.submit(run, s, c) for s, c in product((with_paper, with_found), wanted)]:
+        for job in [pool.submit(run, s, c) for s, c in product((as_given, with_found), wanted)]:
             job.result()
 
 

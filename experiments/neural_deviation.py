@@ -54,7 +54,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 def measure(testbed: Testbed, name: str, method: str, change: str, seed: int) -> Record:
     """Return the record of one trial with one thing changed."""
     import jax  # noqa: PLC0415  (loads slowly)
-    import optax  # noqa: PLC0415
 
     from experiments.methods import _autoencoder as ae  # noqa: PLC0415
     from experiments.run import dataset, trial_auc  # noqa: PLC0415
@@ -66,7 +65,7 @@ def measure(testbed: Testbed, name: str, method: str, change: str, seed: int) ->
     given |= {key: what[key] for key in ("batch", "epochs") if key in what}
     given["hidden"] = [max(2, round(units * what.get("width", 1))) for units in given["hidden"]]
     # The optimiser stands in the compiled programs: they are made anew for another one.
-    ae.ADAM = optax.adam(what.get("rate", 1e-3), eps=what.get("epsilon", 1e-8))
+    ae.ADAM = ae.Adam(what.get("rate", 1e-3), epsilon=what.get("epsilon", 1e-8))
     ae.programs.cache_clear()
     data = dataset(name)
     trial = testbeds.trial(testbed, data.X, data.y, seed)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import ablation, adapter_defaults, bands, plain_p, score_choice, wind_up
+from experiments import ablation, adapter_defaults, bands, mcu, plain_p, score_choice, wind_up
 from experiments.benchmark import normals
 from experiments.pages import renewed
 from experiments.records import read
@@ -98,6 +98,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "tick": lambda: str(watching.TICK),
     "two ticks": lambda: str(2 * watching.TICK),
     "shelved after": lambda: str(limit.LASTING),
+    "shortest": lambda: f"{watching.SHORTEST:,}",
+    "longest": lambda: f"{watching.LONGEST:,}",
     "p-value": lambda: f"1 in {limit.RECENT + 1:,}",
     "marks": lambda: f"{marks.MOST:,}",
     "timed marks": lambda: f"{marks.WINDOW:,}",
@@ -115,6 +117,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "serve runs": lambda: WORDS[len(results("serve"))],
     "band rows": lambda: f"{normals.ROWS:,}",
     "band seeds": lambda: WORDS[normals.SEEDS],
+    "root share": lambda: f"{100 * 64**2 / (3 * 512 * 64 + 3 * 64**2):.0f} %",
     "gpu loss": lambda: exactness("float32", "loss"),
     "gpu model": lambda: exactness("float32", "model"),
     "gpu double": lambda: exactness("float64", "model"),
@@ -131,6 +134,7 @@ def tables() -> dict[str, str]:
         "judged": adapter_defaults.judged(),
         "sums": messages(),
         **score_choice.tables(),
+        **mcu.tables(),
     }
 
 

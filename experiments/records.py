@@ -71,6 +71,24 @@ def key(record: Record) -> str:
     return json.dumps([record[name] for name in names], sort_keys=True)
 
 
+def borrow(name: str, wanted: Iterable[Record]) -> list[Record]:
+    """Store the wanted trials that another column has, and return the ones still to be run.
+
+    Two ways to choose settings may choose the same: then their trials are the same too.
+    """
+    stored = read(name)
+    known = {key(r) for r in stored}
+    twins = {key(r | {"settings": ""}): r for r in stored}
+    missing = []
+    for record in wanted:
+        twin = twins.get(key(record | {"settings": ""}))
+        if twin is None:
+            missing.append(record)
+        elif key(record) not in known:
+            append(name, [twin | {"settings": record["settings"]}])
+    return missing
+
+
 @lru_cache
 def machine() -> str:
     """Return the processor and its number of cores."""
@@ -106,4 +124,5 @@ def commit(*paths: str) -> str:
         changed = git("status", "--porcelain", "--", *decisive)
         return git("rev-parse", "--short=12", "HEAD") + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        # A copy of the files on another machine has no history: who made it may say what it is of.
+        return os.environ.get("ONLAD_COMMIT", "unknown")

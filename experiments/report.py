@@ -16,6 +16,7 @@ from pathlib import Path
 import experiments
 from experiments import datasets, figures, pages, records, scaling, tables, ways
 from experiments.methods import registry
+from experiments.settings import BUDGET
 from experiments.testbeds import TESTBEDS
 
 TEMPLATE = Path(__file__).parent / "evaluation.template.md"
@@ -30,6 +31,8 @@ def _auc(folder: Path) -> dict[str, str]:
         parts[f"{testbed}_paper"] = aucs.beside_the_paper()
         parts[f"{testbed}_all"] = aucs.all_methods()
         parts[f"{testbed}_best"] = aucs.ours()
+        parts[f"{testbed}_equal"] = aucs.equal()
+        parts[f"{testbed}_differences"] = aucs.differences()
         means = aucs.means()
         shown = {m: e.label for m, e in tables.ordered().items() if any(m == k[1] for k in means)}
         printed = {(d, m): v for d, row in aucs.paper.items() for m, v in row.items()}
@@ -61,6 +64,7 @@ def page(folder: Path = figures.FOLDER) -> str:
     parts = {
         **_auc(folder),
         "settings": tables.settings_found(),
+        "budget": str(BUDGET),
         "scaling": scaling.table(),
         "ways_online": ways.table("online"),
         "ways_offline": ways.table("offline"),

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from joblib import Parallel, delayed
@@ -30,9 +31,21 @@ from experiments.testbeds import TESTBEDS
 
 DATASETS = tuple(paper()["datasets"])
 FAMILIES = ("os-elm", "neural", "variant", "peer")
-PARTS = ("auc", "tune", "drift", "streams", "performance", "judged", "report")
-PERFORMANCE = ("latency", "forgetting_cost", "power", "operations")
-JUDGED = ("ablation", "scaling", "neural_deviation", "adapter_defaults")  # beside the paper
+PARTS = ("auc", "tune", "drift", "streams", "performance", "judged", "core", "report")
+PERFORMANCE = {  # module, and the records that this machine has or lacks
+    "latency": "latency",
+    "forgetting_cost": "forgetting_cost",
+    "power": "power",
+    "operations": "operations",
+    "chunk_size": "chunk_size",
+    "precision": "precision",
+    "ways": "ways_cost",
+}
+JUDGED = (  # beside the paper
+    "plain_p", "ablation", "scaling", "neural_deviation", "adapter_defaults", "score_choice",
+    "wind_up",
+)  # fmt: skip
+CORE = ("core_latency", "core_accuracy", "core_detection", "core_area")
 PAPERS_METHODS = ("onlad", "onlad-nf", "fpelm", "nn", "dnn")
 
 
@@ -84,7 +97,11 @@ def settings_of(method: str) -> tuple[Settings, ...]:
     """Return the columns a method has in the tables."""
     if method == "onlad-01":
         return ("paper",)
-    return ("paper", "found") if method in PAPERS_METHODS else ("ours",)
+    if method == "onlad-nf":
+        return ("paper", "found")
+    if method == "onlad-plus":
+        return ("ours", "equal")
+    return ("paper", "found", "equal") if method in PAPERS_METHODS else ("ours",)
 
 
 def cells(
@@ -100,7 +117,9 @@ def cells(
                 for dataset in names:
                     cell = Cell(testbed, dataset, name, settings)
                     # What was found for another dataset need not fit one that borrows settings.
-                    if _has_settings(cell) and not (settings == "found" and dataset in STAND_IN):
+                    if _has_settings(cell) and not (
+                        settings in ("found", "equal") and dataset in STAND_IN
+                    ):
                         yield cell
 
 
@@ -137,16 +156,16 @@ def auc(wanted: Iterable[Cell], n_jobs: int, trials: int | None = None) -> None:
 
 def performance() -> None:
     """Measure what has no records of this machine yet."""
-    for name in PERFORMANCE:
-        if any(r.get("machine") == records.machine() for r in records.read(name)):
+    for name, stored in PERFORMANCE.items():
+        if any(r.get("machine") == records.machine() for r in records.read(stored)):
             continue
         print(f"reproduce: {name}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", f"experiments.{name}"], check=True)
 
 
-def judged() -> None:
-    """Run what else the pages on the paper need; each goes on where it stopped."""
-    for name in JUDGED:
+def resumed(modules: Iterable[str]) -> None:
+    """Run what else the pages need; each goes on where it stopped."""
+    for name in modules:
         print(f"reproduce: {name}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", f"experiments.{name}", "run"], check=True)
 
@@ -191,7 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "drift": [drift.run] if "mnist" in names else [],
         "streams": [streams.run] if os.environ.get("ONLAD_STREAMS") else [],
         "performance": [performance],
-        "judged": [judged] if len(names) > len(DATASETS) else [],
+        "judged": [partial(resumed, JUDGED)] if len(names) > len(DATASETS) else [],
+        "core": [partial(resumed, CORE)] if len(names) > len(DATASETS) else [],
         "report": [pages],
     }
     order = [args.part] if args.part != "all" else ["auc", "tune", "auc", *list(steps)[2:]]

@@ -59,10 +59,9 @@ class Cell:
         return records.auc_file(self.testbed, self.method)
 
     def missing(self, seeds: Sequence[int]) -> list[int]:
-        """Return the seeds whose trials are not stored."""
-        known = {records.key(r) for r in records.read(self.file)}
+        """Return the seeds whose trials no column has; those of another column become its own."""
         cell = vars(self) | {"hyperparameters": self.hyperparameters}
-        return [seed for seed in seeds if records.key(cell | {"seed": seed}) not in known]
+        return [r["seed"] for r in records.borrow(self.file, [cell | {"seed": s} for s in seeds])]
 
     def run(self, seeds: Sequence[int], data_dir: Path | None = None) -> list[Record]:
         """Run the trials of these seeds and return their records."""

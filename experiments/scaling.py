@@ -26,7 +26,7 @@ from experiments.settings import hyperparameters, paper
 from experiments.testbeds import TESTBEDS, Array, Testbed
 
 METHODS = ("onlad", "fpelm")
-TRIALS = 20
+TRIALS = 50
 
 
 def scaled(X: Array, train: Array) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from experiments import metrics, records
 from experiments.methods import Entry, Hyperparameters, registry
-from experiments.metrics import Mean
+from experiments.metrics import Mean, Paired
 from experiments.pages import markdown
 from experiments.records import Record
 from experiments.settings import NoSettingsError, Settings, hyperparameters, paper
@@ -101,14 +101,14 @@ class Aucs:
 
     def paired(
         self, dataset: str, one: tuple[str, Settings], other: tuple[str, Settings]
-    ) -> Mean | None:
+    ) -> Paired | None:
         """Return the mean of one method's AUC less the other's, over the seeds that both have."""
         mine, theirs = (
             {r["seed"]: r["auc"] for r in self.cells.get((dataset, *who), [])}
             for who in (one, other)
         )
         seeds = sorted(mine.keys() & theirs.keys())
-        return metrics.mean([mine[s] - theirs[s] for s in seeds]) if seeds else None
+        return metrics.paired([mine[s] - theirs[s] for s in seeds]) if seeds else None
 
     def about(self, methods: Iterable[str]) -> str:
         """Return trials, machines and commits of these methods' records."""
@@ -175,6 +175,42 @@ class Aucs:
                 shown = zip(map(show, cells), above, strict=True)
                 rows.append([entry.label, *(f"**{c}**" if high else c for c, high in shown)])
         return f"{markdown(('method', *names().values()), rows)}\n\n{self.about(ordered())}"
+
+    def equal(self) -> str:
+        """Return the methods with as many settings each, and their paired differences."""
+        methods = ("onlad", "fpelm", "nn", "dnn", OURS)
+        rows = []
+        for dataset, label in names().items():
+            cells = [self.mean(dataset, method, "equal") for method in methods]
+            rows.append([label, *map(show, cells)])
+        labels = [registry()[method].label for method in methods]
+        used = [r for key, found in self.cells.items() if key[2] == "equal" for r in found]
+        return f"{markdown(('dataset', *labels), rows)}\n\n{provenance(used)}"
+
+    def differences(self) -> str:
+        """Return by how much ONLAD is above the paper's other methods, on the same seeds."""
+        others = [m for m in PAPERS if m != "onlad" and m in next(iter(self.paper.values()))]
+        columns = {"paper": "paper's", "found": "found", "equal": "equal budgets"}
+        rows = []
+        for dataset, label in names().items():
+            for settings, words in columns.items():
+                pairs = [
+                    self._difference(dataset, ("onlad", settings), (other, settings))  # type: ignore[arg-type]
+                    for other in others
+                ]
+                if any(pairs):
+                    rows.append([label, words, *pairs])
+        heads = (f"less {registry()[other].label}" for other in others)
+        return markdown(("dataset", "settings", *heads), rows)
+
+    def _difference(
+        self, dataset: str, one: tuple[str, Settings], other: tuple[str, Settings]
+    ) -> str:
+        found = self.paired(dataset, one, other)
+        if found is None:
+            return ""
+        p = f"{found.p:.3f}" if found.p >= 0.001 else "< 0.001"
+        return f"{found.mean:+.3f} ± {found.half:.3f} (n {found.n}, p {p})"
 
     def ours(self) -> str:
         """Return how ONLAD+ stands against the best of the paper and of its methods here."""

@@ -23,9 +23,9 @@ def made(X, width, ordered=True, seed=0):
 def compiled(moving, modes):
     """Return the kernel's judge of these modes."""
     width, ordered = modes[0].width, modes[0].ordered
-    held, age, patience, past, means, mode = moving
+    held, age, patience, past, means, leans, mode = moving
     own = kernel.Judge(
-        width, ordered, judge.constants(), held, age, patience, past, means, int(mode[0])
+        width, ordered, judge.constants(), held, age, patience, past, means, leans, int(mode[0])
     )
     for each in modes:
         tanh, linear = each.instances
@@ -33,6 +33,7 @@ def compiled(moving, modes):
         own.add(
             each.centre, each.scale, tanh.alpha, tanh.b, tanh.beta,
             np.ascontiguousarray(projection), linear.beta, each.inverse(), np.array(each.levels),
+            1 / each.leaning,
         )  # fmt: skip
     return own
 
@@ -132,12 +133,13 @@ def test_the_compiled_judge_is_the_definition(n, width, ordered, count):
     )
     np.testing.assert_array_equal(found["refused"], found["score"] > 1.0)
     np.testing.assert_array_equal(found["present"], ~np.isnan(X))
-    held, age, patience, past, means, current = own.moving()
+    held, age, patience, past, means, leans, current = own.moving()
     np.testing.assert_allclose(held, after.held, rtol=bound, atol=bound)
     np.testing.assert_array_equal(age, after.age)
     np.testing.assert_array_equal(patience, after.patience)
     np.testing.assert_allclose(past.reshape(width - 1, n), after.past, rtol=bound, atol=bound)
     np.testing.assert_allclose(means, after.means, rtol=bound, atol=1e3 * bound)
+    np.testing.assert_allclose(leans.reshape(2, n), after.leans, rtol=bound, atol=1e3 * bound)
     assert current == after.mode[0]
     if count > 1 and n > 1:
         assert len(np.unique(found["mode"])) > 1  # it was all in the stream
@@ -175,8 +177,10 @@ def test_a_judge_that_is_given_what_another_holds_goes_on_to_the_last_bit():
     modes, X = modes_of(5, 3, 2), rough(240, 5, seed=9)
     one = compiled(judge.first(usual_gap(5), 3), modes)
     judged(one, X[:100], 3)
-    held, age, patience, past, means, current = one.moving()
-    moving = judge.Moving(held, age, patience, past.reshape(2, 5), means, np.array([current]))
+    held, age, patience, past, means, leans, current = one.moving()
+    moving = judge.Moving(
+        held, age, patience, past.reshape(2, 5), means, leans.reshape(2, 5), np.array([current])
+    )
     for i, mode in enumerate(modes):
         mode.centre, mode.scale = one.unit(i)
     other = compiled(moving, modes)

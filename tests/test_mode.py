@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 from onlad.fields import values
 from onlad.mode import (
     CLIP,
+    CORRELATED,
     FORGETTING,
     MEMORY,
     SMOOTHING,
+    WINSOR,
     Mode,
+    leaning,
     packed,
     running,
     unit,
@@ -32,7 +35,7 @@ def started(X, width=1, ordered=True, present=None):
 def scores(mode, X, width=1):
     """Return the scores of rows, each by itself."""
     standard, _ = mode.standardised(windows(X, width), ~np.isnan(X))
-    return mode.score(standard, None)
+    return mode.score(standard)
 
 
 def assert_same(one, other):
@@ -56,8 +59,8 @@ def test_the_first_scores_come_from_a_model_that_did_not_see_the_row():
     # of the start must be like those of new rows, not like those of learned ones.
     X = white(200, 20)
     mode, _ = started(X, ordered=False)
-    squares = [mode.standardised(Y, np.ones(Y.shape, bool))[1][1] for Y in (X, white(200, 20, 1))]
-    assert squares[0].mean() < 0.9 * squares[1].mean()
+    errors = [mode.standardised(Y, np.ones(Y.shape, bool))[1][1] for Y in (X, white(200, 20, 1))]
+    assert (errors[0] ** 2).mean() < 0.9 * (errors[1] ** 2).mean()
     assert np.median(scores(mode, white(200, 20, seed=1))) < 1
 
 
@@ -75,8 +78,8 @@ def test_the_score_grows_with_the_square_of_a_deviation_and_has_no_ceiling_befor
 def test_a_value_that_is_far_out_is_clipped_and_its_squares_are_finite():
     mode, _ = started(smooth(1000, 3))
     x = np.full((1, 3), 1e100)
-    standard, squares = mode.standardised(x, np.ones((1, 3), bool))
-    assert np.isfinite(squares).all()
+    standard, errors = mode.standardised(x, np.ones((1, 3), bool))
+    assert np.isfinite(errors**2).all()
     assert np.isfinite(standard).all()
     np.testing.assert_array_equal(np.abs(mode.scaled(x)), CLIP)
 
@@ -99,10 +102,46 @@ def test_a_missing_value_adds_nothing_to_a_statistic():
     row = smooth(1, 4, seed=5)
     row[0, 2] = 50.0
     hidden = np.array([[True, True, False, True]])
-    _, squares = mode.standardised(row, hidden)
-    assert (squares[:, 0, 2] == 0).all()
-    mean = mode.statistics(squares, hidden)[:2, 0]
-    np.testing.assert_allclose(mean, squares[:, 0].sum(axis=1) / 3)
+    _, errors = mode.standardised(row, hidden)
+    assert (errors[:, 0, 2] == 0).all()
+    mean = mode.statistics(errors**2, hidden.sum(axis=1))[:2, 0]
+    np.testing.assert_allclose(mean, (errors[:, 0] ** 2).sum(axis=1) / 3)
+
+
+def test_the_lean_is_the_running_mean_of_errors_and_keeps_its_value_where_one_is_missing():
+    rng = np.random.default_rng(0)
+    E, present = rng.uniform(-2, 2, (2, 50, 3)), rng.uniform(size=(50, 3)) < 0.7
+    found = leaning(E, present)
+    for k, j in np.ndindex(2, 3):
+        known = E[k, present[:, j], j]
+        weights = SMOOTHING * (1 - SMOOTHING) ** np.arange(len(known))[::-1]
+        np.testing.assert_allclose(found[k, -1, j], weights @ known, rtol=1e-12)
+    assert np.abs(leaning(E * 1e6, present)).max() <= WINSOR
+
+
+def test_a_small_offset_that_lasts_is_seen_in_the_lean_alone():
+    # One deviation of one sensor among four: no row is unusual, nor is their mean square.
+    X = white(4000, 4)
+    mode, first = started(X)
+    later = white(200, 4, seed=1)
+    later[:, 2] += 1.0
+    standard, E = mode.standardised(windows(later, 1), np.ones(later.shape, bool))
+    means, leans = running(standard, np.zeros(4)), leaning(E, np.ones(later.shape, bool))
+    before = mode.score(standard, means, np.zeros_like(leans))[100:]
+    assert np.median(mode.score(standard, means, leans)[100:]) > 2 * np.median(before)
+    assert np.median(mode.score(standard, means, leans)[100:]) > np.quantile(first, 0.99)
+
+
+def test_errors_that_follow_each_other_have_a_wide_lean():
+    rng = np.random.default_rng(0)
+    shocks = rng.normal(size=(4000, 3))
+    slow = shocks.copy()
+    for t in range(1, len(slow)):
+        slow[t] += 0.95 * slow[t - 1]
+    alone, follows = started(shocks)[0], started(slow)[0]
+    floor = CORRELATED * SMOOTHING / (2 - SMOOTHING)
+    np.testing.assert_allclose(alone.leaning, floor)
+    assert (follows.leaning[0] > 4 * floor).all()  # the tanh units see no row before
 
 
 def test_learning_forgets_as_the_paper_does():

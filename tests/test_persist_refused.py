@@ -34,8 +34,8 @@ class Mine:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (7, "save takes a Monitor or a Detector, got 7"),
-        (Other(), "save takes a Monitor or a Detector, got Detector(n_h"),
+        (7, "save takes a Monitor or a PortableMonitor or a Detector, got 7"),
+        (Other(), "save takes a Monitor or a PortableMonitor or a Detector, got Detector(n_h"),
         (Detector(forgetting=Mine()), "a model with Mine() in it cannot be saved"),
         (seeded(np.array(3, dtype="int32")), "an array in a model must be float64, float32"),
         (seeded({1: 2}), "names in a model must be strings, got [1]"),

@@ -18,7 +18,8 @@ def test_pre_commit_runs_the_tools_of_make_lint():
     recipe = (ROOT / "Makefile").read_text().split("\nlint:")[1].split("\n\n")[0]
     tools = re.findall(r"^\t\$\(BIN\)/(.+)$", recipe, re.MULTILINE)
     hooks = re.findall(r"entry: \.venv/bin/([^,]+)", (ROOT / ".pre-commit-config.yaml").read_text())
-    given = [re.sub(r" cpp/\S+$", "", tool) for tool in tools]  # pre-commit gives the files itself
+    # pre-commit gives the files itself
+    given = [re.sub(r" (cpp/\S+|\$\(C\))$", "", tool) for tool in tools]
     assert hooks == given
 
 
@@ -34,3 +35,16 @@ def test_the_public_workflow_calls_what_ci_calls():
     assert "- run: .ci/run\n" in text
     archs = re.search(r"archs = \[(.+)\]", (ROOT / "pyproject.toml").read_text())[1]
     assert re.findall(r"arch: (\w+)\}", text) == re.findall(r'"(\w+)"', archs)
+
+
+def test_the_page_lists_every_extra_and_the_contributors_page_only_targets_that_exist():
+    extras = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]\n")[1]
+    names = re.findall(r"^(\w+) = \[", extras.split("\n[")[0], re.MULTILINE)
+    listed = (ROOT / "docs" / "start" / "install.md").read_text().split("| extra | for |")[1]
+    cells = re.findall(r"^\| (`.+?) \|", listed, re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(names)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        named = re.findall(r"(?:`|^|^    )make ([a-z][a-z-]+)", page.read_text(), re.MULTILINE)
+        assert set(named) <= set(targets), page

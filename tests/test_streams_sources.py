@@ -1,5 +1,6 @@
 """JSON lines, Parquet, brokers, and what the first line tells."""
 
+import json
 import math
 import re
 
@@ -62,6 +63,16 @@ def test_a_bad_record_is_named_and_the_others_stay(line, why):
     assert str(block.bad[0]).startswith(f"line 2: {why}")
 
 
+@pytest.mark.parametrize("raw", ["5", "[1, null]", '[{"a": 1}, {"a": NaN}]', "[]", "nul", "\\xff"])
+def test_json_is_read_alike_without_the_extra(monkeypatch, raw):
+    def read():
+        return [str(found) for found in records.Records(Choice()).read(raw.encode("latin-1"))]
+
+    with_extra = read()
+    monkeypatch.setattr(records, "loads", json.loads)
+    assert read() == with_extra
+
+
 def test_names_that_come_later_are_said_once_and_not_watched():
     said = []
     text = '{"a": 1}\n{"a": 2, "b": 5}\n{"b": 6, "a": 3}\n{"a": 4, "c": 1}\n'
@@ -69,6 +80,10 @@ def test_names_that_come_later_are_said_once_and_not_watched():
     (block,) = records.blocks([chunk], Choice(ignore=("a_*",)), (), said.append)
     assert block.values.tolist() == [[1], [2], [3], [4]]
     assert said == ["'b' came later and is not watched", "'c' came later and is not watched"]
+    said.clear()
+    text = '{"a": 1, "x": 2}\n{"a": 2, "x": 3, "y": 1}\n'  # a model that never knew x
+    (block,) = records.blocks([Chunk(text.encode(), 1, 0)], Choice(), ("a",), said.append)
+    assert (block.values.tolist(), said) == ([[1], [2]], ["'y' came later and is not watched"])
 
 
 def test_a_first_record_that_is_bad_decides_nothing():

@@ -246,16 +246,15 @@ def test_an_attacker_just_below_the_gate_moves_the_model_by_its_share_of_the_row
     # what the noise of 4,000 rows and of the other sensors' coefficients adds.
     moved = expected(after, sensor) - expected(before, sensor)
     assert moved <= len(offsets) * TICK / weight * offsets.max() + 0.02
-    assert after.describe()["drifting"] == sensor  # and it does not go unnoticed
 
 
 @pytest.mark.parametrize("sensor", [0, 3])
-def test_an_attacker_just_below_the_gate_gets_not_far_and_is_noticed(sensor):
+def test_an_attacker_just_below_the_gate_gets_not_far(sensor):
     # With a window, a sensor that stays where it was a moment ago is believed more and more. So
-    # there is no bound but a measured one: over 12 runs 0.46 to 1.2 deviations in 1,024 rows.
-    _, after, offsets = attack(None, sensor, sensor, 1024)
-    assert offsets[-1] < 2
-    assert after.describe()["drifting"] == sensor
+    # there is no bound but a measured one. It is the lean that holds the attacker: without it,
+    # 0.46 to 1.2 deviations in 1,024 rows, with it 0.05 to 0.12.
+    _, _, offsets = attack(None, sensor, sensor, 1024)
+    assert offsets.max() < 0.3
 
 
 # -- missing values ------------------------------------------------------------------------

@@ -17,12 +17,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-import optax
 
 from experiments.testbeds import Testbed, Trial
 
 Array = npt.NDArray[Any]
-ADAM = optax.adam(1e-3)  # the defaults of TensorFlow, which the paper used
+
+
+class Adam(NamedTuple):
+    """The optimiser of Kingma and Ba (2015). Its state: steps taken, mean of slopes, of squares."""
+
+    rate: float = 1e-3
+    first: float = 0.9
+    second: float = 0.999
+    epsilon: float = 1e-8
+
+    def init(self, weights: Any) -> Any:
+        mean, square = (jax.tree.map(jnp.zeros_like, weights) for _ in range(2))
+        return jnp.zeros((), "int32"), mean, square
+
+    def step(self, weights: Any, slope: Any, state: Any) -> tuple[Any, Any]:
+        """Return the weights after a step along a slope, and the state."""
+        steps, mean, square = state[0] + 1, *state[1:]
+        mean = jax.tree.map(lambda m, g: self.first * m + (1 - self.first) * g, mean, slope)
+        square = jax.tree.map(
+            lambda v, g: self.second * v + (1 - self.second) * g**2, square, slope
+        )
+        one, two = 1 - self.first**steps, 1 - self.second**steps
+        weights = jax.tree.map(
+            lambda w, m, v: w - self.rate * (m / one) / (jnp.sqrt(v / two) + self.epsilon),
+            weights,
+            mean,
+            square,
+        )
+        return weights, (steps, mean, square)
+
+
+ADAM = Adam()  # the rate of TensorFlow, which the paper used
 
 
 @dataclass(frozen=True)
@@ -83,8 +113,8 @@ def train(network: Network, x: Any, share: Any) -> tuple[Network, Any]:
         return share @ each, each
 
     (_, each), slope = jax.value_and_grad(loss, has_aux=True)(network.weights)
-    change, adam = ADAM.update(slope, network.adam)
-    return network._replace(weights=optax.apply_updates(network.weights, change), adam=adam), each
+    weights, adam = ADAM.step(network.weights, slope, network.adam)
+    return network._replace(weights=weights, adam=adam), each
 
 
 def _fit(network: Network, X: Any, rows: Any, shares: Any) -> Network:

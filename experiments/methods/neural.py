@@ -24,6 +24,6 @@ def run_trials(
 
 
 METHODS = {
-    "nn": Entry("NN-AE", "neural", build, run_trials, trials=16),
-    "dnn": Entry("DNN-AE", "neural", build, run_trials, trials=16),
+    "nn": Entry("NN-AE", "neural", build, run_trials, trials=50),
+    "dnn": Entry("DNN-AE", "neural", build, run_trials, trials=50),
 }

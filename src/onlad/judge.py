@@ -1,7 +1,8 @@
 """`Judge`: rows in, scores out, one row after the other. The definition of the kernel's `Judge`.
 
 It holds what moves on with each row: the value that each feature had last, the rows before, the
-running means, and the mode that the machine is in. The modes themselves change only between calls.
+running means, the leans, and the mode that the machine is in. The modes themselves change only
+between calls.
 
 A row belongs to the mode in which it is least unusual; the mode of the row before is kept while its
 score is at most KEEP. A missing value counts as the last one; if it is missing for much longer than
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlad.mode import CLIP, SMOOTHING, STATISTICS, STILL, Mode
+from onlad.mode import CLIP, SMOOTHING, STATISTICS, STILL, WINSOR, Mode
 from onlad.reference import Array
 
 KEEP = 0.5
@@ -29,6 +30,7 @@ class Moving(NamedTuple):
     patience: Array  # (n,) rows for which a value is held
     past: Array  # (width - 1, n) the rows before, the newest first
     means: Array  # (4,) running means
+    leans: Array  # (2, n) running means of errors
     mode: Array  # (1,) of the last row
 
 
@@ -38,7 +40,8 @@ def first(patience: Array, width: int) -> Moving:
     unknown = np.full(n, np.nan)
     past = np.full((width - 1, n), np.nan)
     means = np.zeros(STATISTICS)
-    return Moving(unknown, np.zeros(n), patience, past, means, np.zeros(1, "int64"))
+    leans = np.zeros((2, n))
+    return Moving(unknown, np.zeros(n), patience, past, means, leans, np.zeros(1, "int64"))
 
 
 class Judge:
@@ -56,7 +59,7 @@ class Judge:
         known, age = np.where(present, x, now.held), np.where(present, 0.0, now.age + 1)
         for each in self.modes:
             wake(each, x)
-        best = (0.0, int(now.mode[0]), now.means, np.zeros(len(x)))
+        best = (0.0, int(now.mode[0]), now.means, now.leans, np.zeros(len(x)))
         if present.any():
             window = np.concatenate((known, now.past.ravel()))[None]
             best = self._best(window, present[None])
@@ -71,23 +74,25 @@ class Judge:
             made = np.clip(V[0, : len(x)] - own.errors(V)[1, 0], -FILLED, FILLED)
             known = np.where(old, own.centre + made * own.scale, known)
         past = np.vstack((known[None], now.past))[:-1] if len(now.past) else now.past
-        self.moving = Moving(known, age, now.patience, past, best[2], np.array([best[1]]))
-        return best[0], best[1], best[3], known, expected
+        self.moving = Moving(known, age, now.patience, past, best[2], best[3], np.array([best[1]]))
+        return best[0], best[1], best[4], known, expected
 
-    def _best(self, window: Array, present: Array) -> tuple[float, int, Array, Array]:
-        current = int(self.moving.mode[0])
+    def _best(self, window: Array, present: Array) -> tuple[float, int, Array, Array, Array]:
+        now, current = self.moving, int(self.moving.mode[0])
         order = [current, *(i for i in range(len(self.modes)) if i != current)]
-        best: tuple[float, int, Array, Array] | None = None
+        best: tuple[float, int, Array, Array, Array] | None = None
         for i in order:
-            standard, squares = self.modes[i].standardised(window, present)
-            means = self.moving.means
-            slow = None
-            if self.modes[i].ordered:
+            mode, means = self.modes[i], now.means
+            leans = now.leans if i == current else 0 * now.leans  # of errors of another mode
+            standard, E = mode.standardised(window, present)
+            if mode.ordered:
                 means = means + SMOOTHING * (np.minimum(standard[:, 0], 1.0) - means)
-                slow = means[:, None]
-            score = float(self.modes[i].score(standard, slow)[0])
+                leans = leans + SMOOTHING * (np.clip(E[:, 0], -WINSOR, WINSOR) - leans) * present
+                score = float(mode.score(standard, means[:, None], leans[:, None])[0])
+            else:
+                score = float(mode.score(standard)[0])
             if best is None or score < best[0]:
-                best = (score, i, means, squares[:, 0].sum(axis=0))
+                best = (score, i, means, leans, (E[:, 0] ** 2).sum(axis=0))
             if best[0] <= KEEP and i == current:
                 break
         assert best is not None
@@ -106,4 +111,4 @@ def wake(mode: Mode, x: Array) -> None:
 
 def constants() -> Array:
     """Return the constants as the kernel takes them."""
-    return np.array([CLIP, SMOOTHING, STILL, KEEP, FILLED])
+    return np.array([CLIP, SMOOTHING, STILL, KEEP, FILLED, WINSOR])

@@ -6,9 +6,10 @@ divided by its usual square, which is the mean of those learned, but not far bel
 feature that seldom moves must not outweigh the others when it does. Four statistics come of a row:
 for each instance the mean and the largest of these squares. Each is standardised (`Levels`): 0 is
 the median of normal rows, 1 lies twice as far above it as the 0.999 quantile. So is a running mean
-of each, in which no row counts for more than 1. The score is the mean over the four of the higher
-of the two: linear in the squares, without a ceiling. In rows without order there is no running
-mean.
+of each, in which no row counts for more than 1. And so are the same four statistics of the lean:
+the running mean of each error itself, which a small fault that lasts moves to one side. The score
+is the mean over the four of the highest of the three: linear in the squares, without a ceiling. In
+rows without order there is no running mean.
 
 The statistics of a start come from cross-validation: each half of the rows is predicted by a model
 of the other half. So a stream that has not shown its range yet has wide levels.
@@ -38,7 +39,9 @@ MEMORY = 5_000  # rows that a usual square weighs at most
 SMOOTHING = 1 / 30  # weight of the newest row in a running mean
 QUANTILE, BEYOND = 0.999, 2.0  # a level reaches so many times as far as this quantile
 FEW = 4.0  # widens a level that few rows were there for
-LEAST = (0.5, 0.05)  # the least reach of a level: of rows, of running means
+LEAST = (0.5, 0.05)  # the least reach of a level: of rows and leans, of running means
+WINSOR = 3.0  # deviations that an error counts for at most in its lean
+CORRELATED = 4.0  # rows over which errors are taken to be alike, in the deviation of a lean
 STILL = 1e-9  # of a centre: what moves by less does not move
 COVERED = 0.95  # share of the normal values of a feature that its band holds
 WIDENING = 0.02  # by which a value outside of its band raises the logarithm of the width
@@ -59,6 +62,8 @@ class Levels(NamedTuple):
     reach: Array
     mean_median: Array  # the same of running means
     mean_reach: Array
+    lean_median: Array  # the same of leans
+    lean_reach: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +79,8 @@ class ModeState:
     usual: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
     largest: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
     band: Annotated[Array, Numbers(("n",), low=0, high=CLIP)]
-    levels: Annotated[Array, Numbers((4, STATISTICS), high=LARGEST_LEVEL)]
+    leaning: Annotated[Array, Numbers((2, "n"), low=SMALLEST_REACH, high=WINSOR**2)]
+    levels: Annotated[Array, Numbers((6, STATISTICS), high=LARGEST_LEVEL)]
     weight: Annotated[float, Within(0, MEMORY)]
     count: Annotated[int, Within(1)]
 
@@ -86,7 +92,7 @@ class ModeState:
         sizes = {"n": n, "groups": groups, "half": half, "projected": projected}
         fields.check(self, sizes)
         check_unit(self.centre, self.scale, n)
-        reach = Numbers((2, STATISTICS), low=SMALLEST_REACH)
+        reach = Numbers((3, STATISTICS), low=SMALLEST_REACH)
         reach.check("reach in levels", self.levels[1::2])
         _check_sums(unpacked(self.gram), RIDGE)
         _check_sums(unpacked(self.linear_gram[None]), CONSTANT)
@@ -106,7 +112,8 @@ class Mode:
         self.weight = 0.0  # rows behind `usual`
         self.count = 0  # rows learned
         one = np.ones(STATISTICS)
-        self.levels = Levels(0 * one, one, 0 * one, one)
+        self.levels = Levels(0 * one, one, 0 * one, one, 0 * one, one)
+        self.leaning: Array = np.ones((2, features))  # usual squares of leans
 
     def _instances(self) -> tuple[Instance, Instance]:
         inputs = self.features * self.width
@@ -133,22 +140,29 @@ class Mode:
         mixed: Array = (self.weight * self.usual + PRIOR * least) / (self.weight + PRIOR)
         return np.asarray(1.0 / np.maximum(mixed, self.largest / OFTEN))
 
-    def statistics(self, squares: Array, present: Array) -> Array:
-        """Return the four statistics, (4, rows), of squares in units of the usual ones."""
-        mean = squares.sum(axis=2) / np.maximum(present.sum(axis=1), 1)
-        return np.concatenate((mean, squares.max(axis=2)))
+    def statistics(self, squares: Array, count: Array | int) -> Array:
+        """Return the four statistics, (4, rows), of squares of `count` features in usual units."""
+        return np.concatenate((squares.sum(axis=2) / np.maximum(count, 1), squares.max(axis=2)))
 
     def standardised(self, windows: Array, present: Array) -> tuple[Array, Array]:
-        """Return the standardised statistics of rows, and the squares they come from."""
-        squares = self.errors(self.scaled(windows)) ** 2 * self.inverse()[:, None] * present
-        found = self.statistics(squares, present)
-        return (found - self.levels.median[:, None]) / self.levels.reach[:, None], squares
+        """Return the standardised statistics of rows, and their errors in usual deviations."""
+        E = self.errors(self.scaled(windows)) * np.sqrt(self.inverse())[:, None] * present
+        found = self.statistics(E**2, present.sum(axis=1))
+        return (found - self.levels.median[:, None]) / self.levels.reach[:, None], E
 
-    def score(self, standard: Array, means: Array | None) -> Array:
+    def lean_statistics(self, leans: Array) -> Array:
+        """Return the four statistics, (4, rows), of leans."""
+        return self.statistics(leans**2 / self.leaning[:, None], self.features)
+
+    def score(
+        self, standard: Array, means: Array | None = None, leans: Array | None = None
+    ) -> Array:
         """Return the score of rows from their statistics and, if ordered, running means."""
-        if means is not None:
-            slow = (means - self.levels.mean_median[:, None]) / self.levels.mean_reach[:, None]
-            standard = np.maximum(standard, slow)
+        levels = self.levels
+        if means is not None and leans is not None:
+            slow = (means - levels.mean_median[:, None]) / levels.mean_reach[:, None]
+            lean = self.lean_statistics(leans) - levels.lean_median[:, None]
+            standard = np.maximum(np.maximum(standard, slow), lean / levels.lean_reach[:, None])
         return np.asarray(np.maximum(standard, 0.0).mean(axis=0))
 
     # -- learning -----------------------------------------------------------------------------
@@ -167,13 +181,25 @@ class Mode:
         self.band = _quantile(np.abs(E[1]), present)
         _learn(self.instances, V, n, 1.0)
         self.count = len(V)
-        squares = E**2 * self.inverse()[:, None] * present
-        found = self.statistics(squares, present)
+        E *= np.sqrt(self.inverse())[:, None] * present
+        found = self.statistics(E**2, present.sum(axis=1))
         median, reach = _level(found, 1.0, LEAST[0])
         standard = (found - median[:, None]) / reach[:, None]
+        if not self.ordered:
+            self.levels = self.levels._replace(median=median, reach=reach)
+            return self.score(standard)
         means = running(standard, np.median(np.minimum(standard, 1.0), axis=1))
-        self.levels = Levels(median, reach, *_level(means, 1 / SMOOTHING, LEAST[1]))
-        return self.score(standard, means if self.ordered else None)
+        leans = leaning(E, present)
+        square = (leans**2).mean(axis=1)
+        shrunk = (len(V) * square + PRIOR * square.mean(axis=1, keepdims=True)) / (len(V) + PRIOR)
+        self.leaning = np.maximum(shrunk, CORRELATED * SMOOTHING / (2 - SMOOTHING))
+        self.levels = Levels(
+            median,
+            reach,
+            *_level(means, 1 / SMOOTHING, LEAST[1]),
+            *_level(self.lean_statistics(leans), CORRELATED / SMOOTHING, LEAST[0]),
+        )
+        return self.score(standard, means, leans)
 
     def learn(self, windows: Array, present: Array) -> None:
         """Learn rows, and forget as much of the past."""
@@ -225,6 +251,7 @@ class Mode:
             usual=self.usual.copy(),
             largest=self.largest.copy(),
             band=self.band.copy(),
+            leaning=self.leaning.copy(),
             levels=np.array(self.levels),
             weight=float(self.weight),
             count=self.count,
@@ -243,7 +270,7 @@ class Mode:
         self.usual, self.largest = state.usual.copy(), state.largest.copy()
         self.band = state.band.copy()
         self.weight, self.count = state.weight, state.count
-        self.levels = Levels(*state.levels.copy())
+        self.leaning, self.levels = state.leaning.copy(), Levels(*state.levels.copy())
         return self
 
 
@@ -270,6 +297,18 @@ def running(standard: Array, start: Array) -> Array:
         mean = mean + SMOOTHING * (np.minimum(standard[:, t], 1.0) - mean)
         means[:, t] = mean
     return means
+
+
+def leaning(E: Array, present: Array) -> Array:
+    """Return the lean of each error, (2, rows, features), after each row.
+
+    A value that is missing leaves it as it is.
+    """
+    leans, lean = np.empty_like(E), np.zeros_like(E[:, 0])
+    for t, error in enumerate(np.clip(E, -WINSOR, WINSOR).swapaxes(0, 1)):
+        lean = lean + SMOOTHING * (error - lean) * present[t]
+        leans[:, t] = lean
+    return leans
 
 
 def packed(gram: Array) -> Array:

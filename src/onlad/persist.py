@@ -19,6 +19,7 @@ from onlad import modelfile
 from onlad.detector import Detector
 from onlad.fields import LARGEST_COUNT, read, values
 from onlad.forgetting import Adaptive, Constant, OnDrift
+from onlad.mcu.portable import PortableMonitor
 from onlad.modelfile import Record, Values, need, refusal, short
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 
@@ -41,6 +42,11 @@ DETECTOR_LEARNED: Types = {
     **dict.fromkeys(["S", "alpha", "b", "beta", "memory"], (np.ndarray,)),
     **dict.fromkeys(["trace", "trace_start", "shrink", "weight"], (float,)),
     **dict.fromkeys(["seen", "skipped", "paused"], (int,)),
+}
+PORTABLE_SETTINGS: Types = {
+    **dict.fromkeys(["hidden", "modes", "warmup", "seed"], (int,)),
+    "window": (int, type(None)),
+    "false_alarms": (float,),
 }
 # In the memory of a policy: what it divides by or counts down.
 COUNTS = {Constant: slice(0), Adaptive: slice(3, 4), OnDrift: slice(2, 5)}
@@ -223,16 +229,31 @@ def check_detector(settings: Values, learned: Values) -> None:
     need(math.isfinite(volume), "S is singular, so P = S S' is not positive definite")
 
 
+def check_portable(settings: Values, learned: Values) -> None:
+    """Refuse, with `ValueError`, what no `PortableMonitor` could have returned."""
+    need_types("settings", settings, PORTABLE_SETTINGS)
+    monitor = PortableMonitor(**settings)
+    if not learned:
+        return
+    need_types("learned", learned, {"names": (list,), "dump": (np.ndarray,)})
+    names, dump = learned["names"], learned["dump"]
+    need(len(names) > 0 and len(set(names)) == len(names), "names must be there, each once")
+    need_array("dump", dump, (len(dump),), "int64", low=0, high=2**32 - 1)
+    monitor.names = tuple(names)  # memory is made for it only if the dump is as long
+    need(monitor.sizes().dump == 4 * len(dump), "dump does not fit the settings")
+
+
 # A file can name these classes and no others. One with a check is a model, else a policy.
 CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(Monitor, Detector),
+        *(Monitor, PortableMonitor, Detector),
         *(Constant, Adaptive, OnDrift),
     )
 }
 CHECKS: dict[str, Callable[[Values, Values], None]] = {
     "Monitor": lambda settings, learned: None,
+    "PortableMonitor": check_portable,
     "Detector": check_detector,
 }
 

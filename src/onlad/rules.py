@@ -188,8 +188,9 @@ class Rules:
             if rule.role == "watch":
                 shares[:, j] = 0.0
         muted = counted.max(axis=1) < verdicts.shares[at].max(axis=1)
-        total = shares.sum(axis=1, keepdims=True)
-        verdicts.shares[at] = np.divide(shares, total, out=shares, where=total > 0)
+        if any(rule.role == "watch" for rule in rules.values()):
+            total = shares.sum(axis=1, keepdims=True)
+            verdicts.shares[at] = np.divide(shares, total, out=shares, where=total > 0)
         verdicts.is_anomaly[at[muted]] = False
         return int(np.count_nonzero(muted))
 

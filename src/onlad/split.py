@@ -1,8 +1,9 @@
 """Which rows of a history belong to one mode, when it has several.
 
 Rows are grouped by their place (k-means). A grouping is taken when a linear prediction of each
-feature inside the groups leaves clearly less error, in cross-validation, than one for all rows:
-places alone are no modes, other relations between the sensors are.
+feature inside the groups leaves clearly less error, in cross-validation, than one for all rows that
+knows the mean of each group: places alone are no modes, other relations between the sensors are.
+So one sensor alone has no modes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from onlad.mode import Mode
 from onlad.reference import Array
 
 MOST = 4  # modes of a history
-GAIN = 0.7  # how much smaller errors must be, in natural logarithms of their squares
+GAIN = 0.3  # how much smaller errors must be, in natural logarithms of their squares
 DEARER = 0.1  # how much more for each group after the second
 LOOK = 4_096  # rows that are looked at
 FEWEST = 128  # rows of a mode
@@ -30,9 +31,8 @@ def split(mode: Mode, windows: Array, present: Array) -> Array:
     n = mode.features
     moving = mode.scale > 0
     fewest = max(FEWEST, 2 * V.shape[1])
-    if len(looked) < 2 * fewest or not moving.any():
+    if len(looked) < 2 * fewest or np.count_nonzero(moving) < 2:
         return group
-    whole = _error(V, known, n)
     best, places = GAIN, np.empty(0)
     for k in range(2, MOST + 1):
         centres, own = _groups(V[:, :n], k)
@@ -40,6 +40,8 @@ def split(mode: Mode, windows: Array, present: Array) -> Array:
         if sizes.min() < fewest:
             continue
         inside = [_error(V[own == i], known[own == i], n) for i in range(k)]
+        means = np.array([V[own == i].mean(axis=0) for i in range(k)])
+        whole = _error(V - means[own], known, n)
         gain = sum(
             size / len(V) * np.mean(np.log((whole + 1e-9) / (part + 1e-3 * whole + 1e-9))[moving])
             for size, part in zip(sizes, inside, strict=True)

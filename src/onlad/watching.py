@@ -18,7 +18,7 @@ from onlad import fields, judge, kernel
 from onlad.anchor import MEASURED, SETTLED, Anchor, AnchorState
 from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.limit import Limit, LimitState
-from onlad.mode import STATISTICS, Mode, ModeState, unit
+from onlad.mode import STATISTICS, WINSOR, Mode, ModeState, unit
 from onlad.modelfile import need
 from onlad.reference import Array
 from onlad.split import split
@@ -62,6 +62,7 @@ class WatchingState:
     age: Annotated[Array, Numbers(("n",), low=0, high=LARGEST)]
     patience: Annotated[Array, Numbers(("n",), low=0, high=LARGEST)]
     means: Annotated[Array, Numbers((STATISTICS,), high=LARGEST_SCORE)]
+    leans: Annotated[Array, Numbers((2, "n"), high=WINSOR)]
     score: Annotated[Array, Numbers((2 * TICK,), low=0, high=LARGEST_SCORE)]
     present: Annotated[Array, Numbers((2 * TICK, "n"), "bool")]
     refused: Annotated[Array, Numbers((2 * TICK,), "bool")]
@@ -210,7 +211,8 @@ class Watching:
             (rows - 1 - last[-1]).astype(float),
             HELD * usual_gap,
             padded[::-1][: width - 1].copy(),
-            np.zeros(len(first_mode.levels.median)),
+            np.zeros(STATISTICS),
+            np.zeros((2, n)),
             np.array([group[-1]]),
         )
         self.held[TICK : TICK + width - 1] = padded[len(padded) - (width - 1) :]
@@ -232,7 +234,7 @@ class Watching:
         """Give a judge what moves on and the modes."""
         self._judge = kernel.Judge(
             self.width, self.ordered, judge.constants(), moving.held, moving.age, moving.patience,
-            moving.past, moving.means, int(moving.mode[0]),
+            moving.past, moving.means, moving.leans, int(moving.mode[0]),
         )  # fmt: skip
         self._inform()
 
@@ -250,7 +252,7 @@ class Watching:
             self._judge.add(
                 mode.centre, mode.scale, tanh.alpha, tanh.b, tanh.beta,
                 np.ascontiguousarray(projection), linear.beta, mode.inverse(),
-                np.array(mode.levels),
+                np.array(mode.levels), 1 / mode.leaning,
             )  # fmt: skip
         self.reach = np.array([mode.band * mode.scale for mode in self.modes])
         self._now = self.limit.value(self.learned_rows)
@@ -366,8 +368,8 @@ class Watching:
                 if mode.count >= SETTLED:
                     self.anchors[i] = Anchor(mode)
                 continue
-            usual = (self.mode[TICK:] == i) & self.open[TICK:] & ~self.refused[TICK:]
-            rows = TICK + np.flatnonzero(usual)
+            quiet = (self.mode[TICK:] == i) & self.open[TICK:] & (self.score[TICK:] <= self._now)
+            rows = TICK + np.flatnonzero(quiet)
             if len(rows):
                 anchor.follow(mode, self._windows(self.held, rows))
                 if self.drifting < 0:
@@ -391,7 +393,7 @@ class Watching:
         for x in windows[:, : self.features]:
             judge.wake(self.candidate, x)
         standard, _ = self.candidate.standardised(windows, present)
-        fits = self.candidate.score(standard, None) <= 1
+        fits = self.candidate.score(standard) <= 1
         if fits.any():
             self.candidate.learn(windows[fits], present[fits])
         self.explained += int(np.count_nonzero(fits))
@@ -415,9 +417,10 @@ class Watching:
         self.anchors.append(None)
 
     def _moving(self) -> judge.Moving:
-        held, age, patience, past, means, current = self._judge.moving()
+        held, age, patience, past, means, leans, current = self._judge.moving()
         return judge.Moving(
             held, age, patience, past.reshape(self.width - 1, self.features), means,
+            leans.reshape(2, self.features),
             np.array([min(current, len(self.modes) - 1)]),
         )  # fmt: skip
 
@@ -430,7 +433,7 @@ class Watching:
         known = ~np.isnan(window[:, : self.features])
         for mode in self.modes:
             judge.wake(mode, X[-1])
-        scores = [mode.score(mode.standardised(window, known)[0], None)[0] for mode in self.modes]
+        scores = [mode.score(mode.standardised(window, known)[0])[0] for mode in self.modes]
         self.modes[int(np.argmin(scores))].accept(window, known)
         self._inform()
 
@@ -456,6 +459,7 @@ class Watching:
             age=moving.age,
             patience=moving.patience,
             means=moving.means,
+            leans=moving.leans,
             score=self.score.copy(),
             present=self.present.copy(),
             refused=self.refused.copy(),
@@ -497,7 +501,6 @@ class Watching:
         self.mode, self.refused = state.mode.copy(), state.refused.copy()
         self.open = state.open.copy()
         now = np.array([state.current])
-        self._meet(
-            judge.Moving(state.held, state.age, state.patience, state.past, state.means, now)
-        )
+        moved = state.held, state.age, state.patience, state.past, state.means, state.leans
+        self._meet(judge.Moving(*moved, now))
         return self

@@ -3,62 +3,21 @@
 import contextlib
 import json
 import re
-import shutil
 import signal
-import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 from piping import NAMES, running, stream
 
+import brokers
 import onlad
+from brokers import free_port
 from onlad.cli.models import file_name
 
 mqtt = pytest.importorskip("paho.mqtt.client")
 
-MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
-AMQTT = """\
-listeners:
-  default:
-    type: tcp
-    bind: 127.0.0.1:{port}
-plugins:
-  amqtt.plugins.authentication.AnonymousAuthPlugin:
-    allow_anonymous: true
-"""
 
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextlib.contextmanager
 def broker(folder, port):
-    path = folder / "broker.conf"
-    if MOSQUITTO:
-        path.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
-        command = [MOSQUITTO, "-c", str(path)]
-    else:
-        path.write_text(AMQTT.format(port=port))
-        command = [str(Path(sys.executable).with_name("amqtt")), "-c", str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 30
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield process
-    finally:
-        process.terminate()
-        process.wait(30)
+    return brokers.broker(folder, port, f"listener {port} 127.0.0.1\nallow_anonymous true\n")
 
 
 @contextlib.contextmanager

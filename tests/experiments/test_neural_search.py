@@ -23,7 +23,7 @@ def runs(monkeypatch):
     """Stand in for the networks (`test_baselines` has those): an AUC by setting, and a list."""
     seen = []
 
-    def aucs(testbed, settings, trials):
+    def aucs(testbed, method, settings, trials):
         seen.extend(zip(settings, trials, strict=True))
         return [0.9 if s["hidden"] == [64, 8, 64] else 0.6 for s in settings]
 

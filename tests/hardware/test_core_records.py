@@ -8,6 +8,31 @@ from onlad.hardware.synth import PARTS
 
 core_area = pytest.importorskip("experiments.core_area", reason="not part of a wheel's tests")
 core_latency = pytest.importorskip("experiments.core_latency")
+core_source = pytest.importorskip("experiments.core_source")
+
+
+def test_latency_area_and_detection_are_of_the_source_as_it_is():
+    from experiments.records import read
+
+    gateware = {r["gateware"] for r in core_latency.records()}
+    assert gateware == {core_source.gateware()}, "run make core-latency"
+    # Other words, alphas and the ECP5 take hours: the page says of which gateware those are.
+    synthesised = {area(Config(n, hidden))["gateware"] for n, hidden in SIZES}
+    assert synthesised == {core_source.gateware()}, "run make core-area"
+    model = {r["model"] for r in read("core_detection")}
+    assert model == {core_source.model()}, "run make core-detection"
+
+
+def test_a_digest_of_the_model_hangs_on_its_code_and_not_on_its_comments(tmp_path, monkeypatch):
+    for name in core_source.MODEL:
+        (tmp_path / f"{name}.py").write_text((core_source.HERE / f"{name}.py").read_text())
+    monkeypatch.setattr(core_source, "HERE", tmp_path)
+    digest, changed = core_source.model.__wrapped__, tmp_path / "model.py"
+    before = digest()
+    changed.write_text(changed.read_text() + '\n# a comment\n"""and a text"""\n')
+    assert digest() == before
+    changed.write_text(changed.read_text() + "\nA_CONSTANT = 1\n")
+    assert digest() != before
 
 
 def used(record, name):

@@ -2,56 +2,22 @@
 
 import contextlib
 import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from brokers import MOSQUITTO, free_port
+from brokers import broker as run_broker
+
 if find_spec("uvicorn") is None:  # a wheel is tried without its extras
     collect_ignore_glob = ["test_*.py"]
 else:
-    from serving import Broker, free_port
+    from serving import Broker
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
-if os.environ.get("ONLAD_BROKER") == "amqtt":
-    MOSQUITTO = None
-
-AMQTT = """\
-listeners:
-  default:
-    type: tcp
-    bind: 127.0.0.1:{port}
-plugins:
-  amqtt.plugins.authentication.AnonymousAuthPlugin:
-    allow_anonymous: true
-"""
-
-
-@contextlib.contextmanager
-def running(command, port):
-    """Run a broker until the block is left."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None, f"{command} ended with {process.returncode}"
-            assert time.monotonic() < deadline, f"{command} does not listen"
-            time.sleep(0.02)
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
 
 
 @pytest.fixture
@@ -61,26 +27,17 @@ def start_broker(tmp_path):
 
         def start(port=None, more="", first=""):
             port = port or free_port()
-            if MOSQUITTO is None:
-                if more:
-                    pytest.skip("amqtt has no such settings; install mosquitto")
-                path = tmp_path / f"amqtt-{port}.yaml"
-                path.write_text(AMQTT.format(port=port))
-                amqtt = Path(sys.executable).with_name("amqtt")
-                command = [str(amqtt), "-c", str(path)]
-            else:
-                text = (DEPLOY / "mosquitto.conf").read_text()
-                store = tmp_path / "mosquitto"
-                store.mkdir(exist_ok=True)
-                text = text.replace("/var/lib/mosquitto/", f"{store}/")
-                if os.geteuid() == 0:
-                    text += "user root\n"  # it would become a user who may not write here
-                text = text.replace("listener 1883 127.0.0.1", f"listener {port} 127.0.0.1")
-                path = tmp_path / f"mosquitto-{port}.conf"
-                path.write_text(first + text + more)
-                command = [MOSQUITTO, "-c", str(path)]
+            if MOSQUITTO is None and more:
+                pytest.skip("amqtt has no such settings; install mosquitto")
+            store = tmp_path / "mosquitto"
+            store.mkdir(exist_ok=True)
+            text = (DEPLOY / "mosquitto.conf").read_text()
+            text = text.replace("/var/lib/mosquitto/", f"{store}/")
+            if os.geteuid() == 0:
+                text += "user root\n"  # it would become a user who may not write here
+            text = text.replace("listener 1883 127.0.0.1", f"listener {port} 127.0.0.1")
             own = contextlib.ExitStack()
-            process = own.enter_context(running(command, port))
+            process = own.enter_context(run_broker(tmp_path, port, first + text + more))
             stack.push(own)
             return Broker(port, process, own.close)
 

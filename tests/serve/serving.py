@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,18 +16,13 @@ from pathlib import Path
 import numpy as np
 import paho.mqtt.client as paho
 
+from brokers import free_port  # noqa: F401  (for the tests)
 from onlad import persist
 from onlad.serve.config import load
 from onlad.serve.run import run
 from onlad.serve.service import Service
 
 ONLAD = str(Path(sys.executable).with_name("onlad"))
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @dataclass

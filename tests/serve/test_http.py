@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
@@ -425,6 +426,20 @@ def left(s):
         while data := s.recv(1 << 16):
             count += len(data)
     return count
+
+
+def test_health_is_answered_while_all_connections_are_busy(tmp_path):
+    with served(tmp_path, "clients = 5") as (running, client), ThreadPoolExecutor(5) as pool:
+        turn = running.service.turn
+        running.do(turn.acquire())  # no step can begin
+        busy = [pool.submit(client.post, "/streams/pump/samples", json=[1]) for _ in range(5)]
+        try:
+            until(lambda: running.service.queue == 5, "five requests")
+            answer = httpx.get(f"{client.base_url}/healthz", timeout=5)
+        finally:
+            running.loop.call_soon_threadsafe(turn.release)
+        assert answer.status_code == 200
+        assert [request.result().status_code for request in busy] == [200] * 5
 
 
 def test_one_address_cannot_take_all_websockets(tmp_path):

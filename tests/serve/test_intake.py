@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("orjson")
@@ -99,10 +99,11 @@ a_sample = st.dictionaries(st.sampled_from(["a", "b", "c", "t", "time"]), values
 
 @given(
     samples=st.lists(a_sample, min_size=1, max_size=4),
-    names=st.sampled_from([("a", "b"), (0, 1)]),
+    names=st.sampled_from([("a", "b"), (0, 1), ("t", "a")]),
     time=st.sampled_from([None, "t"]),
     ignore=st.sampled_from([(), ("c",)]),
 )
+@example(samples=[{"t": 1, "a": 2}], names=("t", "a"), time="t", ignore=())
 def test_a_block_is_what_its_samples_are_one_by_one(samples, names, time, ignore):
     stream = StreamTable(name="plant", time=time, ignore=ignore)
     block = payload._block(stream, copy.deepcopy(samples), names, 9.0)

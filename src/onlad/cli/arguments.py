@@ -88,7 +88,7 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
         "source", metavar="SOURCE",
         help="a file (CSV, JSON lines, Influx line protocol, also as .gz or .zst; Parquet), - for "
         f"standard input{live}",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     group = parser.add_argument_group("source")
     group.add_argument(
         "--input", choices=FORMATS,
@@ -155,7 +155,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load", type=Path, metavar="MODEL",
         help="continue with a model that was saved; with many series, a folder of models",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
 
 
 def wanted(args: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A bare detector where a command has monitors: scores without threshold, no missing values."""
+"""A bare detector in the place of monitors: scores without a threshold, no missing values."""
 
 from __future__ import annotations
 

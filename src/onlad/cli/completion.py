@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from onlad.cli.arguments import Commands, Help
@@ -75,7 +76,7 @@ def described(parser: argparse.ArgumentParser) -> list[Command]:
 
 
 def _argument(action: argparse.Action) -> Argument:
-    is_file = getattr(action, "complete", "") == "file" or str(action.metavar) == "PATH"
+    is_file = action.type is Path or action.dest == "source"
     return Argument(
         tuple(action.option_strings),
         _plain(action.help or ""),

@@ -90,7 +90,7 @@ def _samples(parser: argparse.ArgumentParser, default: int) -> None:
 
 
 def _with_core(run: Callable[[OnladCore, argparse.Namespace], None]) -> Callable[..., int]:
-    """Return a command that makes the core first, and puts a wrong size in one line."""
+    """Return a command that makes the core first, and reports a wrong size in one line."""
 
     def command(args: argparse.Namespace) -> int:
         from onlad.hardware import OnladCore  # noqa: PLC0415

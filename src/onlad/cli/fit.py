@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     add_source(parser)
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="MODEL", help="where the model goes"
-    ).complete = "file"  # type: ignore[attr-defined]
+    )
     add_monitor(parser, warms_up=False)
     bare = parser.add_argument_group("a bare detector")
     bare.add_argument("--detector", action="store_true", help="fit one instead of a monitor")

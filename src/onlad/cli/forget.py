@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--config", type=Path, required=True, metavar="PATH", help="the file of the service"
-    ).complete = "file"  # type: ignore[attr-defined]
+    )
     parser.add_argument("--undo", metavar="FILE", help="put the device of this file back")
     parser.set_defaults(run=run, usage=parser.error)
 

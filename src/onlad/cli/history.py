@@ -1,4 +1,4 @@
-"""A history where a command has monitors: its samples are kept, and learned when it ends."""
+"""A history in the place of monitors: samples are kept, and learned at the end of the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class History(Models):
         return self._parts[series][0] if series in self._parts else ()
 
     def observe(self, block: Block) -> Verdicts:
-        """Keep the samples; there is nothing to say of them."""
+        """Keep the samples, and return verdicts that say nothing."""
         _, parts = self._parts.setdefault(block.series, (block.names, []))
         parts.append(block.values)
         return Verdicts(block.names, len(block.values))

@@ -14,6 +14,8 @@ from onlad import modelfile
 from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
+from onlad.mcu import PortableMonitor
+from onlad.mcu.layout import MODE, State
 from onlad.mode import ModeState
 from onlad.monitor import Monitor
 
@@ -28,7 +30,7 @@ def add(commands: Commands) -> None:
         formatter_class=Help,
         epilog="examples:\n  onlad info pump.onlad\n  onlad info pump.onlad --json",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL").complete = "file"  # type: ignore[attr-defined]
+    parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, usage=parser.error)
 
@@ -44,7 +46,10 @@ def run(args: argparse.Namespace) -> int:
         "bytes": len(data),
         "sha256": data[-32:].hex(),
     }
-    facts |= _monitor(model) if isinstance(model, Monitor) else _detector(model)
+    if isinstance(model, PortableMonitor):
+        facts |= _portable(model)
+    else:
+        facts |= _monitor(model) if isinstance(model, Monitor) else _detector(model)
     print(json.dumps(facts) if args.json else _text(facts))
     return 0
 
@@ -82,6 +87,38 @@ def _mode(mode: ModeState, names: list[str]) -> dict[str, Any]:
     pairs = zip(mode.centre.tolist(), mode.scale.tolist(), strict=True)
     units = [{"centre": _finite(centre), "unit": unit or None} for centre, unit in pairs]
     return {"samples learned": mode.count, "columns": dict(zip(names, units, strict=True))}
+
+
+def _portable(monitor: PortableMonitor) -> dict[str, Any]:
+    said = monitor.describe()
+    facts: dict[str, Any] = {
+        "samples seen": monitor.n_seen,
+        "ready": said["ready"],
+        "false alarms": monitor.false_alarms,
+        "hidden units": monitor.hidden,
+        "places for modes": monitor.modes,
+        "warmup": monitor.warmup,
+        "seed": monitor.seed,
+    }
+    names = [str(name) for name in monitor.names]
+    if not said["ready"]:
+        return facts | {"why": said["why"], "columns": names}
+    state = State(monitor.sizes(), monitor.dump())
+    drifting = said["drifting"]
+    modes = []
+    for place, mode in zip(state.places, state.modes, strict=True):
+        if place[0] == MODE:
+            pairs = zip(mode["centre"].tolist(), mode["scale"].tolist(), strict=True)
+            units = [{"centre": _finite(centre), "unit": unit or None} for centre, unit in pairs]
+            columns = dict(zip(names, units, strict=True))
+            modes.append({"samples learned": int(place[1]), "columns": columns})
+    return facts | {
+        "threshold": said["threshold"],
+        "window": said["window"],
+        "drifting": None if drifting is None else str(drifting),
+        "columns": names,
+        "modes": modes,
+    }
 
 
 def _detector(detector: Detector) -> dict[str, Any]:

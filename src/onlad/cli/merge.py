@@ -29,10 +29,10 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "models", type=Path, nargs="+", metavar="MODEL", help="two or more detectors"
-    ).complete = "file"  # type: ignore[attr-defined]
+    )
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="MODEL", help="where the result goes"
-    ).complete = "file"  # type: ignore[attr-defined]
+    )
     parser.set_defaults(run=run, usage=parser.error)
 
 

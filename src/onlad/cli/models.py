@@ -98,7 +98,7 @@ class Models:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether they go on with models that were saved."""
+        """Whether the run continues models that were saved."""
         return self._load is not None
 
     def seen(self, series: str) -> int:
@@ -148,7 +148,7 @@ class Models:
         return monitor
 
     def check(self, many: bool, save: Path | None) -> None:
-        """Refuse a file where a folder is needed, or the other way round, before work is done."""
+        """Refuse a file where a folder is needed, or the other way round, before any work."""
         if many and "" in self._monitors:
             raise OnladError("a model of one series cannot judge a source of many")
         for path in (self._load, save):

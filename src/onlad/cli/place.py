@@ -78,7 +78,7 @@ class Place:
         return block.part(slice(count, None))
 
     def save(self, source: Source, position: int) -> None:
-        """Keep the place behind a block, after the models."""
+        """Save the position after a block; the models are saved before it."""
         assert source.bytes is not None
         kept: _Kept = {
             "source": str(self._source.absolute()),

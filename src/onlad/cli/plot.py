@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="PATH",
         help="the picture: .png, .svg or .html",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     add_load(parser)
     add_monitor(parser)
     parser.set_defaults(run=run, usage=parser.error)

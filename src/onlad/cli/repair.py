@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "state", type=Path, metavar="STATE", help="the folder that state names in the configuration"
-    ).complete = "file"  # type: ignore[attr-defined]
+    )
 
     def run(args: argparse.Namespace) -> int:
         for line in extra("repair").repair(args.state):

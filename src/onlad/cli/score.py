@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="a file of onlad fit or onlad watch --save"
-    ).complete = "file"  # type: ignore[attr-defined]
+    )
     add_source(parser)
     parser.add_argument(
         "--output", choices=("csv", "jsonl", "influx"), default="csv",

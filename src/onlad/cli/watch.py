@@ -55,11 +55,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--save", type=Path, metavar="MODEL",
         help="keep the model here: at the end, every minute, and when stopped by a signal",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     parser.add_argument(
         "--model", type=Path, metavar="MODEL",
         help="load it if it is there, and save it: for a command that is started again and again",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     add_monitor(parser)
     add_rules(parser)
     parser.set_defaults(run=run, usage=parser.error)

@@ -65,7 +65,7 @@ class Episodes:
 class Tally(NamedTuple):
     """What became of some faults, and how many episodes were about none.
 
-    A number that nothing was there to count for is NaN.
+    A ratio of nothing to nothing is NaN.
     """
 
     faults: int
@@ -110,7 +110,7 @@ def fault_of(episode: Episode, faults: Sequence[Fault]) -> Fault | None:
 
 
 def tally(episodes: Sequence[Episode], faults: Sequence[Fault]) -> Tally:
-    """Count."""
+    """Count episodes and faults."""
     found, named, delays = 0, 0, []
     for fault in faults:
         about = [e for e in episodes if first_alarm(e, fault) is not None]

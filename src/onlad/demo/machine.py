@@ -38,9 +38,9 @@ class Fault(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What the sensors should have said (`truth`), what they said, and where they lied.
+    """The true values (`truth`), the readings of the sensors, and their faults.
 
-    `drift` is what they would say of the same pump under a steady load. Arrays are (n, 8).
+    `drift` is what they would read at the same pump under a steady load. Arrays are (n, 8).
     """
 
     truth: Array

@@ -1,1 +1,1 @@
-"""What was found, for others: verdicts as lines, pictures, and measures against labels."""
+"""The outlet: verdicts as records, lines and pictures, and their measures against labels."""

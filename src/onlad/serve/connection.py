@@ -1,8 +1,9 @@
-"""Connections of HTTP: those that say nothing are closed, and never keep others out.
+"""Connections of HTTP: those that send nothing are closed, and never keep others out.
 
 uvicorn waits without end for the headers of a request and for a client that does not read its
-answer, and at its limit refuses everybody. Here both have so long. When there are too many, one
-that waits for its client is closed: the oldest of the address that has most.
+answer, and at its limit refuses everybody. Here both have a time limit. When there are too many,
+one that waits for its client is closed: the oldest of the address that has most. While all are
+busy, twice as many may come in, so that `/healthz` answers.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         there = [c for c in self.connections if isinstance(c, Connection) and c.is_there]
         if self._most is not None and len(there) > self._most:
             by_address = Counter(c.address for c in there)
-            waiting = [c for c in there if c.waits and c is not self] or [self]
-            max(waiting, key=lambda c: (by_address[c.address], -c._since))._leave()
+            waiting = [c for c in there if c.waits and c is not self]
+            if waiting:
+                max(waiting, key=lambda c: (by_address[c.address], -c._since))._leave()
+            elif len(there) > 2 * self._most:
+                self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Go."""

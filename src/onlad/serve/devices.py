@@ -1,4 +1,4 @@
-"""The devices of a service: how each begins, is put back, and goes."""
+"""The devices of a service: how they are added, restored and removed."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class Devices:
 
     @property
     def rule(self) -> str:
-        """Return when a new device is not allowed."""
+        """Return the rule for new devices, in words."""
         most = self._service.devices
         return f"at most {most} devices with names of {LONGEST_NAME} letters are watched"
 
     def take_number(self, number: int) -> None:
-        """Give this number to no device that is born later."""
+        """Never give this number to a later device."""
         self.next = max(self.next, number + 1)
 
     def remove(self, watcher: Watcher) -> None:
-        """Watch a device no more."""
+        """Stop watching a device."""
         del self.watchers[watcher.stream.name, watcher.device]
         self.born.discard(watcher.number)
 
@@ -79,7 +79,7 @@ class Devices:
         return watcher
 
     def clear(self) -> None:
-        """Have no device again."""
+        """Remove all devices."""
         self.watchers.clear()
         self.born.clear()
 

@@ -32,7 +32,7 @@ MOST_ADDRESSES = 10_000
 
 
 class Guard:
-    """Lets requests through to `app`, or answers them with what was wrong."""
+    """Passes requests on to `app`, or refuses them with a reason."""
 
     def __init__(self, app: App, table: HttpTable) -> None:
         self.app, self.table = app, table

@@ -1,4 +1,4 @@
-"""How a service is: what is wrong now, and what was counted since its start."""
+"""The health of a service: what is wrong now, and counts since its start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Health:
         self.latency_sum = 0.0
 
     def drop(self, what: str, count: int = 1) -> None:
-        """Count what had to be thrown away."""
+        """Count what was dropped."""
         self.dropped[what] = self.dropped.get(what, 0) + count
 
     def waited(self, seconds: Array) -> None:

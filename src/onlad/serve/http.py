@@ -164,7 +164,7 @@ def _add_person(app: FastAPI, service: Service) -> None:
 
 
 class _Starting:
-    """Answers for a service that replays its journal: it lives, and is not ready."""
+    """Answers while the service replays its journal: it is alive, but not ready."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service

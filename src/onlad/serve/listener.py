@@ -1,4 +1,4 @@
-"""What a service tells those who listen to it."""
+"""What a service reports to its listeners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Message: TypeAlias = dict[str, Any]  # an alarm, as others are told of it
 
 
 class Listener(Protocol):
-    """Hears what happens in a service. A class that inherits from it overrides what it needs.
+    """Is told what happens in a service. A class that inherits from it overrides what it needs.
 
     All of it is called on the service's event loop, in the middle of a step.
     """
@@ -20,17 +20,17 @@ class Listener(Protocol):
     courier: str = ""  # its name if it delivers alarms: each is kept until `Outbox.delivered`
 
     def judged(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
-        """Hear that samples of a device were judged, from row `first` on."""
+        """Take note that samples of a device were judged, from row `first` on."""
         return
 
     def alarmed(self, message: Message) -> None:
-        """Deliver an alarm. Only couriers are told."""
+        """Deliver an alarm. Only couriers are asked."""
         return
 
     def stepped(self) -> None:
-        """Hear that a step is done: what it brought is safe."""
+        """Take note that a step is done, and that its samples are safe."""
         return
 
     def forgotten(self, watcher: Watcher) -> None:
-        """Hear that a device is watched no more."""
+        """Take note that a device was forgotten."""
         return

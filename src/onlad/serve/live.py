@@ -70,7 +70,7 @@ class Live(Listener):
             self.clients.discard(client)
 
     def stop(self) -> None:
-        """Let go of all clients, also of those that do not read."""
+        """Close all clients, also those that do not read."""
         self._ending.set()
 
     @staticmethod

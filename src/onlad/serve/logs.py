@@ -1,4 +1,4 @@
-"""Logs for people or for machines: one line an event, as text or as JSON, on standard error."""
+"""Logs for people or for machines: one line per event, as text or as JSON, on standard error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _when(record: logging.LogRecord) -> str:
 
 
 def _said(record: logging.LogRecord) -> str:
-    """Return what happened; a library may say it in many lines, or in a client's own signs."""
+    """Return what happened in one printable line; libraries may use many."""
     text = record.getMessage()
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:_LONGEST_EVENT])
 
@@ -82,10 +82,10 @@ def event(level: int, what: str, **facts: Any) -> None:
 
 
 def info(what: str, **facts: Any) -> None:
-    """Write what went as it should."""
+    """Write a normal event."""
     event(logging.INFO, what, **facts)
 
 
 def warning(what: str, **facts: Any) -> None:
-    """Write what an operator may want to look at."""
+    """Write an event that an operator should look at."""
     event(logging.WARNING, what, **facts)

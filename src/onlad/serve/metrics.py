@@ -1,4 +1,4 @@
-"""What Prometheus may know of a service."""
+"""Metrics of a service for Prometheus."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Outbox:
         self._done = done
 
     def begin(self) -> None:
-        """Give what is left from before the start to all couriers, once they are known."""
+        """Hand alarms from before the start to all couriers, once they are known."""
         left = [message for message, _ in self.waiting.values()]
         self.waiting.clear()
         for message in left:
@@ -46,5 +46,5 @@ class Outbox:
                 self._done(alarm)
 
     def pending(self, name: str) -> list[Message]:
-        """Return what a courier has still to deliver."""
+        """Return what a courier still has to deliver."""
         return [message for message, left in self.waiting.values() if name in left]

@@ -1,4 +1,4 @@
-"""The page: what the service sees, and what a person can tell it. NiceGUI, in the same process.
+"""The page: what the service sees, and what a person can do. NiceGUI, in the same process.
 
 `attach` adds two views to the application. ``/`` lists the incidents of all devices, and the
 devices, those in alarm first. ``/watch`` shows one: its sensors with their bands, score against
@@ -70,14 +70,14 @@ def attach(app: FastAPI, service: Service) -> None:
 
 
 def _make_room() -> None:
-    """Let go of views whose browser never came, or is gone: NiceGUI keeps each for a minute."""
+    """Remove views whose browser never came, or is gone: NiceGUI keeps each for a minute."""
     waiting = [client for client in Client.instances.values() if not client.has_socket_connection]
     for client in waiting[:-WAITING]:
         client.delete()
 
 
 def _frame(service: Service) -> None:
-    """Put the head on a page: where to go, and whether the service is well."""
+    """Add the head of a page: links, and whether the service is ready."""
     ui.query(".nicegui-content").classes("w-full max-w-5xl mx-auto gap-3")
     with ui.header().classes("items-center py-2 bg-primary"):
         ui.link("onlad", "/").classes("text-xl font-bold text-white no-underline")
@@ -194,7 +194,7 @@ class Row:
             self._state = ui.badge()
 
     def look(self, watcher: Watcher) -> None:
-        """Show what is so now."""
+        """Show the current state."""
         self._state.text = watcher.state
         self._state.props(f"color={COLOURS[watcher.state]}")
         said = f"{watcher.monitor.n_seen:,} samples, the last {_ago(watcher.seen)}"
@@ -350,7 +350,7 @@ class Device:
         self._look()
 
     def _ask(self) -> None:
-        """Let a person think again."""
+        """Ask for confirmation."""
         with ui.dialog(value=True) as dialog, ui.card():
             ui.label(f"Forget all that was learned of {self._watcher.key}?")
             with ui.row():
@@ -405,7 +405,7 @@ def _when(seconds: float) -> str:
 
 
 def _ago(seconds: float) -> str:
-    """Return how long ago something was, as people say it.
+    """Return how long ago something was, in words.
 
     Examples
     --------

@@ -68,9 +68,9 @@ def _block(stream: StreamTable, samples: Sequence[Any], names: Names, now: float
         return _arrays(samples, names, now)
     X = np.empty((len(samples), len(names)))
     times, read = [now] * len(samples), kernel.read_dict
-    timed = stream.time is not None
-    more = timed or len(samples[0]) > len(names)
+    more = stream.time is not None or len(samples[0]) > len(names)
     time = stream.choice.time_among(samples[0], names) if more else None
+    timed = time is not None and time == stream.time
     for i, sample in enumerate(samples):
         if type(sample) is not dict:
             return None
@@ -107,7 +107,8 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
     rows: list[list[float]] = []
     times: list[float] = []
     bad: list[tuple[int, str]] = []
-    reader = records.Records(stream.choice, names or stream.columns, say=lambda words: None)
+    known = names or stream.columns
+    reader = records.Records(stream.choice, known, lambda words: None, begun=bool(known))
     timed = stream.time is not None
     for index, sample in enumerate(samples):
         try:

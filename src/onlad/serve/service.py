@@ -98,7 +98,7 @@ class Service:
             logs.warning(line)
 
     def listen(self, listener: Listener) -> None:
-        """Tell somebody what happens, and give him alarms to deliver if he is a courier."""
+        """Tell a listener what happens; a courier also gets alarms to deliver."""
         self.listeners.append(listener)
         if listener.courier:
             self.outbox.couriers.append(listener)

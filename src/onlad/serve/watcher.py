@@ -1,4 +1,4 @@
-"""A device of a stream, watched: its monitor, what it said lately, and its alarms."""
+"""A device of a stream: its monitor, its last scores, and its alarms."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Alarm:
     like: str = ""  # the comment on a similar alarm of the past, or its id
 
     def message(self) -> dict[str, Any]:
-        """Return what is told to others, without the samples."""
+        """Return the alarm as it is published, without its samples."""
         told = {"kind": "anomaly"} | asdict(self)
         for name in ("rows", "learned", "marked", "last", "highest", "before", "told"):
             del told[name]
@@ -104,7 +104,7 @@ def key(stream: str, device: str) -> str:
 
 
 def rounded(score: float) -> float:
-    """Return a score or a threshold with the digits that others are told.
+    """Return a score or a threshold with three digits, as it is published.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Point(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What is told of the last sample. It outlives a restart, as the alarms do."""
+    """What is published of the last sample. It survives a restart, as alarms do."""
 
     time: float
     ready: bool
@@ -136,7 +136,7 @@ class Said(NamedTuple):
 
 
 class Watcher:
-    """One monitor at work."""
+    """One device: its monitor, its history and its alarms."""
 
     def __init__(
         self, number: int, stream: StreamTable, device: str, monitor: Monitor, history: int
@@ -195,12 +195,12 @@ class Watcher:
         monitor.paused, self.monitor = self.monitor.paused, monitor
 
     def twin(self) -> Monitor:
-        """Return a copy of the monitor, which others may read while this one goes on."""
+        """Return a copy of the monitor, which others may read while this one continues."""
         return Monitor.resumed(self.monitor.settings(), self.monitor.learned())
 
     @property
     def state(self) -> str:
-        """Return in one word what the device is in."""
+        """Return the state of the device in one word."""
         if self.failed:
             return "failed"
         if self.silent:
@@ -212,7 +212,7 @@ class Watcher:
         return "alarm" if self.alarm is not None else "normal"
 
     def told(self) -> dict[str, Any]:
-        """Return what is told of the device as it is now."""
+        """Return the state of the device as it is published."""
         last = self.last
         return {
             "state": self.state,
@@ -240,26 +240,26 @@ class Watcher:
         self.seen, self._heard, self.silent = seen, time.monotonic(), False
 
     def falls_silent(self) -> bool:
-        """Return whether silence is to be told now: too long there was no sample."""
+        """Return whether the device has just become silent, by `silent_after`."""
         after = self.stream.silent_after
         return after is not None and not self.silent and time.monotonic() - self._heard > after
 
     def silence(self) -> dict[str, Any]:
-        """Return the alarm that no sample comes."""
+        """Return the alarm of a silent device."""
         since = datetime.fromtimestamp(self.seen, timezone.utc)
         return self._notice_of("silent", f"no sample since {since.isoformat(' ', 'seconds')}")
 
     def fail(self, error: Exception) -> None:
-        """Be set aside, because the monitor raised."""
+        """Set the device aside until the next start, because its monitor raised."""
         way = "Restart the service to leave out what it failed on, or forget the device"
         self.failed = f"the device is set aside: its monitor failed with {error!r:.200}. {way}"
 
     def failure(self) -> dict[str, Any]:
-        """Return the alarm that the device is set aside."""
+        """Return the alarm of a device that is set aside."""
         return self._notice_of("failed", self.failed)
 
     def _notice_of(self, kind: str, text: str) -> dict[str, Any]:
-        """Return an alarm that is of the device and not of a sample."""
+        """Return an alarm about the device itself, not about a sample."""
         row = self.monitor.n_seen
         return {
             "kind": kind,
@@ -284,7 +284,7 @@ class Watcher:
 
     @property
     def paused(self) -> bool:
-        """Whether samples are judged only."""
+        """Whether samples are judged, but not learned."""
         return self.monitor.paused
 
     @paused.setter
@@ -327,7 +327,7 @@ class Watcher:
         return verdicts, began
 
     def _say(self, verdicts: Verdicts) -> None:
-        """Note what is told of the last sample."""
+        """Note what is published of the last sample."""
         newest, index = self.history[-1], int(verdicts.drifting[-1])
         name = None if index < 0 else str(verdicts.names[index])
         if name is not None and (self.last is None or self.last.drifting != name):

@@ -37,7 +37,7 @@ class Webhook(Listener):
         service.listen(self)
 
     def alarmed(self, _: Message) -> None:
-        """Wake up."""
+        """Wake the delivery."""
         self._wake.set()
 
     async def run(self) -> None:

@@ -1,1 +1,1 @@
-"""Streams as they come: files, pipes and brokers, read into blocks of samples."""
+"""The intake: files, pipes, brokers and messages become blocks of samples."""

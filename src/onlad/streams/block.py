@@ -95,7 +95,7 @@ class Block:
 
 
 class Roles(NamedTuple):
-    """What becomes of the columns of a source."""
+    """The roles of the columns of a source."""
 
     features: Names
     time: Hashable | None
@@ -104,7 +104,7 @@ class Roles(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Which columns are watched, as a person says it: by name or by pattern such as ``temp_*``."""
+    """Which columns are watched, by name or by pattern such as ``temp_*``."""
 
     columns: tuple[str, ...] = ()  # none: all
     ignore: tuple[str, ...] = ()
@@ -117,9 +117,9 @@ class Choice:
         return chosen and not _matches(str(name), self.ignore)
 
     def time_among(self, found: Iterable[str], known: Names = ()) -> str | None:
-        """Return which of the names is the time: that which was said, or is called like one.
+        """Return which of the names is the time: the one given, or one that is called like a time.
 
-        What a model watches is none.
+        A feature of a model is never the time.
         """
         time = self.time
         if time is None:
@@ -197,7 +197,7 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
 
 
 def sane(value: float, name: Hashable) -> float:
-    """Return the value if a sensor may say it; NaN is a missing value."""
+    """Return the value if it can be a measurement; NaN is a missing value."""
     if abs(value) > LARGEST:
         raise ValueError(f"column {str(name)!r} holds {value:g}, which is no measurement")
     return value

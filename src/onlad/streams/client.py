@@ -1,7 +1,7 @@
 """A connection to an MQTT broker: messages in and out, acknowledged when its user says so.
 
-Libraries acknowledge by themselves, and need many calls for each message. Here all that the system
-has of the broker is taken apart at once, and what a step has to say goes out as one piece.
+Libraries acknowledge by themselves, and need many calls for each message. Here all bytes that
+have arrived are read at once, and all messages of a step are sent as one piece.
 """
 
 from __future__ import annotations
@@ -121,11 +121,11 @@ class Client(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell all who wait."""
+        """Tell everyone who waits."""
         self._end(f"the connection was lost: {exc or 'the broker has closed it'}")
 
     def data_received(self, data: bytes) -> None:
-        """Take packets out of what came."""
+        """Read packets from the bytes that came."""
         self._heard = time.monotonic()
         cut = min(self._skip, len(data))
         self._skip -= cut
@@ -135,7 +135,7 @@ class Client(asyncio.Protocol):
             self.read_on()
 
     def read_on(self) -> None:
-        """Take packets until somebody is busy; to be called when that may be over."""
+        """Read packets until the user is busy; to be called when that may be over."""
         if self.lost.done() or self._transport is None:
             return
         try:
@@ -184,7 +184,7 @@ class Client(asyncio.Protocol):
             self._data = data[at:]
 
     def _answer(self, kind: int, body: bytes) -> None:
-        """Do what any other packet asks for."""
+        """Handle any other packet."""
         if kind == wire.PUBACK:
             mid = wire.number(body)
             if mid in self._used:
@@ -217,7 +217,7 @@ class Client(asyncio.Protocol):
         self.read_on()
 
     async def subscribe(self, topic: str, qos: int, identifier: int) -> None:
-        """Ask for messages; return when all that the broker has kept for us stands before us."""
+        """Subscribe; return when the broker has confirmed it."""
         mid = self._next()
         named = identifier if self._greeting.identifiers else None
         self._subscribed[mid] = asyncio.get_running_loop().create_future()
@@ -256,7 +256,7 @@ class Client(asyncio.Protocol):
             self._transport.write(data)
 
     def beat(self, keepalive: float) -> None:
-        """Show that we are there, and see whether the broker is; to be called every second."""
+        """Send a ping in time, and check that the broker is alive; to be called every second."""
         now = time.monotonic()
         if now - self._said > keepalive / 2:
             self.write(wire.packed(wire.PINGREQ))
@@ -266,17 +266,17 @@ class Client(asyncio.Protocol):
 
     @property
     def owed(self) -> int:
-        """Return how many bytes wait for the broker here."""
+        """Return how many bytes wait to be sent."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """Say goodbye: then the will is not published."""
+        """Disconnect properly, so that the will is not published."""
         self.write(wire.packed(wire.DISCONNECT))
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End the connection without a word."""
+        """Drop the connection."""
         if self._transport is not None:
             self._transport.abort()
 

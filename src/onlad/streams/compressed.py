@@ -1,4 +1,4 @@
-"""Files of gzip and Zstandard, read as what is in them; other containers are named."""
+"""Files of gzip and Zstandard, read as their contents; other formats are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV and its kin: a line is a record. The kernel reads plain lines, Python's csv the odd ones."""
+"""CSV and the like: a line is a record. The kernel reads plain lines, Python's csv the odd ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IGNORED, TEXT = -1, -2  # slots of the kernel; TEXT - k is text column k
 
 
 class Dialect(NamedTuple):
-    """How a table is written; None: as the first line looks."""
+    """How a table is written; None: as the first line suggests."""
 
     delimiter: str | None = None
     decimal: str = "."

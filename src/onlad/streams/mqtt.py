@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -129,40 +129,36 @@ class _Subscription:
 
     async def run(self) -> None:
         """Stay connected; `StreamError` if there is no broker at first."""
+        host, port, user, password, topic, tls = self._address
+        context = ssl.create_default_context() if tls else None
+        name = f"onlad-{secrets.token_hex(6)}"
+        login = Login(host, port, name, username=user, password=password, tls=context)
+        calls = Calls(
+            self._take, self._take, lambda mid: None, lambda: self._queue.qsize() >= WAITING
+        )
         wait, connected = 1.0, False
         while True:
             try:
-                async for _ in self._beats():
-                    wait, connected = 1.0, True
+                client, _ = await Client.connect(login, calls)
+                self._client = client
+                client.open()
+                await client.subscribe(topic, 1, 1)
+                self._say(f"subscribed to {topic} at {self._where}")
+                wait, connected = 1.0, True
+                while not client.lost.done():
+                    client.beat(login.keepalive)
+                    await asyncio.wait([client.lost], timeout=1.0)
+                client.lost.result()
             except BrokerError as error:
                 if not connected:
                     raise StreamError(f"cannot subscribe at {self._where}: {error}") from None
                 again = f"Trying again in {wait:g} s; messages may be missed"
                 self._say(f"lost {self._where}: {error}. {again}")
+            finally:
+                if self._client is not None:
+                    self._client.close()
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
-
-    async def _beats(self) -> AsyncIterator[None]:
-        """Connect and subscribe, then yield every second until the connection is lost."""
-        host, port, user, password, topic, tls = self._address
-        context = ssl.create_default_context() if tls else None
-        name = f"onlad-{secrets.token_hex(6)}"
-        login = Login(host, port, name, username=user, password=password, tls=context)
-        busy = lambda: self._queue.qsize() >= WAITING  # noqa: E731
-        calls = Calls(self._take, self._take, lambda mid: None, busy)
-        client, _ = await Client.connect(login, calls)
-        self._client = client
-        try:
-            client.open()
-            await client.subscribe(topic, 1, 1)
-            self._say(f"subscribed to {topic} at {self._where}")
-            while not client.lost.done():
-                yield
-                client.beat(login.keepalive)
-                await asyncio.wait([client.lost], timeout=1.0)
-            client.lost.result()
-        finally:
-            client.close()
 
     def _take(self, message: Publication, size: int = 0) -> None:
         if message.mid and self._client is not None:

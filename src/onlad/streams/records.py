@@ -48,10 +48,15 @@ def _slowly(raw: bytes) -> Any:
 
 
 class Records:
-    """Reads the samples of one series; the first one decides the names, unless some are `known`."""
+    """Reads the samples of one series; the first one decides the names, unless some are `known`.
 
-    def __init__(self, choice: Choice, known: Names = (), say: Say = print) -> None:
-        self._choice, self._known, self._say = choice, known, say
+    If the series has `begun`, names that are not known came later, also in the first sample here.
+    """
+
+    def __init__(
+        self, choice: Choice, known: Names = (), say: Say = print, *, begun: bool = False
+    ) -> None:
+        self._choice, self._known, self._say, self._begun = choice, known, say, begun
         self.roles: Roles | None = None
         self._usual: set[Any] = set()  # names that need no second look
         self._width = 0  # of the first sample
@@ -78,7 +83,7 @@ class Records:
         if self.roles is None:
             self.roles, self._width = roles, len(record)
             self._usual = {*roles.features, roles.time, roles.label}
-            if not self._known:
+            if not self._begun:
                 self._usual |= record.keys()
         if not record.keys() <= self._usual:
             self._tell_late(record)

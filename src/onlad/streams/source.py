@@ -1,4 +1,4 @@
-"""From what a person types to blocks of samples: which kind of source, and how it is read."""
+"""Open a source that a user names: which kind it is, and how it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""To be told to stop between two blocks, never inside one: a model is always whole."""
+"""Signals stop a run between two blocks, never inside one, so a model is always whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packets of MQTT 3.1.1 and 5 that onlad needs, as bytes. It knows no connection."""
+"""The packets of MQTT 3.1.1 and 5 that onlad needs, as bytes. It knows nothing of connections."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def text(value: str | bytes) -> bytes:
 
 
 def read(kind: int, body: bytes, five: bool) -> Publication:
-    """Return the message in the body of a PUBLISH; `WireError` if there is none for us."""
+    """Return the message in the body of a PUBLISH; `WireError` if it is none that was asked for."""
     qos = kind >> 1 & 3
     if qos > 1 or len(body) < 2:
         raise WireError("a message of a quality that nobody asked for, or none")

@@ -158,7 +158,10 @@ def _mark(note: Array, times: Array, last: Any) -> None:
 
 
 def _said(watched: Array, verdicts: Verdicts) -> dict[str, Array]:
-    """Return the columns of the verdicts, in the rows that were watched, else null."""
+    """Return the columns of the verdicts, in the rows that were watched, else null.
+
+    Spark wants columns, so this is beside `onlad.report.record` by design.
+    """
     columns: dict[str, Array] = {}
     for name in NUMBERS:
         columns[name] = np.full(len(watched), np.nan)  # which Spark reads as null

@@ -1,0 +1,109 @@
+// The binding of the monitor of a microcontroller: it owns its memory and hands rows over.
+#include "portable.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace onlad {
+namespace {
+
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using RowsOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Flags = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void require(bool fits) {
+    if (!fits) throw std::invalid_argument("the arrays do not fit the monitor");
+}
+
+int append(void* context, const void* bytes, std::size_t size) {
+    static_cast<std::string*>(context)->append(static_cast<const char*>(bytes), size);
+    return 0;
+}
+
+class Portable {
+public:
+    Portable(int features, int window, int groups, int units, int modes, Floats alpha, Floats bias)
+        : alpha_(alpha.data(), alpha.data() + alpha.size()),
+          bias_(bias.data(), bias.data() + bias.size()) {
+        require(features > 0 && window > 0 && groups > 0 && units > 0 && modes > 0 && modes < 256);
+        require(alpha.size() == std::size_t(groups) * units * features &&
+                bias.size() == std::size_t(groups) * units);
+        state_ = {features, window,  groups,  units,   modes,
+                  nullptr,  nullptr, nullptr, nullptr, nullptr};
+        onlad_monitor* m = &state_;
+        count_.resize(std::size_t(ONLAD_COUNTS));
+        memory_.resize(std::size_t(ONLAD_FLOATS));
+        scratch_.resize(std::size_t(ONLAD_SCRATCH));
+        state_.alpha = alpha_.data();
+        state_.bias = bias_.data();
+        state_.count = count_.data();
+        state_.memory = memory_.data();
+        state_.scratch = scratch_.data();
+        onlad_init(m);
+    }
+    Portable(const Portable&) = delete;
+    Portable& operator=(const Portable&) = delete;
+
+    // numbers: score, threshold, p-value; flags: ready, anomaly, learned, drift; drifting; shares.
+    void rows(Rows X, RowsOut numbers, Flags flags, Numbers drifting, RowsOut shares) {
+        onlad_monitor* m = &state_;
+        const std::size_t n = X.shape(1), count = X.shape(0);
+        require(n == std::size_t(ONLAD_FEATURES) && numbers.shape(0) == count &&
+                numbers.shape(1) == 3 && flags.shape(0) == count && flags.shape(1) == 4 &&
+                drifting.shape(0) == count && shares.shape(0) == count && shares.shape(1) == n);
+        nb::gil_scoped_release unlocked;
+        for (std::size_t t = 0; t < count; ++t) {
+            onlad_verdict v;
+            onlad_observe(m, X.data() + t * n, &v);
+            float* number = numbers.data() + 3 * t;
+            std::uint8_t* flag = flags.data() + 4 * t;
+            number[0] = v.score, number[1] = v.threshold, number[2] = v.p_value;
+            flag[0] = v.ready, flag[1] = v.is_anomaly, flag[2] = v.learned, flag[3] = v.drift;
+            drifting.data()[t] = v.drifting;
+            for (std::size_t j = 0; j < n; ++j) shares.data()[t * n + j] = portable_shares(m)[j];
+        }
+    }
+
+    int accept(int ago) { return onlad_accept(&state_, ago); }
+    void pause(bool paused) { onlad_pause(&state_, paused); }
+    int false_alarms(float rate) { return onlad_set_false_alarms(&state_, rate); }
+    int warmup(std::uint32_t rows) { return onlad_set_warmup(&state_, rows); }
+
+    nb::bytes dump(std::uint32_t sequence) const {
+        std::string bytes;
+        onlad_dump(&state_, sequence, append, &bytes);
+        return nb::bytes(bytes.data(), bytes.size());
+    }
+    int restore(nb::bytes bytes) { return onlad_restore(&state_, bytes.c_str(), bytes.size()); }
+
+private:
+    std::vector<float> alpha_, bias_, memory_, scratch_;
+    std::vector<std::uint32_t> count_;
+    onlad_monitor state_{};
+};
+
+}  // namespace
+
+void bind_portable(nb::module_& module) {
+    auto strict = [] { return nb::arg().noconvert(); };
+    nb::class_<Portable>(module, "Portable")
+        .def(nb::init<int, int, int, int, int, Floats, Floats>())
+        .def("rows", &Portable::rows, strict(), strict(), strict(), strict(), strict())
+        .def("accept", &Portable::accept)
+        .def("pause", &Portable::pause)
+        .def("false_alarms", &Portable::false_alarms)
+        .def("warmup", &Portable::warmup)
+        .def("dump", &Portable::dump)
+        .def("restore", &Portable::restore);
+}
+
+}  // namespace onlad

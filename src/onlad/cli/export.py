@@ -1,0 +1,117 @@
+"""`onlad export`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from onlad.cli.arguments import Commands, Help, at_least
+from onlad.cli.models import load_model
+from onlad.errors import OnladError
+from onlad.mcu import PortableMonitor, convert, export
+from onlad.monitor import Monitor
+
+NEW = ("features", "hidden", "window", "modes", "warmup", "false_alarms", "seed")
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad export`."""
+    parser = commands.add_parser(
+        "export",
+        help="write a monitor as C source for a microcontroller",
+        description="Write a monitor as C99 source that learns on a microcontroller: the one of a "
+        "model file, which goes on from there, or a fresh one with --features. What it needs of "
+        "RAM, flash and time is printed first.",
+        formatter_class=Help,
+        epilog="examples:\n"
+        "  onlad export --features 8 --hidden 32 -o firmware\n"
+        "  onlad export pump.onlad --ram 64k -o firmware",
+    )
+    parser.add_argument(
+        "model", type=Path, nargs="?", metavar="MODEL",
+        help="a fitted Monitor or a PortableMonitor; without it a fresh one is written",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    parser.add_argument("--target", choices=["c"], default="c", help="c, the only one")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go"
+    )
+    parser.add_argument(
+        "--ram", type=_bytes, metavar="BYTES",
+        help="refuse a model that needs more, stack included: 32k is 32,768",
+    )  # fmt: skip
+    fresh = parser.add_argument_group("a fresh monitor")
+    fresh.add_argument("--features", type=at_least(1), metavar="N", help="numbers of a row")
+    fresh.add_argument(
+        "--hidden", type=at_least(4), metavar="N", help="tanh units in all (default: 32)"
+    )
+    fresh.add_argument(
+        "--window", type=at_least(1), metavar="N",
+        help="rows watched together (default: up to 4, the fewer the more features there are)",
+    )  # fmt: skip
+    fresh.add_argument(
+        "--modes", type=at_least(1, 255), metavar="N",
+        help="places for modes, one of them for a candidate (default: 3)",
+    )  # fmt: skip
+    fresh.add_argument(
+        "--warmup", type=at_least(96, 98_304), metavar="N",
+        help="rows before the first verdict, a multiple of 12 (default: 384)",
+    )  # fmt: skip
+    fresh.add_argument(
+        "--false-alarms", type=float, metavar="SHARE",
+        help="share of normal rows at which a false alarm may begin (default: 0.0001)",
+    )  # fmt: skip
+    fresh.add_argument("--seed", type=at_least(0), metavar="N", help="of the random layer")
+    parser.set_defaults(run=run, usage=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make or load, say what it needs, and write."""
+    monitor = _loaded(args) if args.model else _fresh(args)
+    print(export.summary(monitor), file=sys.stderr)
+    export.check_ram(monitor, args.ram)
+    try:
+        names = export.write(monitor, args.output)
+    except OSError as error:
+        raise OnladError(f"cannot write {args.output}: {error.strerror}") from None
+    print("\n".join(str(args.output / name) for name in names))
+    return 0
+
+
+def _fresh(args: argparse.Namespace) -> PortableMonitor:
+    if args.features is None:
+        args.usage("give a MODEL, or --features for a fresh monitor")
+    settings = {name: getattr(args, name) for name in NEW[1:] if getattr(args, name) is not None}
+    try:
+        monitor = PortableMonitor(**settings)
+        monitor.names = tuple(range(args.features))
+        monitor.dump()
+    except ValueError as error:
+        raise OnladError(str(error)) from None
+    return monitor
+
+
+def _loaded(args: argparse.Namespace) -> PortableMonitor:
+    given = [name for name in NEW if getattr(args, name) is not None and name != "modes"]
+    if given:
+        args.usage(
+            f"--{given[0].replace('_', '-')} is for a fresh monitor; {args.model} has its own"
+        )
+    model = load_model(args.model)
+    if isinstance(model, Monitor):
+        return convert.from_monitor(model, args.modes or 3)
+    if not isinstance(model, PortableMonitor):
+        raise OnladError(
+            f"{args.model} holds a {type(model).__name__}; this needs a Monitor or PortableMonitor"
+        )
+    if not model.names:
+        raise OnladError(f"{args.model} has seen no sample: use --features for a fresh monitor")
+    return model
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,9})(k?)", text.lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be bytes, such as 32768 or 32k, got {text!r}")
+    return int(found[1]) * (1024 if found[2] else 1)

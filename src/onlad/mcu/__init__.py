@@ -1,0 +1,5 @@
+"""The monitor on a microcontroller: the same C source on the chip and in Python."""
+
+from onlad.mcu.portable import PortableMonitor
+
+__all__ = ["PortableMonitor"]

@@ -1,0 +1,1362 @@
+/* The monitor of onlad on a microcontroller. docs/explanation/mathematics.md, "The monitor on a
+ * chip", has the equations; onlad.mcu.definition is the same in NumPy.
+ *
+ * Each row costs about the same: it is judged, and the row of ONLAD_DELAY rows before is learned by
+ * rank-one updates. So there is no solve, no sort, and nothing that is done for many rows at once.
+ */
+/* A fused multiply-add rounds once where others round twice: without it all chips agree. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#define ONLAD_IMPLEMENTATION
+#include "onlad.h"
+
+#include <math.h>
+#include <string.h>
+
+/* constants: python tests/mcu/test_mcu_constants.py */
+#define CLIP 10000.0f
+#define RANGE 4.0f
+#define STILL 1e-09f
+#define RIDGE 0.1f
+#define CONSTANT 1e-06f
+#define LAMBDA 0.99980001f
+#define PRIOR 64.0f
+#define PRIOR_SQUARE 0.02f
+#define OFTEN 64.0f
+#define ACCEPTED 8.0f
+#define SMOOTHING 0.0333333333f
+#define BEYOND 2.0f
+#define FEW 4.0f
+#define LEAST_REACH 0.5f
+#define LEAST_MEAN_REACH 0.05f
+#define WINSOR 3.0f
+#define CORRELATED 4.0f
+#define KEEP 0.5f
+#define FILLED 5.0f
+#define HELD 4.0f
+#define REFUSED 0.5f
+#define YOUNG_GATE 256.0f
+#define SHELVED 1.5f
+#define SPARED 0.1f
+#define CANDIDATE 256.0f
+#define PATIENCE 0.5f
+#define SHORTEST 256.0f
+#define LONGEST 4096.0f
+#define FOREIGN 0.25f
+#define LEAST 0.1f
+#define TAIL 0.02f
+#define FARTHEST 1.4f
+#define STEP 0.3f
+#define STEP_FACTOR 1.34985881f
+#define HIGHEST_FACTOR 54.59815f
+#define WEAK 2.0f
+#define STRONG 8.0f
+#define YOUNG_LIMIT 2048.0f
+#define MEAN 512.0f
+#define OUTSIDE 3.0f
+#define SLACK 0.5f
+#define ANCHOR_CLIP 20.0f
+#define GROWS 2.0f
+#define EXPIRING 4u
+#define MEMORY 5000u
+#define RECENT 2048u
+#define LASTING 512u
+#define GAP 10u
+#define SHORT_EPISODE 4u
+#define SETTLED 2048u
+#define MEASURED 4096u
+/* end of constants */
+
+#define BLOCK 512u  /* the mean of the largest of so many rows is about the 0.999 quantile */
+#define OCTAVE 16   /* bins of the histogram in a factor of two */
+#define LOWEST (-7) /* the first of them begins at 2^LOWEST, in roots of scores */
+#define MOST 1e15f  /* the sum of its squares over a start is a float */
+#define STATISTICS 4
+
+/* Whole numbers. */
+enum {
+    SEEN,
+    READY,
+    POSITION,
+    CURRENT,
+    WARMUP,
+    PAUSED,
+    TICKED,
+    REFUSED_ROWS,
+    SINCE,
+    EPISODE,
+    EXPLAINED,
+    UNEXPLAINED,
+    IDLE,
+    ANCHORED,
+    SETTLING,
+    ANCHOR_ROWS,
+    DRIFTING,
+    TOTAL,
+    SLOTS
+};
+enum { ROLE, ROWS, WEIGHT, BEGUN };            /* of a slot */
+enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
+#define SLOT(slot, what) m->count[SLOTS + 4 * (slot) + (what)]
+#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES) /* two bins a word */
+#define FLAGS (HISTOGRAM + ONLAD_PAIRS)
+#define MASK(row) (FLAGS + ONLAD_RING + (row) * ONLAD_MASKS)
+/* Flags of a row. The low byte is its mode, the third one the bin of its score. */
+enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
+
+/* All others. */
+#define MODES_AT 0
+#define ANCHOR_AT (ONLAD_MODES * ONLAD_MODE_FLOATS)
+#define RING_AT (ANCHOR_AT + ONLAD_ANCHOR_FLOATS)
+#define LEANS_AT (RING_AT + ONLAD_RING * ONLAD_FEATURES)
+#define FIRST_LEANS_AT (LEANS_AT + 2 * ONLAD_FEATURES)
+#define AGE_AT (FIRST_LEANS_AT + 2 * ONLAD_FEATURES)
+#define PATIENCE_AT (AGE_AT + ONLAD_FEATURES)
+#define SCALARS_AT (PATIENCE_AT + ONLAD_FEATURES)
+enum {
+    RATE,
+    BASE,
+    FACTOR,
+    NOW,
+    GATE,
+    PEAK,
+    HIGHEST,
+    MEANS,
+    BLOCKS = MEANS + STATISTICS,
+    FIRST_MEANS = BLOCKS + 2 * STATISTICS,
+    DEVIATION = FIRST_MEANS + STATISTICS
+};
+#define SCALAR(what) m->memory[SCALARS_AT + (what)]
+
+/* A mode. */
+#define SCALE_AT ONLAD_FEATURES
+#define LINEAR_AT (2 * ONLAD_FEATURES)
+#define TANH_AT (LINEAR_AT + ONLAD_TRIANGLE(ONLAD_INPUTS))
+#define BETA_AT (TANH_AT + ONLAD_GROUPS * ONLAD_TRIANGLE(ONLAD_UNITS))
+#define USUAL_AT (BETA_AT + ONLAD_FEATURES * ONLAD_UNITS)
+#define LARGEST_AT (USUAL_AT + 2 * ONLAD_FEATURES)
+#define LEANING_AT (LARGEST_AT + 2 * ONLAD_FEATURES)
+#define LEVELS_AT (LEANING_AT + 2 * ONLAD_FEATURES)
+enum {
+    MEDIAN = 0,
+    REACH = 4,
+    MEAN_MEDIAN = 8,
+    MEAN_REACH = 12,
+    LEAN_MEDIAN = 16,
+    LEAN_REACH = 20,
+    LEVELS = 24
+};
+
+/* An anchor: coefficients by feature, then six rows. */
+#define ANCHOR(what) (m->memory + ANCHOR_AT + ONLAD_FEATURES * (ONLAD_INPUTS + (what)))
+enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
+
+/* Scratch. */
+#define V (m->scratch)
+#define B (V + ONLAD_INPUTS)
+#define H (B + ONLAD_INPUTS)
+#define ERRORS (H + ONLAD_HIDDEN)
+#define SQUARES (ERRORS + 2 * ONLAD_FEATURES)
+#define SHARES (SQUARES + ONLAD_FEATURES)
+#define LEANED (SHARES + ONLAD_FEATURES)
+#define BEST_LEANS (LEANED + 2 * ONLAD_FEATURES)
+
+#ifdef ONLAD_RUNTIME
+#define ALPHA (m->alpha)
+#define BIAS (m->bias)
+#else
+#define ALPHA onlad_alpha
+#define BIAS onlad_bias
+#endif
+
+#define NEW_ROW(row) (m->memory + RING_AT + (row) * ONLAD_FEATURES)
+
+static float* mode_at(onlad_monitor* m, int slot) {
+    return m->memory + MODES_AT + slot * ONLAD_MODE_FLOATS;
+}
+
+/* -- functions of one number -- */
+
+static int known(float x) { return x == x; }
+
+static float magnitude(float x) { return x < 0.0f ? -x : x; }
+
+static float bounded(float x, float most) { return x > most ? most : x < -most ? -most : x; }
+
+static float larger(float a, float b) { return a > b ? a : b; }
+
+static float smaller(float a, float b) { return a < b ? a : b; }
+
+/* A quotient of polynomials, within 1e-4 of tanh. */
+static float squash(float x) {
+    float s, y;
+    if (x > 4.9f) return 1.0f;
+    if (x < -4.9f) return -1.0f;
+    s = x * x;
+    y = x * (135135.0f + s * (17325.0f + s * (378.0f + s)));
+    return y / (135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f)));
+}
+
+static uint32_t bits(float x) {
+    uint32_t word;
+    memcpy(&word, &x, 4);
+    return word;
+}
+
+static float from_bits(uint32_t word) {
+    float x;
+    memcpy(&x, &word, 4);
+    return x;
+}
+
+/* The natural logarithm of a positive number. */
+static float logarithm(float x) {
+    int exponent = (int)(bits(x) >> 23) - 127;
+    float part = from_bits((bits(x) & 0x7fffffu) | 0x3f800000u), t, s;
+    t = (part - 1.0f) / (part + 1.0f);
+    s = t * t;
+    t = 2.0f * t * (1.0f + s * (0.333333333f + s * (0.2f + s * (0.142857143f + s * 0.111111111f))));
+    return t + (float)exponent * 0.693147181f;
+}
+
+/* exp(x) for x from 0 to 40. */
+static float exponential(float x) {
+    int whole = (int)(x * 1.44269504f);
+    float r = x - (float)whole * 0.693147181f;
+    float y = 1.0f + r * (1.0f + r * (0.5f + r * (0.166666667f +
+                                                  r * (0.0416666667f + r * (0.00833333333f +
+                                                                            r * 0.00138888889f)))));
+    return y * from_bits((uint32_t)(whole + 127) << 23);
+}
+
+/* -- rows of the ring -- */
+
+static int before(const onlad_monitor* m, int row, int rows) {
+    int at = row - rows;
+    (void)m;
+    return at < 0 ? at + ONLAD_RING : at;
+}
+
+static int is_present(onlad_monitor* m, int row, int feature) {
+    return (int)(MASK(row)[feature / 32] >> (feature % 32)) & 1;
+}
+
+/* -- one mode and one row -- */
+
+static float scaled(float x, float centre, float scale) {
+    if (!(scale > 0.0f) || !known(x) || !known(centre)) return 0.0f;
+    return bounded((x - centre) / scale, CLIP);
+}
+
+/* Fill V with the scaled window of a row, H with its tanh units, ERRORS with both errors. */
+static void look(onlad_monitor* m, int slot, int row) {
+    const float* mode = mode_at(m, slot);
+    const float *z = V + ONLAD_INPUTS - ONLAD_FEATURES, *column = mode + LINEAR_AT;
+    const int first = ONLAD_INPUTS - ONLAD_FEATURES;
+    float *v = V, *h = H;
+    int lag, group, i, j, k;
+
+    *v++ = 1.0f;
+    for (lag = ONLAD_WINDOW - 1; lag >= 0; --lag) {
+        const float* x = NEW_ROW(before(m, row, lag));
+        for (j = 0; j < ONLAD_FEATURES; ++j) *v++ = scaled(x[j], mode[j], mode[SCALE_AT + j]);
+    }
+
+    for (k = 0; k < ONLAD_HIDDEN; ++k) {
+        const float* alpha = ALPHA + k * ONLAD_FEATURES;
+        float sum = BIAS[k];
+        for (j = 0; j < ONLAD_FEATURES; ++j) sum += alpha[j] * z[j];
+        h[k] = squash(sum);
+    }
+    for (j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
+        const float *beta = mode + BETA_AT + j * ONLAD_UNITS, *units = H + group * ONLAD_UNITS;
+        float sum = 0.0f;
+        for (k = 0; k < ONLAD_UNITS; ++k) sum += units[k] * beta[k];
+        ERRORS[j] = z[j] - sum;
+        if (++group == ONLAD_GROUPS) group = 0;
+    }
+
+    /* B = D U'v; then each feature's (U D U'v)_j / (U D U')_jj, from its own row on. */
+    for (k = 0; k < ONLAD_INPUTS; ++k) {
+        float sum = V[k];
+        for (i = 0; i < k; ++i) sum += column[i] * V[i];
+        B[k] = column[k] * sum;
+        column += k + 1;
+    }
+    for (j = first; j < ONLAD_INPUTS; ++j) {
+        float above = B[j], below;
+        column = mode + LINEAR_AT + ONLAD_TRIANGLE(j);
+        below = column[j];
+        for (k = j + 1; k < ONLAD_INPUTS; ++k) {
+            column += k;
+            above += column[j] * B[k];
+            below += column[j] * column[j] * column[k];
+        }
+        ERRORS[ONLAD_FEATURES + j - first] = above / below;
+    }
+}
+
+/* From ERRORS: the four statistics, SQUARES by feature in units of the usual ones, and LEANED, the
+ * errors in deviations, of which none counts for more than WINSOR. */
+static void statistics(onlad_monitor* m, int slot, int row, float* found) {
+    const float* mode = mode_at(m, slot);
+    const float weight = (float)SLOT(slot, WEIGHT);
+    int instance, j, present = 0;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        SQUARES[j] = 0.0f;
+        present += is_present(m, row, j);
+    }
+    for (instance = 0; instance < 2; ++instance) {
+        const float* usual = mode + USUAL_AT + instance * ONLAD_FEATURES;
+        const float* largest = mode + LARGEST_AT + instance * ONLAD_FEATURES;
+        const float* errors = ERRORS + instance * ONLAD_FEATURES;
+        float* leaned = LEANED + instance * ONLAD_FEATURES;
+        float sum = 0.0f, most = 0.0f, least = 0.0f;
+        for (j = 0; j < ONLAD_FEATURES; ++j) least += usual[j];
+        least = larger(least / (float)ONLAD_FEATURES, PRIOR_SQUARE);
+        for (j = 0; j < ONLAD_FEATURES; ++j) {
+            if (is_present(m, row, j)) {
+                float mixed = (weight * usual[j] + PRIOR * least) / (weight + PRIOR);
+                float error = errors[j] / sqrtf(larger(mixed, largest[j] / OFTEN));
+                float square = error * error;
+                leaned[j] = bounded(error, WINSOR);
+                sum += square;
+                most = larger(most, square);
+                SQUARES[j] += square;
+            }
+        }
+        found[instance] = present ? sum / (float)present : 0.0f;
+        found[2 + instance] = most;
+    }
+}
+
+static void standardise(const float* levels, float* found) {
+    int i;
+    for (i = 0; i < STATISTICS; ++i) found[i] = (found[i] - levels[MEDIAN + i]) / levels[REACH + i];
+}
+
+/* Let leans follow LEANED, which becomes the new leans; a missing value leaves them as they are. */
+static void lean(onlad_monitor* m, int row, const float* before_it) {
+    int k;
+    for (k = 0; k < 2 * ONLAD_FEATURES; ++k)
+        LEANED[k] = is_present(m, row, k % ONLAD_FEATURES)
+                        ? before_it[k] + SMOOTHING * (LEANED[k] - before_it[k])
+                        : before_it[k];
+}
+
+/* The four statistics of LEANED. */
+static void lean_statistics(onlad_monitor* m, int slot, float* found) {
+    const float* leaning = mode_at(m, slot) + LEANING_AT;
+    int instance, j;
+    for (instance = 0; instance < 2; ++instance) {
+        float sum = 0.0f, most = 0.0f;
+        for (j = instance * ONLAD_FEATURES; j < (instance + 1) * ONLAD_FEATURES; ++j) {
+            float square = LEANED[j] * LEANED[j] / leaning[j];
+            sum += square;
+            most = larger(most, square);
+        }
+        found[instance] = sum / (float)ONLAD_FEATURES;
+        found[2 + instance] = most;
+    }
+}
+
+/* The score of standardised statistics; with running means and statistics of leans if there are
+ * any. */
+static float total(const float* levels, const float* standard, const float* means,
+                   const float* leans) {
+    float sum = 0.0f;
+    int i;
+    for (i = 0; i < STATISTICS; ++i) {
+        float one = standard[i];
+        if (means) {
+            one = larger(one, (means[i] - levels[MEAN_MEDIAN + i]) / levels[MEAN_REACH + i]);
+            one = larger(one, (leans[i] - levels[LEAN_MEDIAN + i]) / levels[LEAN_REACH + i]);
+        }
+        sum += larger(one, 0.0f);
+    }
+    return sum / (float)STATISTICS;
+}
+
+/* -- learning -- */
+
+/* Add h'h to the inverse of U D U', which was weighed down by `shrink`: Bierman's update. `weight`
+ * is one over the weight of h, which is a unit vector if `unit` is not negative. Return what b is
+ * to be divided by to be the gain. */
+static float learn_factor(float* U, int size, const float* h, int unit, float weight, float shrink,
+                          float* b) {
+    int i, j, first = unit < 0 ? 0 : unit;
+    for (i = 0; i < first; ++i) b[i] = 0.0f;
+    for (j = first; j < size; ++j) {
+        float* column = U + ONLAD_TRIANGLE(j);
+        float f, v, next, p;
+        if (unit < 0) {
+            f = h[j];
+            for (i = 0; i < j; ++i) f += column[i] * h[i];
+        } else {
+            f = j == unit ? 1.0f : column[unit];
+        }
+        v = column[j] * f;
+        next = weight + f * v;
+        p = -f / weight;
+        column[j] *= weight / next / shrink;
+        for (i = 0; i < j; ++i) {
+            float u = column[i];
+            column[i] = u + b[i] * p;
+            b[i] += u * v;
+        }
+        b[j] = v;
+        weight = next;
+    }
+    return weight;
+}
+
+/* One over the weight of the ridge that is put back, for one of `size` units at each row. */
+static float put_back(int size) { return 1.0f / (RIDGE * (float)size * (1.0f - LAMBDA)); }
+
+/* Learn what `look` saw. */
+static void learn(onlad_monitor* m, int slot, float shrink) {
+    float* mode = mode_at(m, slot);
+    const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
+    const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
+    int group, j, k;
+    for (group = 0; group < ONLAD_GROUPS; ++group) {
+        float* U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS);
+        float d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, -1, shrink, shrink, B);
+        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
+            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = ERRORS[j] / d;
+            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] += B[k] * e;
+        }
+        d = learn_factor(U, ONLAD_UNITS, H, turn, put_back(ONLAD_UNITS), 1.0f, B);
+        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
+            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = beta[turn] / d;
+            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] -= B[k] * e;
+        }
+    }
+    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, -1, shrink, shrink, B);
+    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, input, put_back(ONLAD_INPUTS - 1), 1.0f, B);
+    ++SLOT(slot, ROWS);
+}
+
+/* Let the usual squares follow ERRORS. */
+static void take(onlad_monitor* m, int slot, int row) {
+    float* mode = mode_at(m, slot);
+    const float weight = (float)SLOT(slot, WEIGHT) + 1.0f;
+    int k;
+    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+        if (is_present(m, row, k % ONLAD_FEATURES)) {
+            float square = ERRORS[k] * ERRORS[k], *usual = mode + USUAL_AT + k;
+            *usual += (square - *usual) / weight;
+            mode[LARGEST_AT + k] = larger(mode[LARGEST_AT + k], square);
+        }
+    }
+    if (SLOT(slot, WEIGHT) < MEMORY) ++SLOT(slot, WEIGHT);
+}
+
+static void wake(onlad_monitor* m, int slot, int row) {
+    float* mode = mode_at(m, slot);
+    const float* x = NEW_ROW(row);
+    int j;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        float *centre = mode + j, *scale = mode + SCALE_AT + j, moved;
+        if (*scale > 0.0f || !is_present(m, row, j)) continue;
+        if (!known(*centre)) *centre = x[j];
+        moved = magnitude(x[j] - *centre);
+        if (moved > STILL * magnitude(*centre) + 1e-30f) *scale = moved;
+    }
+}
+
+/* -- the start of a mode: units, learning, usual squares, levels, levels of running means -- */
+
+static void begin(onlad_monitor* m, int slot, uint32_t role) {
+    memset(mode_at(m, slot), 0, sizeof(float) * (size_t)ONLAD_MODE_FLOATS);
+    SLOT(slot, ROLE) = role;
+    SLOT(slot, ROWS) = SLOT(slot, WEIGHT) = SLOT(slot, BEGUN) = 0;
+}
+
+/* While units are measured, USUAL has the smallest and largest value, and LARGEST the rows. */
+static void measure_units(onlad_monitor* m, int slot, int row) {
+    float* mode = mode_at(m, slot);
+    const float* x = NEW_ROW(row);
+    int j;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        float *low = mode + USUAL_AT + j, *high = low + ONLAD_FEATURES;
+        float *rows = mode + LARGEST_AT + j, away;
+        if (!is_present(m, row, j)) continue;
+        if (*rows == 0.0f) *low = *high = mode[j] = x[j];
+        *rows += 1.0f;
+        away = x[j] - mode[j];
+        mode[j] += away / *rows;
+        mode[SCALE_AT + j] += away * (x[j] - mode[j]);
+        *low = smaller(*low, x[j]);
+        *high = larger(*high, x[j]);
+    }
+}
+
+static void settle_factor(float* U, int size, float first) {
+    int j;
+    memset(U, 0, sizeof(float) * (size_t)ONLAD_TRIANGLE(size));
+    for (j = 0; j < size; ++j) U[ONLAD_TRIANGLE(j) + j] = 1.0f / (j ? RIDGE : first);
+}
+
+static void settle_units(onlad_monitor* m, int slot) {
+    float* mode = mode_at(m, slot);
+    int group, j;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        float rows = mode[LARGEST_AT + j];
+        float span = mode[USUAL_AT + ONLAD_FEATURES + j] - mode[USUAL_AT + j];
+        float scale = rows > 0.0f ? sqrtf(mode[SCALE_AT + j] / rows) : 0.0f;
+        scale = larger(scale, span / RANGE);
+        if (!(scale > STILL * magnitude(mode[j]) + 1e-30f)) scale = 0.0f;
+        mode[SCALE_AT + j] = scale;
+        if (rows == 0.0f) mode[j] = from_bits(0x7fc00000u);
+        mode[USUAL_AT + j] = mode[USUAL_AT + ONLAD_FEATURES + j] = 0.0f;
+        mode[LARGEST_AT + j] = mode[LARGEST_AT + ONLAD_FEATURES + j] = scale > 0.0f ? 0.0f : 1.0f;
+    }
+    settle_factor(mode + LINEAR_AT, ONLAD_INPUTS, CONSTANT);
+    for (group = 0; group < ONLAD_GROUPS; ++group)
+        settle_factor(mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS, RIDGE);
+}
+
+/* Let medians, and sums of the largest of each block, follow row `count` of a measurement. Two of
+ * them can go on at a time: `which` is 0 or STATISTICS. */
+static void measure_level(onlad_monitor* m, int which, float* median, float* sum,
+                          const float* found, uint32_t count) {
+    int i;
+    for (i = 0; i < STATISTICS; ++i) {
+        float *away = &SCALAR(DEVIATION + which + i), *block = &SCALAR(BLOCKS + which + i);
+        if (count == 0) {
+            median[i] = found[i];
+            *away = sum[i] = 0.0f;
+        } else {
+            *away += (magnitude(found[i] - median[i]) - *away) / (float)count;
+            median[i] += (found[i] > median[i] ? 2.0f : -2.0f) * *away / (float)count;
+        }
+        *block = count % BLOCK == 0 ? found[i] : larger(*block, found[i]);
+        if (count % BLOCK == BLOCK - 1) sum[i] += *block;
+    }
+}
+
+/* The reach of a level after `count` rows; sums of blocks become reaches. */
+static void settle_level(onlad_monitor* m, int which, const float* median, float* sum,
+                         uint32_t count, float rows_in_mean, float least) {
+    const uint32_t blocks = count / BLOCK;
+    const float wider = BEYOND * (1.0f + FEW * rows_in_mean / (float)count);
+    int i;
+    for (i = 0; i < STATISTICS; ++i) {
+        float high = blocks ? sum[i] / (float)blocks : SCALAR(BLOCKS + which + i);
+        sum[i] = larger(wider * (high - median[i]), least);
+    }
+}
+
+static int bin(float root);
+static void count_score(onlad_monitor* m, int at);
+
+/* The copy that learns on while the mode itself is measured; ONLAD_NONE if there is no place. */
+static int twin_of(const onlad_monitor* m, int is_first) {
+    (void)m;
+    return is_first && ONLAD_MODES > 1 ? 1 : ONLAD_NONE;
+}
+
+static void copy_mode(onlad_monitor* m, int to, int from, int floats) {
+    memcpy(mode_at(m, to), mode_at(m, from), sizeof(float) * (size_t)floats);
+    SLOT(to, ROWS) = SLOT(from, ROWS);
+}
+
+/* The usual squares of leans, from their means over `count` rows: shrunk, and not too small. */
+static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
+    float* leaning = mode_at(m, slot) + LEANING_AT;
+    int instance, j;
+    for (instance = 0; instance < 2; ++instance, leaning += ONLAD_FEATURES) {
+        float mean = 0.0f, rows = (float)count;
+        for (j = 0; j < ONLAD_FEATURES; ++j) mean += leaning[j];
+        mean /= (float)ONLAD_FEATURES;
+        for (j = 0; j < ONLAD_FEATURES; ++j)
+            leaning[j] = larger((rows * leaning[j] + PRIOR * mean) / (rows + PRIOR),
+                                CORRELATED * SMOOTHING / (2.0f - SMOOTHING));
+    }
+}
+
+/* Row `at` of the rows that give the levels: one half those of rows, one those of running means. */
+static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_first) {
+    float *mode = mode_at(m, slot), *levels = mode + LEVELS_AT, *leans = m->memory + FIRST_LEANS_AT;
+    float found[STATISTICS], leaned[STATISTICS];
+    const uint32_t half = m->count[WARMUP] / 4;
+    int i, k;
+    statistics(m, slot, row, found);
+    if (at == 0)
+        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) leans[k] = 0.0f;
+    lean(m, row, leans);
+    memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
+    if (at < half) {
+        measure_level(m, 0, levels + MEDIAN, levels + REACH, found, at);
+        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+            float* leaning = mode + LEANING_AT + k;
+            *leaning += (leans[k] * leans[k] - *leaning) / (float)(at + 1);
+        }
+        if (at < half - 1) return;
+        settle_level(m, 0, levels + MEDIAN, levels + REACH, half, 1.0f, LEAST_REACH);
+        settle_leaning(m, slot, half);
+        for (i = 0; i < STATISTICS; ++i) SCALAR(FIRST_MEANS + i) = 0.0f;
+        return;
+    }
+    lean_statistics(m, slot, leaned);
+    measure_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, leaned, at - half);
+    standardise(levels, found);
+    if (is_first) count_score(m, bin(sqrtf(total(levels, found, NULL, NULL))));
+    for (i = 0; i < STATISTICS; ++i) {
+        float* mean = &SCALAR(FIRST_MEANS + i);
+        *mean += SMOOTHING * (smaller(found[i], 1.0f) - *mean);
+    }
+    measure_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, &SCALAR(FIRST_MEANS), at - half);
+}
+
+/* One row more of a start; return whether it is the last. What is measured are errors of a model
+ * that does not learn meanwhile, as errors of neighbours in time would be too small. */
+static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
+    float* levels = mode_at(m, slot) + LEVELS_AT;
+    const uint32_t part = m->count[WARMUP] / 12, at = SLOT(slot, BEGUN)++;
+    const int twin = twin_of(m, is_first);
+    if (at < 2 * part) {
+        measure_units(m, slot, row);
+        if (at == 2 * part - 1) settle_units(m, slot);
+        return 0;
+    }
+    wake(m, slot, row);
+    look(m, slot, row);
+    if (at < 4 * part) {
+        learn(m, slot, LAMBDA);
+        if (is_first && 2 * part <= ONLAD_DELAY) { /* rows of the units, once more */
+            look(m, slot, before(m, row, (int)(2 * part)));
+            learn(m, slot, LAMBDA);
+        }
+        return 0;
+    }
+    if (at >= 6 * part) measure(m, slot, row, at - 6 * part, is_first);
+    take(m, slot, row);
+    if (twin >= 0) {
+        if (at == 4 * part) copy_mode(m, twin, slot, ONLAD_MODE_FLOATS);
+        SLOT(twin, ROLE) = TWIN;
+        wake(m, twin, row);
+        look(m, twin, row);
+        learn(m, twin, LAMBDA);
+    }
+    if (at < 12 * part - 1) return 0;
+    settle_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, 3 * part, 1.0f / SMOOTHING,
+                 LEAST_MEAN_REACH);
+    settle_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, 3 * part,
+                 CORRELATED / SMOOTHING, LEAST_REACH);
+    if (twin >= 0) {
+        copy_mode(m, slot, twin, USUAL_AT); /* all but usual squares and levels */
+        SLOT(twin, ROLE) = FREE;
+    }
+    return 1;
+}
+
+/* -- the limit -- */
+
+static int bin(float root) {
+    int at = (int)(bits(root) >> 19) - (127 + LOWEST) * OCTAVE + 1;
+    return at < 0 ? 0 : at >= ONLAD_BINS ? ONLAD_BINS - 1 : at;
+}
+
+/* The middle of a bin. */
+static float middle(int at) {
+    return at == 0 ? 0.0f
+                   : from_bits(((uint32_t)(at - 1 + (127 + LOWEST) * OCTAVE) << 19) + (1u << 18));
+}
+
+static uint32_t rows_in(const onlad_monitor* m, int at) {
+    return HISTOGRAM[at / 2] >> (at % 2 * 16) & 0xffffu;
+}
+
+static void count_score(onlad_monitor* m, int at) {
+    int i;
+    HISTOGRAM[at / 2] += 1u << (at % 2 * 16);
+    if (++m->count[TOTAL] < RECENT) return;
+    for (i = 0; i < ONLAD_PAIRS; ++i) HISTOGRAM[i] = HISTOGRAM[i] >> 1 & 0x7fff7fffu;
+    for (m->count[TOTAL] = 0, i = 0; i < ONLAD_BINS; ++i) m->count[TOTAL] += rows_in(m, i);
+}
+
+static float p_value(onlad_monitor* m, float score) {
+    uint32_t above = 1;
+    int i;
+    for (i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += rows_in(m, i);
+    return (float)above / (float)(m->count[TOTAL] + 1);
+}
+
+/* The root that a normal row exceeds with probability RATE: onlad.limit.tail, of a histogram. */
+static float tail(onlad_monitor* m) {
+    const uint32_t n = m->count[TOTAL];
+    uint32_t k = 0, wanted = (uint32_t)((float)n * TAIL),
+             beyond = n - (uint32_t)(0.999f * (float)n);
+    float sum = 0.0f, ranked = 0.0f, u, b0, b1, ratio, shape, far, most = 0.0f;
+    int i;
+    if (wanted < 8) wanted = 8;
+    if (n < 2) return 0.0f;
+    if (wanted > n - 1) wanted = n - 1;
+    for (i = ONLAD_BINS - 1; i > 0 && k < wanted; --i) {
+        float rows = (float)rows_in(m, i), value = middle(i);
+        sum += rows * value;
+        ranked += rows * value * ((float)k + 0.5f * (rows - 1.0f));
+        k += rows_in(m, i);
+        if (most == 0.0f && k >= beyond) most = value;
+    }
+    u = middle(i);
+    if (k < 2) return u;
+    b0 = sum / (float)k - u;
+    b1 = ranked / ((float)k * (float)(k - 1)) - 0.5f * u;
+    ratio = SCALAR(RATE) * (float)n / (float)k;
+    if (!(b0 > 0.0f) || ratio >= 1.0f) return u;
+    shape = 2.0f - b0 / larger(b0 - 2.0f * b1, 1e-6f * b0);
+    shape = shape < 0.0f ? 0.0f : shape > 0.5f ? 0.5f : shape;
+    far = -logarithm(ratio);
+    if (shape > 1e-3f) far = (exponential(shape * far) - 1.0f) / shape;
+    return smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);
+}
+
+static float learned_rows(onlad_monitor* m) {
+    uint32_t rows = 0;
+    int slot;
+    for (slot = 0; slot < ONLAD_MODES; ++slot)
+        if (SLOT(slot, ROLE) == MODE) rows += SLOT(slot, ROWS);
+    return (float)(rows ? rows : 1);
+}
+
+static void settle_limit(onlad_monitor* m) {
+    const float root = tail(m), rows = learned_rows(m);
+    SCALAR(BASE) = larger(LEAST, root * root);
+    SCALAR(NOW) = SCALAR(BASE) * SCALAR(FACTOR) * (1.0f + YOUNG_LIMIT / rows);
+    if (m->count[SINCE] && m->count[EPISODE] >= LASTING)
+        SCALAR(NOW) = larger(SCALAR(NOW), SHELVED * SCALAR(HIGHEST));
+    SCALAR(GATE) = REFUSED * larger(1.0f, SCALAR(BASE)) * (1.0f + YOUNG_GATE / rows);
+}
+
+/* Let the factor follow one row. SINCE is 0 if there is no episode, else rows since its last + 1.
+ */
+static void follow(onlad_monitor* m, float ratio, int unusual) {
+    uint32_t *since = &m->count[SINCE], *rows = &m->count[EPISODE];
+    if (unusual) {
+        *since = 1;
+        if (*rows < LASTING) ++*rows;
+        SCALAR(PEAK) = larger(SCALAR(PEAK), ratio);
+    } else if (*since && ++*since > GAP + 1) {
+        if (SCALAR(PEAK) > 1.0f && SCALAR(PEAK) < (*rows < SHORT_EPISODE ? STRONG : WEAK))
+            SCALAR(FACTOR) = smaller(SCALAR(FACTOR) * STEP_FACTOR, HIGHEST_FACTOR);
+        *since = *rows = 0;
+        SCALAR(PEAK) = 0.0f;
+    }
+}
+
+/* -- the anchor -- */
+
+/* Copy the linear prediction of one feature more: -P_ij / P_jj. */
+static void settle_anchor(onlad_monitor* m) {
+    const int slot = (int)m->count[ANCHORED] - 1, j = (int)m->count[SETTLING];
+    const float *mode = mode_at(m, slot), *U = mode + LINEAR_AT;
+    const int own = ONLAD_INPUTS - ONLAD_FEATURES + j;
+    float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f, weight, mixed;
+    int i, k;
+    for (i = 0; i < ONLAD_INPUTS; ++i) {
+        float sum = 0.0f;
+        for (k = i > own ? i : own; k < ONLAD_INPUTS; ++k) {
+            const float* column = U + ONLAD_TRIANGLE(k);
+            float left = k == i ? 1.0f : column[i], right = k == own ? 1.0f : column[own];
+            sum += left * right * column[k];
+        }
+        beta[i] = sum;
+        if (i == own) below = sum;
+    }
+    for (i = 0; i < ONLAD_INPUTS; ++i) beta[i] = i == own ? 0.0f : -beta[i] / below;
+    for (i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
+    ANCHOR(ITS_CENTRE)[j] = mode[j];
+    ANCHOR(ITS_SCALE)[j] = mode[SCALE_AT + j];
+    weight = (float)SLOT(slot, WEIGHT);
+    mixed =
+        (weight * mode[USUAL_AT + ONLAD_FEATURES + j] + PRIOR * PRIOR_SQUARE) / (weight + PRIOR);
+    mixed = larger(mixed, mode[LARGEST_AT + ONLAD_FEATURES + j] / OFTEN);
+    ANCHOR(ITS_DEVIATION)[j] = sqrtf(mixed);
+    ++m->count[SETTLING];
+}
+
+/* Let the lean follow a usual row. */
+static void follow_anchor(onlad_monitor* m, int row) {
+    float *v = V, worst = 1.0f;
+    const int half = 2 * m->count[ANCHOR_ROWS] >= MEASURED;
+    int i, j, lag;
+    *v++ = 1.0f;
+    for (lag = ONLAD_WINDOW - 1; lag >= 0; --lag) {
+        const float* x = NEW_ROW(before(m, row, lag));
+        for (j = 0; j < ONLAD_FEATURES; ++j)
+            *v++ = bounded(scaled(x[j], ANCHOR(ITS_CENTRE)[j], ANCHOR(ITS_SCALE)[j]), ANCHOR_CLIP);
+    }
+    if (m->count[ANCHOR_ROWS] < MEASURED) ++m->count[ANCHOR_ROWS];
+    m->count[DRIFTING] = 0;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        const float* beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS;
+        float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j, error;
+        const float slack = SLACK * ANCHOR(ITS_DEVIATION)[j];
+        error = V[ONLAD_INPUTS - ONLAD_FEATURES + j];
+        for (i = 0; i < ONLAD_INPUTS; ++i) error -= beta[i] * V[i];
+        *lean += (error - *lean) / MEAN;
+        if (m->count[ANCHOR_ROWS] < MEASURED) {
+            halves[half * ONLAD_FEATURES] = larger(halves[half * ONLAD_FEATURES], magnitude(*lean));
+        } else if (ANCHOR(ITS_SCALE)[j] > 0.0f &&
+                   halves[ONLAD_FEATURES] <= GROWS * halves[0] + slack) {
+            float bound = OUTSIDE * larger(halves[0], halves[ONLAD_FEATURES]) + slack;
+            if (magnitude(*lean) > worst * bound) {
+                worst = magnitude(*lean) / bound;
+                m->count[DRIFTING] = (uint32_t)j + 1;
+            }
+        }
+    }
+}
+
+/* -- modes -- */
+
+static int slot_with(onlad_monitor* m, uint32_t role) {
+    int slot;
+    for (slot = 0; slot < ONLAD_MODES; ++slot)
+        if (SLOT(slot, ROLE) == role) return slot;
+    return -1;
+}
+
+static int modes(onlad_monitor* m) {
+    int slot, found = 0;
+    for (slot = 0; slot < ONLAD_MODES; ++slot) found += SLOT(slot, ROLE) == MODE;
+    return found;
+}
+
+/* The candidate becomes a mode. One slot stays free for the next: the mode that learned least. */
+static void confirm(onlad_monitor* m, int candidate) {
+    int slot, least = -1;
+    if (modes(m) == ONLAD_MODES - 1) {
+        for (slot = 0; slot < ONLAD_MODES; ++slot)
+            if (SLOT(slot, ROLE) == MODE && (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)))
+                least = slot;
+        SLOT(least, ROLE) = FREE;
+        if ((int)m->count[ANCHORED] == least + 1)
+            m->count[ANCHORED] = m->count[SETTLING] = m->count[DRIFTING] = 0;
+    }
+    SLOT(candidate, ROLE) = MODE;
+    if (SLOT(m->count[CURRENT], ROLE) != MODE) m->count[CURRENT] = (uint32_t)candidate;
+}
+
+/* A row that was refused, with others around it, goes to a candidate. Return whether that is a
+ * mode now. */
+static int seclude(onlad_monitor* m, int row) {
+    int slot = slot_with(m, WAITING);
+    float found[STATISTICS], needed;
+    m->count[IDLE] = 0;
+    if (slot < 0) {
+        slot = slot_with(m, BEGINNING);
+        if (slot < 0) {
+            slot = slot_with(m, FREE);
+            if (slot < 0) return 0;
+            begin(m, slot, BEGINNING);
+        }
+        if (begin_row(m, slot, row, 0)) {
+            SLOT(slot, ROLE) = WAITING;
+            m->count[EXPLAINED] = m->count[UNEXPLAINED] = 0;
+        }
+        return 0;
+    }
+    wake(m, slot, row);
+    look(m, slot, row);
+    statistics(m, slot, row, found);
+    standardise(mode_at(m, slot) + LEVELS_AT, found);
+    if (total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL) <= 1.0f) {
+        take(m, slot, row);
+        learn(m, slot, LAMBDA);
+        ++m->count[EXPLAINED];
+    } else {
+        ++m->count[UNEXPLAINED];
+    }
+    if ((float)m->count[UNEXPLAINED] > FOREIGN * ((float)m->count[EXPLAINED] + CANDIDATE)) {
+        SLOT(slot, ROLE) = FREE;
+        return 0;
+    }
+    needed = smaller(larger(PATIENCE * learned_rows(m), SHORTEST), LONGEST);
+    if ((float)m->count[EXPLAINED] < needed) return 0;
+    confirm(m, slot);
+    return 1;
+}
+
+/* Decide on a row, now that it is known what followed. Return whether there is a new mode. */
+static int decide(onlad_monitor* m, int row) {
+    const uint32_t flags = FLAGS[row];
+    const int spared = (float)m->count[REFUSED_ROWS] < SPARED * (float)(ONLAD_DELAY + 1);
+    int slot = (int)(flags & 255u), most, scored;
+    if (!(flags & OPEN)) return 0;
+    if (!spared) return seclude(m, row);
+    most = bin(sqrtf(SCALAR(GATE)));
+    scored = (int)(flags >> SCORED);
+    count_score(m, scored < most ? scored : most);
+    if (++m->count[IDLE] % (ONLAD_DELAY / EXPIRING) == 0) { /* what began is let go in time */
+        int young = slot_with(m, BEGINNING);
+        if (young >= 0 && m->count[IDLE] / (ONLAD_DELAY / EXPIRING) > SLOT(young, BEGUN))
+            SLOT(young, ROLE) = FREE;
+    }
+    if (flags & UNUSUAL) return 0;
+    if (SLOT(slot, ROLE) != MODE) slot = (int)m->count[CURRENT];
+    look(m, slot, row);
+    take(m, slot, row);
+    learn(m, slot, LAMBDA);
+    if (m->count[ANCHORED] == 0 && SLOT(slot, ROWS) >= SETTLED) {
+        m->count[ANCHORED] = (uint32_t)slot + 1;
+        m->count[SETTLING] = m->count[ANCHOR_ROWS] = 0;
+    }
+    return 0;
+}
+
+/* -- rows -- */
+
+/* Judge a row by the mode of the row before; if its score is high, by the others too. */
+static float judge(onlad_monitor* m, int row) {
+    const int current = (int)m->count[CURRENT];
+    const size_t wide = sizeof(float) * (size_t)(2 * ONLAD_FEATURES);
+    float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS];
+    int turn, i, slot = current;
+    float *now = &SCALAR(MEANS), kept[STATISTICS];
+    memcpy(kept, now, sizeof kept);
+    for (turn = 0; turn < ONLAD_MODES; ++turn) {
+        float score;
+        if (turn) slot = turn <= current ? turn - 1 : turn;
+        if (SLOT(slot, ROLE) != MODE) continue;
+        look(m, slot, row);
+        statistics(m, slot, row, found);
+        standardise(mode_at(m, slot) + LEVELS_AT, found);
+        for (i = 0; i < STATISTICS; ++i)
+            means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
+        lean(m, row, m->memory + LEANS_AT);
+        lean_statistics(m, slot, leaned);
+        score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
+        if (best < 0.0f || score < best) {
+            best = score;
+            m->count[CURRENT] = (uint32_t)slot;
+            memcpy(now, means, sizeof means);
+            memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
+            memcpy(BEST_LEANS, LEANED, wide);
+        }
+        if (turn == 0 && best <= KEEP) break;
+    }
+    memcpy(m->memory + LEANS_AT, BEST_LEANS, wide);
+    return best;
+}
+
+/* Replace what has been missing for long by what the other features make of it. */
+static void fill_in(onlad_monitor* m, int row) {
+    const int slot = (int)m->count[CURRENT];
+    const float* mode = mode_at(m, slot);
+    const float *age = m->memory + AGE_AT, *patience = m->memory + PATIENCE_AT;
+    float* x = NEW_ROW(row);
+    int j, looked = 0;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        float made;
+        if (age[j] <= patience[j] || !(mode[SCALE_AT + j] > 0.0f)) continue;
+        if (!looked++) look(m, slot, row);
+        made = V[ONLAD_INPUTS - ONLAD_FEATURES + j] - ERRORS[ONLAD_FEATURES + j];
+        x[j] = mode[j] + bounded(made, FILLED) * mode[SCALE_AT + j];
+    }
+}
+
+static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
+    float sum = 0.0f;
+    int i, j, k;
+    for (j = 0; j < ONLAD_FEATURES; ++j) sum += SHARES[j];
+    for (k = 0; k < ONLAD_CAUSES; ++k) verdict->causes[k].feature = ONLAD_NONE;
+    for (j = 0; j < ONLAD_FEATURES && sum > 0.0f; ++j) {
+        SHARES[j] /= sum;
+        for (k = 0; k < ONLAD_CAUSES; ++k) {
+            if (verdict->causes[k].feature != ONLAD_NONE && verdict->causes[k].share >= SHARES[j])
+                continue;
+            for (i = ONLAD_CAUSES - 1; i > k; --i) verdict->causes[i] = verdict->causes[i - 1];
+            verdict->causes[k].feature = j;
+            verdict->causes[k].share = SHARES[j];
+            break;
+        }
+    }
+}
+
+/* Put a row into the ring, with the last value for a missing one; return how many are present. */
+static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status) {
+    const float* last = NEW_ROW(m->count[POSITION]);
+    float *now = NEW_ROW(row), *age = m->memory + AGE_AT;
+    int j, present = 0;
+    for (j = 0; j < ONLAD_MASKS; ++j) MASK(row)[j] = 0;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        float value = x[j];
+        if (magnitude(value) <= MOST) {
+            MASK(row)[j / 32] |= 1u << (j % 32);
+            now[j] = value;
+            age[j] = 0.0f;
+            ++present;
+        } else {
+            if (known(value)) *status = ONLAD_OUT_OF_RANGE;
+            now[j] = last[j];
+            age[j] += 1.0f;
+        }
+    }
+    return present;
+}
+
+/* A row of the first start. While it lasts, PATIENCE_AT counts the values of each feature. */
+static void warm_up(onlad_monitor* m, int row) {
+    float* patience = m->memory + PATIENCE_AT;
+    int j;
+    for (j = 0; j < ONLAD_FEATURES; ++j) patience[j] += (float)is_present(m, row, j);
+    m->count[POSITION] = (uint32_t)row;
+    if (!begin_row(m, 0, row, 1)) return;
+    for (j = 0; j < ONLAD_FEATURES; ++j)
+        patience[j] = HELD * (float)m->count[WARMUP] / larger(patience[j], 1.0f);
+    SLOT(0, ROLE) = MODE;
+    m->count[READY] = 1;
+    settle_limit(m);
+}
+
+onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verdict) {
+    const int row =
+        m->count[POSITION] + 1 == (uint32_t)ONLAD_RING ? 0 : (int)m->count[POSITION] + 1;
+    const int open = !m->count[PAUSED];
+    onlad_status status = ONLAD_OK;
+    int present, unusual, slot, j;
+
+    memset(verdict, 0, sizeof *verdict);
+    verdict->p_value = 1.0f;
+    verdict->drifting = ONLAD_NONE;
+    for (j = 0; j < ONLAD_FEATURES; ++j) SHARES[j] = 0.0f;
+    ++m->count[SEEN];
+    present = keep(m, x, row, &status);
+    if (!m->count[READY]) {
+        if (present && open) warm_up(m, row);
+        name_causes(m, verdict);
+        return status;
+    }
+    m->count[POSITION] = (uint32_t)row;
+    for (slot = 0; slot < ONLAD_MODES; ++slot)
+        if (SLOT(slot, ROLE) == MODE) wake(m, slot, row);
+    verdict->score = present ? judge(m, row) : 0.0f;
+    unusual = verdict->score > SCALAR(GATE);
+    verdict->ready = 1;
+    verdict->threshold = SCALAR(NOW);
+    verdict->p_value = p_value(m, verdict->score);
+    verdict->is_anomaly = verdict->score > SCALAR(NOW);
+    verdict->learned = (uint8_t)(open && !unusual);
+    name_causes(m, verdict);
+    fill_in(m, row);
+
+    m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
+    m->count[REFUSED_ROWS] += (uint32_t)unusual;
+    FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(verdict->score)) << SCORED |
+                 (open ? OPEN : 0u) | (unusual ? UNUSUAL : 0u);
+    SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), verdict->score);
+    if (open) follow(m, verdict->score / SCALAR(NOW), unusual);
+    verdict->drift = (uint8_t)decide(m, before(m, row, ONLAD_DELAY));
+    if (m->count[ANCHORED] && m->count[SETTLING] < (uint32_t)ONLAD_FEATURES)
+        settle_anchor(m);
+    else if (m->count[ANCHORED] == m->count[CURRENT] + 1 && open && !verdict->is_anomaly)
+        follow_anchor(m, row);
+    verdict->drifting = (int)m->count[DRIFTING] - 1;
+    if (++m->count[TICKED] == ONLAD_DELAY) {
+        if (open)
+            SCALAR(FACTOR) =
+                larger(SCALAR(FACTOR) * (1.0f - STEP * (float)ONLAD_DELAY * SCALAR(RATE)), 1.0f);
+        settle_limit(m);
+        m->count[TICKED] = 0;
+        SCALAR(HIGHEST) = 0.0f;
+    }
+    return status;
+}
+
+/* -- what a person does -- */
+
+onlad_status onlad_accept(onlad_monitor* m, int ago) {
+    const int row = before(m, (int)m->count[POSITION], ago);
+    float best = -1.0f, found[STATISTICS];
+    int slot, own = -1, k;
+    if (ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED)) return ONLAD_BAD_ARGUMENT;
+    for (slot = 0; slot < ONLAD_MODES; ++slot) {
+        float score;
+        if (SLOT(slot, ROLE) != MODE) continue;
+        look(m, slot, row);
+        statistics(m, slot, row, found);
+        standardise(mode_at(m, slot) + LEVELS_AT, found);
+        score = total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL);
+        if (own < 0 || score < best) best = score, own = slot;
+    }
+    look(m, own, row);
+    learn(m, own, 1.0f);
+    look(m, own, row); /* errors as large as those left are usual from now on */
+    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+        float* largest = mode_at(m, own) + LARGEST_AT + k;
+        if (is_present(m, row, k % ONLAD_FEATURES))
+            *largest = larger(*largest, OFTEN / ACCEPTED * ERRORS[k] * ERRORS[k]);
+    }
+    FLAGS[row] &= ~(uint32_t)OPEN; /* it is learned once */
+    settle_limit(m);
+    return ONLAD_OK;
+}
+
+void onlad_pause(onlad_monitor* m, int paused) { m->count[PAUSED] = paused != 0; }
+
+onlad_status onlad_set_false_alarms(onlad_monitor* m, float rate) {
+    if (!(rate > 0.0f && rate < 1.0f)) return ONLAD_BAD_ARGUMENT;
+    SCALAR(RATE) = rate;
+    if (m->count[READY]) settle_limit(m);
+    return ONLAD_OK;
+}
+
+onlad_status onlad_set_warmup(onlad_monitor* m, uint32_t rows) {
+    if (m->count[SEEN] || rows % 12 || rows < 96 || rows > 98304) return ONLAD_BAD_ARGUMENT;
+    m->count[WARMUP] = rows;
+    return ONLAD_OK;
+}
+
+static void start_anew(onlad_monitor* m) {
+    int k;
+    memset(m->count, 0, sizeof(uint32_t) * (size_t)ONLAD_COUNTS);
+    memset(m->memory, 0, sizeof(float) * (size_t)ONLAD_FLOATS);
+    memset(m->scratch, 0, sizeof(float) * (size_t)ONLAD_SCRATCH);
+    for (k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(0x7fc00000u);
+    m->count[WARMUP] = 384;
+    SCALAR(RATE) = 1e-4f;
+    SCALAR(FACTOR) = 1.0f;
+    begin(m, 0, BEGINNING);
+}
+
+#ifndef ONLAD_RUNTIME
+/* onlad_model.h says how much RAM there is: another number is another source. */
+typedef char onlad_ram_is_as_expected[sizeof(onlad_monitor) == ONLAD_RAM ? 1 : -1];
+#endif
+
+#ifdef ONLAD_RUNTIME
+void onlad_init(onlad_monitor* m) { start_anew(m); }
+#else
+void onlad_init(onlad_monitor* m) {
+    start_anew(m);
+#ifdef ONLAD_FITTED
+    onlad_restore(m, onlad_image, sizeof onlad_image);
+#else
+    m->count[WARMUP] = ONLAD_WARMUP;
+    SCALAR(RATE) = ONLAD_FALSE_ALARMS;
+#endif
+}
+#endif
+
+/* -- dumps: header, whole numbers, all others, checksum; little-endian words of four bytes -- */
+
+#define MAGIC 0x434c4e4fu /* "ONLC" */
+#define VERSION 1u
+#define HEADER_WORDS (ONLAD_HEADER / 4)
+
+/* CRC-32, as zlib has it, four bits at a time. */
+static uint32_t checksum(uint32_t crc, const void* bytes, size_t size) {
+    static const uint32_t table[16] = {0x00000000u, 0x1db71064u, 0x3b6e20c8u, 0x26d930acu,
+                                       0x76dc4190u, 0x6b6b51f4u, 0x4db26158u, 0x5005713cu,
+                                       0xedb88320u, 0xf00f9344u, 0xd6d6a3e8u, 0xcb61b38cu,
+                                       0x9b64c2b0u, 0x86d3d2d4u, 0xa00ae278u, 0xbdbdf21cu};
+    const uint8_t* byte = (const uint8_t*)bytes;
+    crc = ~crc;
+    while (size--) {
+        crc ^= *byte++;
+        crc = table[crc & 15u] ^ (crc >> 4);
+        crc = table[crc & 15u] ^ (crc >> 4);
+    }
+    return ~crc;
+}
+
+static void fill_header(const onlad_monitor* m, uint32_t sequence, uint32_t* header) {
+    const size_t weights = (size_t)(ONLAD_HIDDEN * ONLAD_FEATURES), units = (size_t)ONLAD_HIDDEN;
+    (void)m;
+    header[0] = MAGIC;
+    header[1] = VERSION;
+    header[2] = (uint32_t)ONLAD_FEATURES;
+    header[3] = (uint32_t)ONLAD_WINDOW;
+    header[4] = (uint32_t)ONLAD_GROUPS;
+    header[5] = (uint32_t)ONLAD_UNITS;
+    header[6] = (uint32_t)ONLAD_MODES;
+    header[7] = checksum(checksum(0, ALPHA, 4 * weights), BIAS, 4 * units); /* another layer */
+    header[8] = sequence;
+}
+
+onlad_status onlad_dump(const onlad_monitor* m, uint32_t sequence, onlad_write write,
+                        void* context) {
+    const size_t counts = 4 * (size_t)ONLAD_COUNTS, floats = 4 * (size_t)ONLAD_FLOATS;
+    uint32_t header[HEADER_WORDS], crc;
+    fill_header(m, sequence, header);
+    crc = checksum(0, header, sizeof header);
+    crc = checksum(checksum(crc, m->count, counts), m->memory, floats);
+    if (write(context, header, sizeof header) || write(context, m->count, counts) ||
+        write(context, m->memory, floats) || write(context, &crc, 4))
+        return ONLAD_WRITE_FAILED;
+    return ONLAD_OK;
+}
+
+onlad_status onlad_check(const onlad_monitor* m, const void* bytes, size_t size,
+                         uint32_t* sequence) {
+    uint32_t header[HEADER_WORDS], found[HEADER_WORDS], crc;
+    if (size != (size_t)ONLAD_DUMP) return ONLAD_BAD_DUMP;
+    memcpy(found, bytes, sizeof found);
+    fill_header(m, found[8], header);
+    memcpy(&crc, (const uint8_t*)bytes + size - 4, 4);
+    if (memcmp(header, found, sizeof header) || crc != checksum(0, bytes, size - 4))
+        return ONLAD_BAD_DUMP;
+    *sequence = found[8];
+    return ONLAD_OK;
+}
+
+/* A checksum is no proof: what is not a state that learning can reach is refused. */
+typedef struct {
+    const uint8_t *counts, *floats;
+} dump;
+
+static uint32_t count_of(const dump* d, int at) {
+    uint32_t word;
+    memcpy(&word, d->counts + 4 * at, 4);
+    return word;
+}
+
+static float float_of(const dump* d, int at) {
+    float x;
+    memcpy(&x, d->floats + 4 * at, 4);
+    return x;
+}
+
+/* Whether `size` numbers from `at` on are within bounds; `missing` allows NaN. */
+static int within(const dump* d, int at, int size, float low, float high, int missing) {
+    int i;
+    for (i = at; i < at + size; ++i) {
+        float x = float_of(d, i);
+        if (!(x >= low && x <= high) && !(missing && !known(x))) return 0;
+    }
+    return 1;
+}
+
+/* P = U D U' is bounded by the ridge, and so are all that follow it. `first` bounds input 0. */
+static int sound_factor(const dump* d, int at, int size, float first) {
+    int i, k;
+    for (i = 0; i < size; ++i) {
+        float sum = 0.0f;
+        for (k = i; k < size; ++k) {
+            float D = float_of(d, at + ONLAD_TRIANGLE(k) + k);
+            float u = k == i ? 1.0f : float_of(d, at + ONLAD_TRIANGLE(k) + i);
+            if (!(D >= 1e-14f && magnitude(u) <= 1e9f)) return 0;
+            sum += u * u * D;
+        }
+        if (!(sum <= (i ? 2.0f / RIDGE : first))) return 0;
+    }
+    return 1;
+}
+
+static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
+    (void)m;
+    const uint32_t role = count_of(d, SLOTS + 4 * slot + ROLE);
+    const uint32_t begun = count_of(d, SLOTS + 4 * slot + BEGUN);
+    const uint32_t part = count_of(d, WARMUP) / 12;
+    const int at = MODES_AT + slot * ONLAD_MODE_FLOATS;
+    int group;
+    if (role == FREE)
+        return within(d, at, ONLAD_FEATURES, -1e38f, 1e38f, 1) &&
+               within(d, at + SCALE_AT, ONLAD_MODE_FLOATS - SCALE_AT, -1e38f, 1e38f, 0);
+    if (count_of(d, SLOTS + 4 * slot + WEIGHT) > MEMORY) return 0;
+    if (role == BEGINNING && begun >= 12 * part) return 0;
+    if (!within(d, at, ONLAD_FEATURES, -MOST, MOST, 1)) return 0;
+    if (role == BEGINNING && begun < 2 * part)
+        return within(d, at, ONLAD_FEATURES, -MOST, MOST, 0) &&
+               within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 1e35f, 0) &&
+               within(d, at + USUAL_AT, 2 * ONLAD_FEATURES, -MOST, MOST, 0) &&
+               within(d, at + LARGEST_AT, 2 * ONLAD_FEATURES, 0.0f, (float)begun, 0) &&
+               within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, 0.0f, 0.0f, 0) &&
+               within(d, at + LEANING_AT, 2 * ONLAD_FEATURES + LEVELS, 0.0f, 0.0f, 0);
+    for (group = 0; group < ONLAD_GROUPS; ++group)
+        if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
+                          2.0f / RIDGE))
+            return 0;
+    return within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 2.0f * MOST, 0) &&
+           sound_factor(d, at + LINEAR_AT, ONLAD_INPUTS, 2.0f / CONSTANT) &&
+           within(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS, -1e6f, 1e6f, 0) &&
+           within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
+           within(d, at + LEVELS_AT, LEVELS, -1e33f, 1e33f, 0) &&
+           within(d, at + LEANING_AT, 2 * ONLAD_FEATURES,
+                  role == TWIN || (role == BEGINNING && begun < 9 * part) ? 0.0f : 0.01f,
+                  WINSOR * WINSOR, 0) &&
+           (role == TWIN || (role == BEGINNING && begun < 9 * part) ||
+            within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
+           (role == TWIN || role == BEGINNING ||
+            (within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
+             within(d, at + LEVELS_AT + LEAN_REACH, 4, LEAST_REACH, 1e33f, 0)));
+}
+
+static int sound(const onlad_monitor* m, const dump* d) {
+    const uint32_t warmup = count_of(d, WARMUP), ready = count_of(d, READY);
+    const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_PAIRS;
+    uint32_t sum = 0, of_role[5] = {0, 0, 0, 0, 0}, unusual = 0;
+    const int row = (int)count_of(d, POSITION);
+    int i, j;
+    if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
+        count_of(d, CURRENT) >= (uint32_t)ONLAD_MODES || count_of(d, PAUSED) > 1 ||
+        count_of(d, TICKED) >= ONLAD_DELAY || count_of(d, SINCE) > GAP + 1 ||
+        count_of(d, EPISODE) > LASTING || count_of(d, ANCHORED) > (uint32_t)ONLAD_MODES ||
+        count_of(d, SETTLING) > (uint32_t)ONLAD_FEATURES || count_of(d, ANCHOR_ROWS) > MEASURED ||
+        count_of(d, DRIFTING) > (uint32_t)ONLAD_FEATURES)
+        return 0;
+    for (i = 0; i < ONLAD_MODES; ++i) {
+        uint32_t role = count_of(d, SLOTS + 4 * i + ROLE);
+        if (role > TWIN || !sound_mode(m, d, i)) return 0;
+        ++of_role[role];
+    }
+    if (ready ? !of_role[MODE] || of_role[BEGINNING] + of_role[WAITING] > 1 || of_role[TWIN] ||
+                    (ONLAD_MODES > 1 && of_role[MODE] == (uint32_t)ONLAD_MODES) ||
+                    count_of(d, SLOTS + 4 * (int)count_of(d, CURRENT)) != MODE
+              : of_role[FREE] + of_role[TWIN] != (uint32_t)ONLAD_MODES - 1 ||
+                    count_of(d, SLOTS) != BEGINNING ||
+                    (ONLAD_MODES > 1 && (count_of(d, SLOTS + 4) == TWIN) !=
+                                            (count_of(d, SLOTS + BEGUN) > warmup / 3)) ||
+                    of_role[TWIN] > 1)
+        return 0;
+    if (count_of(d, ANCHORED) && count_of(d, SLOTS + 4 * ((int)count_of(d, ANCHORED) - 1)) != MODE)
+        return 0;
+    for (i = 0; i < ONLAD_PAIRS; ++i) {
+        uint32_t pair = count_of(d, histogram + i);
+        sum += (pair & 0xffffu) + (pair >> 16);
+    }
+    if (count_of(d, histogram + ONLAD_PAIRS - 1) >> 16) return 0; /* there is no such bin */
+    if (sum != count_of(d, TOTAL) || sum >= RECENT) return 0;
+    for (i = 0; i < ONLAD_RING; ++i) {
+        uint32_t flag = count_of(d, flags + i);
+        if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >> SCORED >= ONLAD_BINS ||
+            flag & 0xf800u)
+            return 0;
+        if ((row - i + ONLAD_RING) % ONLAD_RING <= ONLAD_DELAY) unusual += (flag & UNUSUAL) != 0;
+        for (j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
+            if (count_of(d, flags + ONLAD_RING + i * ONLAD_MASKS + j / 32) >> (j % 32) & 1 &&
+                !within(d, RING_AT + i * ONLAD_FEATURES + j, 1, -MOST, MOST, 0))
+                return 0;
+    }
+    return unusual == count_of(d, REFUSED_ROWS) &&
+           within(d, ANCHOR_AT, ONLAD_ANCHOR_FLOATS, -1e15f, 1e15f, 1) &&
+           within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
+           within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
+           within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
+           within(d, SCALARS_AT + RATE, 1, 1e-30f, 0.99999994f, 0) &&
+           within(d, SCALARS_AT + BASE, 1, ready ? LEAST : 0.0f, 1e33f, 0) &&
+           within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
+           within(d, SCALARS_AT + NOW, 2, ready ? 1e-3f : 0.0f, 1e37f, 0) &&
+           within(d, SCALARS_AT + PEAK, 2, 0.0f, 1e38f, 0) &&
+           within(d, SCALARS_AT + MEANS, 6 * STATISTICS, -1e33f, 1e33f, 0);
+}
+
+onlad_status onlad_restore(onlad_monitor* m, const void* bytes, size_t size) {
+    uint32_t sequence;
+    dump d;
+    if (onlad_check(m, bytes, size, &sequence) != ONLAD_OK) return ONLAD_BAD_DUMP;
+    d.counts = (const uint8_t*)bytes + ONLAD_HEADER;
+    d.floats = d.counts + 4 * ONLAD_COUNTS;
+    if (!sound(m, &d)) return ONLAD_BAD_DUMP;
+    memcpy(m->count, d.counts, 4 * (size_t)ONLAD_COUNTS);
+    memcpy(m->memory, d.floats, 4 * (size_t)ONLAD_FLOATS);
+    return ONLAD_OK;
+}

@@ -1,0 +1,181 @@
+"""A `Monitor` becomes a `PortableMonitor`: its modes, its limit and the rows that wait."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from onlad.anchor import MEASURED
+from onlad.errors import OnladError
+from onlad.instance import CONSTANT, RIDGE, Instance
+from onlad.limit import LASTING, RECENT
+from onlad.mcu.definition import bin_of
+from onlad.mcu.layout import (
+    HEADER,
+    JUDGED,
+    MAGIC,
+    MODE,
+    OPEN,
+    SCORED,
+    UNUSUAL,
+    VERSION,
+    Sizes,
+    State,
+)
+from onlad.mcu.portable import PortableMonitor
+from onlad.mode import Mode
+from onlad.monitor import Monitor
+from onlad.reference import Array
+from onlad.watching import TICK, Watching
+
+
+def from_monitor(monitor: Monitor, modes: int = 3) -> PortableMonitor:
+    """Return a monitor for a chip that goes on from where `monitor` is, in float32.
+
+    Sums become factors, so no sample is needed. What it lacks: a candidate that is not confirmed,
+    and the anchors of all modes but the first.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.cumsum(rng.normal(size=(2000, 3)), axis=0)
+    >>> monitor = Monitor().fit(X)
+    >>> chip = from_monitor(monitor)
+    >>> bool(abs(chip.observe(X[-1]).score - monitor.observe(X[-1]).score) < 0.01)
+    True
+    """
+    watching = monitor._watching
+    if watching is None:
+        raise OnladError("the monitor has not started: show it more samples, or export a fresh one")
+    if not watching.ordered:
+        raise OnladError(
+            "the monitor was started on samples without order; a chip watches a stream"
+        )
+    if watching.modes[0].instances[1].kind != "linear":
+        raise OnladError("the monitor has too many features for a chip: give it a smaller window")
+    tanh = watching.modes[0].instances[0]
+    chip = PortableMonitor(
+        hidden=len(tanh.b),
+        window=watching.width,
+        modes=max(modes, len(watching.modes) + 1),
+        false_alarms=monitor.false_alarms,
+        seed=monitor.seed,
+    )
+    chip.names = monitor.names
+    sizes = chip.sizes()
+    state = State(sizes)
+    watching.learned()  # the judge hands back units that woke
+    for i, mode in enumerate(watching.modes):
+        _mode(state, i, mode, sizes)
+    _limit(state, watching)
+    _rows(state, watching)
+    _anchor(state, watching)
+    state["seen"], state["ready"], state["warmup"] = monitor.n_seen, 1, chip.warmup
+    state["rate"] = monitor.false_alarms
+    return chip.restore(to_bytes(state, chip.layer()))
+
+
+def to_bytes(state: State, layer: tuple[Array, Array]) -> bytes:
+    """Return the dump with this state, of a monitor with this random layer."""
+    digest = zlib.crc32(layer[1].tobytes(), zlib.crc32(layer[0].tobytes()))
+    data = HEADER.pack(MAGIC, VERSION, *state.sizes, digest, 0) + state.words.tobytes()
+    return data + zlib.crc32(data).to_bytes(4, "little")
+
+
+def factors(K: Array) -> Array:
+    """Return U and D with the inverse of `K` = U D U', packed by columns, D on the diagonal.
+
+    Examples
+    --------
+    >>> K = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> d0, u, d1 = factors(K)
+    >>> U, D = np.array([[1, u], [0, 1]]), np.diag([d0, d1])
+    >>> np.allclose(U @ D @ U.T, np.linalg.inv(K))
+    True
+    """
+    # K = L L' gives its inverse as L^-T L^-1, and L^-T is upper.
+    upper = np.linalg.inv(np.linalg.cholesky(K)).T
+    diagonal = np.diag(upper)
+    packed = upper / diagonal
+    np.fill_diagonal(packed, diagonal**2)
+    columns, rows = np.tril_indices(len(K))
+    return np.asarray(packed[rows, columns])
+
+
+def _order(sizes: Sizes) -> Array:
+    """Return which input of the monitor, newest first and constant last, each of the chip is."""
+    n, w = sizes.features, sizes.window
+    rows = np.arange(n * w).reshape(w, n)[::-1].ravel()
+    return np.append(n * w, rows)
+
+
+def _sums(instance: Instance) -> list[Array]:
+    ridge = np.full(instance.gram.shape[1], RIDGE)
+    if instance.kind == "linear":
+        ridge[-1] = CONSTANT
+    return [gram + np.diag(ridge) for gram in instance.gram]
+
+
+def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
+    tanh, linear = mode.instances
+    into, order = state.modes[i], _order(sizes)
+    into["centre"][:], into["scale"][:] = mode.centre, mode.scale
+    into["linear"][:] = factors(_sums(linear)[0][np.ix_(order, order)])
+    into["tanh"][:] = [factors(K) for K in _sums(tanh)]
+    into["beta"][:] = tanh.beta.T
+    into["usual"][:], into["largest"][:] = mode.usual, mode.largest
+    into["leaning"][:], into["levels"][:] = mode.leaning, np.array(mode.levels)
+    state.places[i] = MODE, mode.count, int(mode.weight), 0
+
+
+def _limit(state: State, watching: Watching) -> None:
+    limit = watching.limit
+    since, rows, peak = limit.episode
+    recent = np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]
+    for root in recent:
+        state.histogram[bin_of(float(root) ** 2)] += 1
+    state["total"] = len(recent)
+    state["base"], state["factor"] = limit.base, np.exp(limit.factor)
+    state["now"], state["gate"] = watching.threshold, watching._gate
+    state["since"], state["episode"] = since + 1, min(rows, LASTING)
+    state["peak"] = peak
+
+
+def _rows(state: State, watching: Watching) -> None:
+    """Fill the ring from its end: the newest row lies at the last place."""
+    sizes, moving = state.sizes, watching._moving()
+    weights = 1 << np.arange(32, dtype="uint64")
+    for back in range(sizes.ring):
+        row, into = TICK + watching.at - 1 - back, sizes.ring - 1 - back
+        held = row + sizes.window - 1
+        if held < 0:
+            break
+        state.common["ring"][into] = watching.held[held]
+        if row < 0:
+            continue
+        present = np.zeros(32 * sizes.masks, bool)
+        present[: sizes.features] = watching.present[row]
+        state.masks[into] = present.reshape(-1, 32) @ weights
+        judged = row >= TICK or watching.open[row]
+        scored = bin_of(float(watching.score[row])) << SCORED
+        flags = int(watching.mode[row]) | scored | JUDGED * judged | OPEN * watching.open[row]
+        state.flags[into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
+    state["refused"] = int(np.count_nonzero(state.flags[-TICK - 1 :] & UNUSUAL))
+    state["position"], state["current"] = sizes.ring - 1, int(moving.mode[0])
+    state["ticked"] = min(watching.at, TICK - 1)
+    state.common["age"][:], state.common["patience"][:] = moving.age, moving.patience
+    state.common["means"][:], state.common["leans"][:] = moving.means, moving.leans
+
+
+def _anchor(state: State, watching: Watching) -> None:
+    anchor = watching.anchors[0]
+    if anchor is None:
+        return
+    state.common["anchor_beta"][:] = anchor.beta[_order(state.sizes)].T
+    state.common["anchor"][:] = [
+        anchor.centre, anchor.scale, anchor.deviation, anchor.lean, *anchor.halves
+    ]  # fmt: skip
+    state["anchored"], state["settling"] = 1, state.sizes.features
+    state["anchor_rows"] = min(anchor.rows, MEASURED)
+    state["drifting"] = watching.drifting + 1

@@ -1,0 +1,217 @@
+"""A monitor as C source: the files that a firmware is built with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from onlad._kernel import VERSION
+from onlad.errors import OnladError
+from onlad.mcu.layout import Sizes
+from onlad.mcu.portable import PortableMonitor
+from onlad.reference import Array
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+SELFTEST_ROWS = 512
+STACK = 768  # bytes that a call takes at most on a 32-bit processor; measured: up to 716
+CODE = 11_000  # bytes of code on a Cortex-M4F with -Os; measured: 10,400 to 10,700
+# Instructions of a row on a Cortex-M4F by what is counted (`instructions`): least squares over runs
+# of seven sizes, within 4 % of each; once there is an anchor, it takes some more.
+COSTS = (5430.0, 20.6, 4.5, 30.0, 5.0)
+
+
+class Figures(NamedTuple):
+    """What a model needs."""
+
+    ram: int  # bytes, without the stack
+    stack: int
+    flash: int  # bytes of code and constants
+    instructions: int  # of a row on a Cortex-M4F
+
+
+def figures(monitor: PortableMonitor) -> Figures:
+    """Return what the monitor needs on a chip."""
+    sizes = monitor.sizes()
+    image = sizes.dump if monitor.n_seen else 0
+    constants = 4 * sizes.hidden * (sizes.features + 1) + image
+    return Figures(sizes.ram, STACK, CODE + constants, instructions(sizes))
+
+
+def instructions(sizes: Sizes) -> int:
+    """Return about how many instructions a usual row takes on a Cortex-M4F."""
+    n, d, u = sizes.features, sizes.inputs, sizes.units
+    parts = (1.0, d * d, sizes.groups * u * u, sizes.hidden * n, n * d)
+    return round(float(np.dot(COSTS, parts)))
+
+
+def write(monitor: PortableMonitor, folder: Path) -> list[str]:
+    """Write the source with this model into a folder; return the names of the files."""
+    written: list[str] = []
+
+    def put(name: str, text: str) -> None:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(name)
+
+    for base in ("c", "package"):
+        for name, entry in _entries(files("onlad.mcu").joinpath(base)):
+            put(name, entry.read_text(encoding="utf-8").replace("@VERSION@", VERSION))
+    put("onlad_model.h", model_header(monitor))
+    put("README.md", readme(monitor))
+    return sorted(written)
+
+
+def _entries(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _entries(entry, f"{before}{entry.name}/")
+        else:
+            found.append((before + entry.name, entry))
+    return found
+
+
+def model_header(monitor: PortableMonitor) -> str:
+    """Return onlad_model.h: sizes, the random layer, and what was learned if there is something."""
+    sizes = monitor.sizes()
+    alpha, bias = monitor.layer()
+    lines = [
+        "/* A model, written by `onlad export`. */",
+        "#ifndef ONLAD_MODEL_H",
+        "#define ONLAD_MODEL_H",
+        "",
+        "#include <stdint.h>",
+        "",
+        f"#define ONLAD_FEATURES {sizes.features}",
+        f"#define ONLAD_WINDOW {sizes.window}",
+        f"#define ONLAD_GROUPS {sizes.groups}",
+        f"#define ONLAD_UNITS {sizes.units}",
+        f"#define ONLAD_MODES {sizes.modes}",
+        f"#define ONLAD_WARMUP {monitor.warmup}u",
+        f"#define ONLAD_FALSE_ALARMS {_float(monitor.false_alarms)}",
+        f"#define ONLAD_RAM {sizes.ram} /* bytes of onlad_monitor; onlad.c checks it */",
+        f"#define ONLAD_CHECKSUM 0x{checksum(monitor):08x}u /* of the self-test */",
+        *(["#define ONLAD_FITTED"] if monitor.n_seen else []),
+        "",
+        "/* Names of the features, for people. */",
+        *(f"/* {j}: {_comment(str(name))} */" for j, name in enumerate(monitor.names)),
+        "",
+        "#ifdef ONLAD_IMPLEMENTATION /* in onlad.c alone: other files have no copy */",
+        *_array("static const float onlad_alpha", map(_float, alpha.ravel())),
+        *_array("static const float onlad_bias", map(_float, bias)),
+    ]
+    if monitor.n_seen:
+        words = np.frombuffer(monitor.dump(), "<u4")
+        lines += _array("static const uint32_t onlad_image", (f"0x{w:08x}u" for w in words))
+    return "\n".join([*lines, "#endif", "", "#endif", ""])
+
+
+def _array(name: str, values: Iterable[str]) -> list[str]:
+    shown = list(values)
+    rows = [", ".join(shown[i : i + 6]) for i in range(0, len(shown), 6)]
+    return [f"{name}[{len(shown)}] = {{", *(f"    {row}," for row in rows), "};"]
+
+
+def _float(value: float) -> str:
+    """Return a float32 in as many digits as make it again."""
+    text = np.format_float_scientific(np.float32(value), unique=True, trim="0")
+    return f"{text}f"
+
+
+def _comment(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text).replace("*/", "* /")
+
+
+def selftest_rows(features: int) -> Array:
+    """Return the rows that onlad_selftest.c makes."""
+    random, rows = 1, np.empty((SELFTEST_ROWS, features), "float32")
+    for t in range(SELFTEST_ROWS):
+        for j in range(features):
+            wave = (t * (j + 3)) % 64
+            random = (random * 1_664_525 + 1_013_904_223) % 2**32
+            rows[t, j] = (wave if wave < 32 else 64 - wave) + (random >> 24) * 0.125
+    return rows
+
+
+def checksum(monitor: PortableMonitor) -> int:
+    """Return the checksum of all that was learned after the rows of the self-test."""
+    twin = PortableMonitor(**monitor.settings())
+    twin.names = monitor.names
+    if monitor.n_seen:
+        twin.restore(monitor.dump())
+    twin.observe_many(selftest_rows(len(monitor.names)))
+    return int.from_bytes(twin.dump()[-4:], "little")
+
+
+def check_ram(monitor: PortableMonitor, ram: int | None) -> None:
+    """Refuse a model that does not fit into so many bytes, stack included."""
+    needed = figures(monitor)
+    if ram is not None and needed.ram + needed.stack > ram:
+        raise OnladError(
+            f"the model needs {needed.ram:,} bytes of RAM and {needed.stack:,} of stack, which is "
+            f"more than {ram:,}. Fewer --hidden, --modes or a smaller --window take less"
+        )
+
+
+def summary(monitor: PortableMonitor) -> str:
+    """Return the figures in words, one per line."""
+    sizes, found = monitor.sizes(), figures(monitor)
+    return "\n".join(
+        [
+            f"features      {sizes.features}, window {sizes.window}, {sizes.hidden} tanh units, "
+            f"{sizes.modes} places for modes",
+            f"RAM           {found.ram:,} bytes, and a stack of less than {found.stack:,}",
+            f"flash         about {found.flash:,} bytes on a Cortex-M4F (-Os)",
+            f"instructions  about {found.instructions:,} a row on a Cortex-M4F",
+        ]
+    )
+
+
+def readme(monitor: PortableMonitor) -> str:
+    """Return the README of an export."""
+    state = f"learned from {monitor.n_seen:,} rows" if monitor.n_seen else "nothing learned yet"
+    return f"""# onlad: anomaly detection that learns on this chip
+
+Written by `onlad export`, version {VERSION}; {state}.
+
+```
+{summary(monitor)}
+```
+
+RAM is exact for a 32-bit processor and is checked when `onlad.c` is compiled. Flash and
+instructions are estimates from measurements of other sizes.
+
+```c
+#include "onlad.h"
+
+static onlad_monitor monitor;
+
+onlad_init(&monitor);
+for (;;) {{
+    float x[ONLAD_FEATURES]; /* NaN is a missing value */
+    onlad_verdict v;
+    read_sensors(x);
+    onlad_observe(&monitor, x, &v);
+    if (v.is_anomaly) alarm(v.score, v.causes[0].feature);
+}}
+```
+
+`onlad_selftest(&monitor)` says whether processor, compiler and library give the bits of the PC. Do
+not compile with `-ffast-math`. `onlad_flash.h` keeps the model through a loss of power. `onlad.h`
+has the rest.
+
+| for | what |
+|---|---|
+| Arduino | this folder is a library (`library.properties`, `examples/Watch`) |
+| PlatformIO | this folder in `lib/` (`library.json`) |
+| Zephyr | this folder as a module (`zephyr/module.yml`), `CONFIG_ONLAD=y` |
+| ESP-IDF | this folder in `components/` (`idf_component.yml`) |
+| an emulator | `make -C qemu BOARD=m4f ROWS=rows.bin run` |
+"""

@@ -1,0 +1,273 @@
+"""`PortableMonitor`: the monitor of a microcontroller, in Python.
+
+It runs the C source that `onlad export` writes, so it says to the last bit what a chip says.
+It is a class of its own and no setting of `Monitor`, because it is another method where memory
+is short: no history is kept, a start is measured row by row, each row costs the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onlad import kernel, samples
+from onlad.errors import ModelFileError
+from onlad.mcu.layout import DELAY, HEADER, MODE, Sizes, State
+from onlad.reference import Array, draw
+from onlad.rows import Names, read_many, read_one
+from onlad.verdict import Verdict, Verdicts
+from onlad.watching import default_window
+
+GROUPS = 4  # of tanh units, as in `onlad.instance`
+WARMUP = 384
+LARGEST_DUMP = 2**28  # bytes
+_SETTINGS = ("hidden", "window", "modes", "warmup", "false_alarms", "seed")
+
+
+class PortableMonitor:
+    """Watches a stream as a microcontroller would; see `Monitor` for what it says.
+
+    Parameters
+    ----------
+    hidden
+        Tanh units in all; they are shared out among up to 4 groups.
+    window
+        Samples watched together; by default up to 4, the fewer the more features there are.
+    modes
+        Places for modes of the machine; one of them is kept for a candidate, unless it is the only
+        one.
+    warmup
+        Samples before the first verdict that is ready, a multiple of 12 from 96 to 98,304.
+    false_alarms
+        Share of normal samples at which a false alarm may begin.
+    seed
+        Of the random layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = PortableMonitor(hidden=16)
+    >>> for t in range(1000):
+    ...     level = np.sin(t / 20)
+    ...     x = {"flow": 50 + 9 * level + rng.normal(), "power": 800 + 90 * level + rng.normal()}
+    ...     verdict = monitor.observe(x)
+    >>> verdict.is_anomaly
+    False
+    >>> verdict = monitor.observe({"flow": 50.0, "power": 990.0})
+    >>> verdict.is_anomaly, next(iter(verdict.causes))
+    (True, 'power')
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden: int = 32,
+        window: int | None = None,
+        modes: int = 3,
+        warmup: int = WARMUP,
+        false_alarms: float = 1e-4,
+        seed: int = 0,
+    ) -> None:
+        self.hidden = samples.whole("hidden", hidden, GROUPS)
+        self.window = None if window is None else samples.whole("window", window, 1)
+        self.modes = samples.whole("modes", modes, 1)
+        self.warmup = samples.whole("warmup", warmup, 96)
+        self.seed = samples.whole("seed", seed, 0)
+        if self.warmup % 12 or self.warmup > 98_304:
+            raise ValueError(
+                f"warmup must be a multiple of 12 from 96 to 98,304, got {warmup}. "
+                f"{min(self.warmup // 12 * 12, 98_304)} is one"
+            )
+        if self.modes > 255:
+            raise ValueError(f"modes must be at most 255, got {modes}")
+        self.names: Names = ()
+        self.n_seen = 0
+        self._paused = False
+        self._chip: Any = None
+        self.false_alarms = false_alarms
+
+    @property
+    def false_alarms(self) -> float:
+        """Share of normal samples at which a false alarm may begin."""
+        return self._rate
+
+    @false_alarms.setter
+    def false_alarms(self, rate: float) -> None:
+        if not (samples.is_real(rate) and 0 < np.float32(rate) < 1):
+            raise ValueError(f"false_alarms must be in (0, 1), got {rate!r}")
+        self._rate = float(rate)
+        if self._chip is not None:
+            self._chip.false_alarms(self._rate)
+
+    @property
+    def paused(self) -> bool:
+        """While it is, samples are judged and none is learned."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._paused = bool(paused)
+        if self._chip is not None:
+            self._chip.pause(self._paused)
+
+    def fit(self, X: Any) -> PortableMonitor:
+        """Forget everything and start from the rows of `X`, which are known to be normal.
+
+        The start is as long as the rows allow, so that its levels come from many of them.
+        """
+        rows, names = read_many(X, self.names)
+        useful = rows[~np.isnan(rows).all(axis=1)] if len(rows) else rows
+        if len(useful) < 96:
+            raise ValueError(
+                f"fit needs at least 96 samples with a value, got {len(useful)}. "
+                "The monitor is unchanged"
+            )
+        self.names = names
+        self._make()
+        self._chip.warmup(min(len(useful) // 12 * 12, 98_304))
+        self._watch(useful)
+        self.n_seen = len(rows)
+        return self
+
+    def observe(self, x: Any) -> Verdict:
+        """Return the verdict on one sample, and learn it later if it is normal."""
+        row, self.names = read_one(x, self.names)
+        return self._watch(row[None, :])[0]
+
+    def observe_many(self, X: Any) -> Verdicts:
+        """Return the verdicts on many samples in order; the same as a loop of `observe`."""
+        X, names = read_many(X, self.names)
+        if len(X) == 0:
+            return Verdicts(names, 0)
+        self.names = names
+        return self._watch(X)
+
+    def accept(self, ago: int = 0) -> None:
+        """Learn a sample whatever its score was; 0 is the last one, at most 63 are possible."""
+        if self._chip is None or self._chip.accept(samples.whole("ago", ago, 0)):
+            raise ValueError(f"accept needs one of the last {DELAY} samples judged, got {ago}")
+
+    def sizes(self) -> Sizes:
+        """Return features, window, groups, units of a group, and places for modes."""
+        if not self.names:
+            raise ValueError("the number of features is not known before the first sample")
+        n = len(self.names)
+        groups = min(GROUPS, n)
+        window = self.window or default_window(n)
+        return Sizes(n, window, groups, self.hidden // groups, self.modes)
+
+    def layer(self) -> tuple[Array, Array]:
+        """Return the random layer, one row of weights for each unit."""
+        n, _, groups, units, _ = self.sizes()
+        alpha, bias = draw(n, groups * units, "normal", self.seed)
+        for k in range(groups):
+            alpha[k::groups, k * units : (k + 1) * units] = 0.0  # it predicts these
+        return np.ascontiguousarray(alpha.T, "float32"), bias.astype("float32")
+
+    def dump(self, sequence: int = 0) -> bytes:
+        """Return what `onlad_dump` writes on the chip."""
+        self._need()
+        return bytes(self._chip.dump(sequence))
+
+    def restore(self, data: bytes) -> PortableMonitor:
+        """Take over the dump of a chip with the same sizes and the same random layer."""
+        if not self.names and len(data) >= HEADER.size:
+            self.names = tuple(range(HEADER.unpack_from(data)[2]))
+        self._need()
+        if self._chip.restore(bytes(data)):
+            raise ModelFileError("the dump is damaged, or of a monitor with other sizes or seed")
+        state = State(self.sizes(), data)
+        self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
+        self._rate = float(np.format_float_positional(np.float32(state["rate"])))
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the monitor decided by itself, and whether it is ready."""
+        if self._chip is None:
+            return {"ready": False, "features": len(self.names), "why": "no sample yet"}
+        state, sizes = State(self.sizes(), self.dump()), self.sizes()
+        said = {"ready": bool(state["ready"]), "features": sizes.features, "window": sizes.window}
+        if not state["ready"]:
+            missing = int(state["warmup"]) - int(state.places[0, 3])
+            return said | {"why": f"{missing} more samples with a value are needed"}
+        drifting = int(state["drifting"]) - 1
+        return said | {
+            "modes": [int(rows) for role, rows, *_ in state.places if role == MODE],
+            "threshold": state["now"],
+            "false_alarms": self.false_alarms,
+            "drifting": self.names[drifting] if drifting >= 0 else None,
+        }
+
+    # -- the way of a sample ------------------------------------------------------------------
+
+    def _need(self) -> None:
+        if self._chip is None:
+            self._make()
+
+    def _make(self) -> None:
+        sizes = self.sizes()
+        if sizes.dump > LARGEST_DUMP:
+            raise ValueError(
+                f"{sizes.features} features in windows of {sizes.window} with {self.hidden} units "
+                f"and {self.modes} modes take more memory than any chip has. Make one smaller"
+            )
+        alpha, bias = self.layer()
+        self._chip = kernel.Portable(*sizes, alpha.ravel(), bias)
+        self._chip.warmup(self.warmup)
+        self._chip.false_alarms(self._rate)
+        self._chip.pause(self._paused)
+        self.n_seen = 0
+
+    def _watch(self, X: Array) -> Verdicts:
+        self._need()
+        rows = len(X)
+        verdicts = Verdicts(self.names, rows)
+        numbers, shares = np.empty((rows, 3), "float32"), np.empty(X.shape, "float32")
+        flags, drifting = np.empty((rows, 4), "uint8"), np.empty(rows, "int64")
+        with np.errstate(over="ignore"):  # a value that float32 does not have is missing
+            X = np.ascontiguousarray(X, "float32")
+        self._chip.rows(X, numbers, flags, drifting, shares)
+        self.n_seen += rows
+        verdicts.score[:], verdicts.threshold[:], verdicts.p_value[:] = numbers.T
+        verdicts.ready[:], verdicts.is_anomaly[:], verdicts.learned[:], verdicts.drift[:] = (
+            flags.T.astype(bool)
+        )
+        verdicts.drifting[:], verdicts.shares[:] = drifting, shares
+        return verdicts
+
+    # -- values in and out --------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments that make an equal monitor."""
+        return {name: getattr(self, name) for name in _SETTINGS}
+
+    def learned(self) -> dict[str, Any]:
+        """Return all that the monitor has beyond its settings: the words of its dump."""
+        if self._chip is None:
+            return {}
+        words = np.frombuffer(self.dump(), "<u4").astype("int64")
+        return {"names": list(self.names), "dump": words}
+
+    def resume(self, learned: dict[str, Any]) -> PortableMonitor:
+        """Take over what `learned` returned, and go on from there to the last bit."""
+        if learned:
+            self.names = tuple(learned["names"])
+            try:
+                self.restore(learned["dump"].astype("<u4").tobytes())
+            except ModelFileError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": self.settings(), "learned": self.learned(), "names": self.names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["settings"])  # type: ignore[misc]
+        self.resume(state["learned"])
+        self.names = state["names"]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        return f"PortableMonitor({shown})"

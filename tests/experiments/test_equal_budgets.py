@@ -1,0 +1,66 @@
+"""Equal budgets: as many settings for each method, one fixed draw, and no trial run twice."""
+
+import numpy as np
+import pytest
+from experiments.metrics import mean, paired
+from experiments.settings import BUDGET, NoSettingsError, equal
+
+from experiments import records
+
+WHERE = ("online", "mnist", "onlad")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+
+
+def tried(n, folds=2):
+    """Store a search in which setting k has the AUC k / n, on as many folds or more."""
+    found = [
+        {
+            "dataset": "mnist",
+            "hyperparameters": {"n_hidden": k},
+            "aucs": [k / n] * folds + [0.0] * (k % 2),
+        }
+        for k in range(n)
+    ]
+    records.append("tune/online-onlad", found)
+
+
+def test_the_best_of_a_few_is_seldom_the_best_of_all():
+    tried(400)
+    found = equal(*WHERE)["n_hidden"]
+    assert found == equal(*WHERE)["n_hidden"]
+    # The best of 20 among 400: above the 300th but for 0.3 % of the draws, and this one is fixed.
+    assert 300 < found < 399
+
+
+def test_a_short_search_keeps_its_best():
+    tried(BUDGET)
+    assert equal(*WHERE) == {"n_hidden": BUDGET - 1}
+
+
+def test_without_a_search_there_is_no_setting():
+    with pytest.raises(NoSettingsError, match="no settings were tried yet for onlad on mnist"):
+        equal(*WHERE)
+
+
+def test_a_trial_that_another_column_has_is_borrowed_and_not_run():
+    names = ("testbed", "dataset", "method", "settings", "hyperparameters", "seed")
+    one = dict(zip(names, ("online", "mnist", "onlad", "found", {"n_hidden": 8}, 0), strict=True))
+    records.append("auc/x", [one | {"auc": 0.9}])
+    other = one | {"settings": "equal"}
+    wanted = [other, other | {"seed": 1}, other | {"hyperparameters": {"n_hidden": 9}}]
+    assert records.borrow("auc/x", wanted) == wanted[1:]
+    assert records.borrow("auc/x", wanted) == wanted[1:]
+    assert records.read("auc/x") == [one | {"auc": 0.9}, other | {"auc": 0.9}]
+
+
+def test_paired_differences_are_tested():
+    rng = np.random.default_rng(0)
+    found = paired(list(rng.normal(0.01, 0.005, 50)))
+    assert found[:3] == mean(list(np.random.default_rng(0).normal(0.01, 0.005, 50)))
+    assert found.p < 1e-6
+    assert paired(list(rng.normal(0, 0.01, 50))).p > 0.05
+    assert paired([0.0, 0.0, 0.0]).p == 1

@@ -1,0 +1,43 @@
+"""The stored costs of the chip keep what was asked for, and `onlad export` foretells them."""
+
+import pytest
+from experiments.records import latest
+
+from experiments import mcu
+from onlad.mcu import PortableMonitor, export
+
+RECORDS = latest("mcu/cost", "features", "hidden", "board")
+
+
+def test_every_run_on_a_chip_was_equal_to_python():
+    assert len(RECORDS) == len(mcu.LIMITS) * len(mcu.BOARDS) + len(mcu.SIZES) - len(mcu.LIMITS)
+    assert all(record["equal"] for record in RECORDS)
+
+
+@pytest.mark.parametrize("size", mcu.LIMITS)
+def test_bytes_and_instructions_are_within_what_was_asked_for(size):
+    ram, code, instructions = mcu.LIMITS[size]
+    for r in RECORDS:
+        if (r["features"], r["hidden"]) == size:
+            assert r["ram"] + r["stack"] <= 1024 * ram
+            assert r["worst"] <= 2 * r["typical"]
+            if r["board"] == "m4f":
+                assert r["code"] <= 1024 * code
+                assert r["typical"] <= instructions
+
+
+def test_export_foretells_what_was_measured():
+    for r in RECORDS:
+        monitor = PortableMonitor(hidden=r["hidden"])
+        monitor.names = tuple(range(r["features"]))
+        told = export.figures(monitor)
+        assert told.ram == r["ram"]
+        assert told.stack >= r["stack"]
+        if r["board"] == "m4f":
+            assert abs(told.flash / (r["code"] + r["constants"]) - 1) < 0.1
+            assert abs(told.instructions / r["typical"] - 1) < 0.1
+
+
+def test_the_tables_of_the_page_come_from_records():
+    for table in mcu.tables().values():
+        assert table.count("\n") >= 4

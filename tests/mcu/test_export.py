@@ -1,0 +1,177 @@
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from rough import machine
+
+import onlad
+from onlad import Detector, Monitor
+from onlad.cli import main
+from onlad.errors import OnladError
+from onlad.mcu import PortableMonitor
+from onlad.mcu.convert import from_monitor
+from onlad.mcu.layout import Sizes
+
+STRICT = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+NEEDS_CC = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+
+
+def build(folder, program, *sources):
+    """Compile a program with the exported sources; return its path."""
+    (folder / "program.c").write_text(program)
+    parts = ["program.c", "onlad.c", "onlad_flash.c", "onlad_selftest.c", *sources]
+    command = ["gcc", *STRICT, *parts, "-lm", "-o", "program"]
+    subprocess.run(command, cwd=folder, check=True, timeout=120)
+    return folder / "program"
+
+
+SELFTEST = """
+#include "onlad_selftest.h"
+static onlad_monitor monitor;
+int main(void) { return !onlad_selftest(&monitor); }
+"""
+
+
+@NEEDS_CC
+@pytest.mark.parametrize("modes", ["1", "3"])
+def test_a_fresh_export_compiles_without_a_warning_and_passes_its_self_test(tmp_path, modes):
+    folder = tmp_path / "firmware"
+    arguments = ["--features", "5", "--hidden", "16", "--modes", modes]
+    assert main(["export", *arguments, "--target", "c", "-o", str(folder)]) == 0
+    assert subprocess.run([build(folder, SELFTEST)], check=False).returncode == 0
+    header = folder / "onlad_model.h"
+    header.write_text(header.read_text().replace("ONLAD_CHECKSUM 0x", "ONLAD_CHECKSUM 1 + 0x"))
+    assert subprocess.run([build(folder, SELFTEST)], check=False).returncode == 1
+
+
+@NEEDS_CC
+def test_the_headers_can_be_included_from_cpp(tmp_path):
+    main(["export", "--features", "2", "--hidden", "8", "-o", str(tmp_path)])
+    includes = ["-include", "onlad.h", "-include", "onlad_flash.h", "-include", "onlad_selftest.h"]
+    command = ["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *includes, "-x", "c++"]
+    subprocess.run([*command, "/dev/null"], cwd=tmp_path, check=True, timeout=60)
+
+
+WATCH = """
+#include <stdio.h>
+#include "onlad.h"
+static onlad_monitor monitor;
+int main(void) {
+    float x[ONLAD_FEATURES];
+    onlad_init(&monitor);
+    while (fread(x, sizeof x, 1, stdin)) {
+        onlad_verdict v;
+        onlad_observe(&monitor, x, &v);
+        fwrite(&v.score, 4, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+@NEEDS_CC
+def test_a_fitted_export_goes_on_from_the_model(tmp_path):
+    X = machine(6000, 4)[:2500].astype("float32")
+    onlad.save(Monitor().fit(X[:2000]), tmp_path / "pump.onlad")
+    assert main(["export", str(tmp_path / "pump.onlad"), "-o", str(tmp_path / "firmware")]) == 0
+    program = build(tmp_path / "firmware", WATCH)
+    out = subprocess.run([program], input=X[2000:].tobytes(), capture_output=True, check=True)
+    chip = from_monitor(onlad.load(tmp_path / "pump.onlad"))
+    said = chip.observe_many(X[2000:])
+    np.testing.assert_array_equal(np.frombuffer(out.stdout, "<f4"), said.score.astype("float32"))
+    assert subprocess.run([build(tmp_path / "firmware", SELFTEST)], check=False).returncode == 0
+
+
+def test_the_monitor_on_the_chip_judges_as_the_monitor_does():
+    X = machine(8000, 5)[:3900]
+    monitor = Monitor().fit(X[:3000])
+    monitor.observe_many(X[3000:3500])
+    chip = from_monitor(monitor)
+    here, there = monitor.observe_many(X[3500:]), chip.observe_many(X[3500:])
+    # float32 and another tanh; after a tick both learn, each in its way.
+    np.testing.assert_allclose(there.score[:30], here.score[:30], rtol=0.03, atol=0.01)
+    np.testing.assert_allclose(there.threshold[0], here.threshold[0], rtol=1e-6)
+    assert np.mean(there.is_anomaly != here.is_anomaly) <= 0.01
+
+
+def test_a_monitor_that_a_chip_cannot_hold_is_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(OnladError, match="has not started"):
+        from_monitor(Monitor())
+    with pytest.raises(OnladError, match="samples without order"):
+        from_monitor(Monitor().fit(rng.normal(size=(500, 3))))
+    walk = np.cumsum(rng.normal(size=(500, 300)), axis=0)
+    with pytest.raises(OnladError, match="too many features for a chip"):
+        from_monitor(Monitor().fit(walk))
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, capsys):
+    folder = tmp_path / "firmware"
+    command = ["export", "--features", "32", "--hidden", "64", "-o", str(folder)]
+    assert main([*command, "--ram", "32k"]) == 1
+    said = capsys.readouterr().err
+    needed = f"{Sizes(32, 2, 4, 16, 3).ram:,} bytes"
+    assert f"RAM           {needed}" in said
+    assert f"needs {needed} of RAM and 768 of stack, which is more than 32,768" in said
+    assert not folder.exists()
+    assert main([*command, "--ram", "64k"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-o", "x"], "give a MODEL, or --features"),
+        (["m.onlad", "--hidden", "8", "-o", "x"], "--hidden is for a fresh monitor"),
+        (["--features", "3", "--ram", "much", "-o", "x"], "must be bytes, such as 32768 or 32k"),
+    ],
+)
+def test_wrong_usage_says_what_to_do(words, says, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", *words])
+    assert says in capsys.readouterr().err
+
+
+def test_a_model_that_is_no_monitor_is_refused(tmp_path, capsys):
+    detector = Detector(n_hidden=4)
+    detector.learn_many([[0.1, 0.2]])
+    onlad.save(detector, tmp_path / "d.onlad")
+    onlad.save(PortableMonitor(), tmp_path / "p.onlad")
+    assert main(["export", str(tmp_path / "d.onlad"), "-o", str(tmp_path / "x")]) == 1
+    assert main(["export", str(tmp_path / "p.onlad"), "-o", str(tmp_path / "x")]) == 1
+    assert main(["export", "--features", "3", "--warmup", "97", "-o", str(tmp_path / "x")]) == 1
+    said = capsys.readouterr().err
+    assert "holds a Detector; this needs a Monitor or PortableMonitor" in said
+    assert "has seen no sample: use --features" in said
+    assert "warmup must be a multiple of 12" in said
+
+
+def test_the_packaging_names_this_version_and_files_that_are_there(tmp_path):
+    main(["export", "--features", "3", "-o", str(tmp_path)])
+    properties = dict(
+        line.split("=", 1) for line in (tmp_path / "library.properties").read_text().splitlines()
+    )
+    library = json.loads((tmp_path / "library.json").read_text())
+    assert properties["version"] == library["version"] == onlad.__version__
+    assert f'version: "{onlad.__version__}"' in (tmp_path / "idf_component.yml").read_text()
+    named = re.findall(r"onlad\w*\.[ch]\b", (tmp_path / "zephyr" / "CMakeLists.txt").read_text())
+    named += re.findall(r"onlad\w*\.[ch]\b", (tmp_path / "CMakeLists.txt").read_text())
+    named += [properties["includes"], library["headers"], "examples/Watch/Watch.ino"]
+    assert len(named) == 9
+    for name in named:
+        assert (tmp_path / name).is_file(), name
+    module = (tmp_path / "zephyr" / "module.yml").read_text()
+    assert re.search(r"^name: onlad$", module, re.MULTILINE)
+    assert (tmp_path / re.search(r"kconfig: (\S+)", module)[1]).is_file()
+
+
+def test_a_model_of_a_chip_can_be_looked_at(tmp_path, capsys):
+    monitor = PortableMonitor(hidden=8)
+    monitor.observe_many(machine(2000, 3)[:900])
+    onlad.save(monitor, tmp_path / "chip.onlad")
+    assert main(["info", str(tmp_path / "chip.onlad"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["kind"], facts["samples seen"], facts["ready"]) == ("PortableMonitor", 900, True)
+    assert len(facts["modes"]) == 1

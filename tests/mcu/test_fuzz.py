@@ -1,0 +1,41 @@
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from onlad.mcu import PortableMonitor, export
+
+SANITISE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
+ROUNDS = {"short": 1_500, "long": 60_000}
+
+
+def fuzz(folder, features, modes, rounds, seed):
+    monitor = PortableMonitor(hidden=4, modes=modes)
+    monitor.names = tuple(range(features))
+    export.write(monitor, folder)
+    source = Path(__file__).with_name("fuzz.c")
+    command = ["gcc", "-std=c99", *SANITISE, "-I.", source, "onlad.c", "-lm", "-o", "fuzz"]
+    subprocess.run(command, cwd=folder, check=True, timeout=120)
+    done = subprocess.run(
+        [folder / "fuzz", str(rounds), str(seed)],
+        capture_output=True,
+        text=True,
+        timeout=3000,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    taken = int(done.stdout.split()[0])
+    assert 0.05 * rounds < taken < rounds  # both are seen
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize(("features", "modes"), [(1, 1), (3, 3)])
+def test_no_bytes_and_no_rows_make_a_model_that_is_not_sound(features, modes, tmp_path):
+    fuzz(tmp_path, features, modes, ROUNDS["short"], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_no_bytes_and_no_rows_make_a_model_that_is_not_sound_for_long(seed, tmp_path):
+    fuzz(tmp_path, 2 + seed % 3, 3, ROUNDS["long"], seed)

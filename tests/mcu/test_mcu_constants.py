@@ -1,0 +1,100 @@
+"""The constants of the C source are those of the monitor.
+
+python tests/mcu/test_mcu_constants.py writes them into src/onlad/mcu/c/onlad.c.
+"""
+
+import math
+from pathlib import Path
+
+import onlad.mcu
+from onlad import anchor, instance, judge, limit, mode, watching
+from onlad.mcu import definition
+
+SOURCE = Path(onlad.mcu.__file__).parent / "c" / "onlad.c"
+BEGIN, END = "/* constants: python tests/mcu/test_mcu_constants.py */\n", "/* end of constants */"
+REAL = {
+    "CLIP": mode.CLIP,
+    "RANGE": mode.RANGE,
+    "STILL": mode.STILL,
+    "RIDGE": instance.RIDGE,
+    "CONSTANT": instance.CONSTANT,
+    "LAMBDA": definition.FORGETTING,
+    "PRIOR": mode.PRIOR,
+    "PRIOR_SQUARE": mode.PRIOR_SQUARE,
+    "OFTEN": mode.OFTEN,
+    "ACCEPTED": mode.ACCEPTED,
+    "SMOOTHING": mode.SMOOTHING,
+    "BEYOND": mode.BEYOND,
+    "FEW": mode.FEW,
+    "LEAST_REACH": mode.LEAST[0],
+    "LEAST_MEAN_REACH": mode.LEAST[1],
+    "WINSOR": mode.WINSOR,
+    "CORRELATED": mode.CORRELATED,
+    "KEEP": judge.KEEP,
+    "FILLED": judge.FILLED,
+    "HELD": watching.HELD,
+    "REFUSED": watching.REFUSED,
+    "YOUNG_GATE": watching.YOUNG,
+    "SHELVED": watching.SHELVED,
+    "SPARED": watching.SPARED,
+    "CANDIDATE": watching.CANDIDATE,
+    "PATIENCE": watching.PATIENCE,
+    "SHORTEST": watching.SHORTEST,
+    "LONGEST": watching.LONGEST,
+    "FOREIGN": watching.FOREIGN,
+    "LEAST": limit.LEAST,
+    "TAIL": limit.TAIL,
+    "FARTHEST": limit.FARTHEST,
+    "STEP": limit.STEP,
+    "STEP_FACTOR": math.exp(limit.STEP),
+    "HIGHEST_FACTOR": math.exp(limit.HIGHEST),
+    "WEAK": limit.WEAK,
+    "STRONG": limit.STRONG,
+    "YOUNG_LIMIT": limit.YOUNG,
+    "MEAN": anchor.MEAN,
+    "OUTSIDE": anchor.OUTSIDE,
+    "SLACK": anchor.SLACK,
+    "ANCHOR_CLIP": anchor.FARTHEST,
+    "GROWS": anchor.GROWS,
+}
+WHOLE = {
+    "EXPIRING": watching.EXPIRING,
+    "MEMORY": mode.MEMORY,
+    "RECENT": limit.RECENT,
+    "LASTING": limit.LASTING,
+    "GAP": limit.GAP,
+    "SHORT_EPISODE": limit.SHORT,
+    "SETTLED": anchor.SETTLED,
+    "MEASURED": anchor.MEASURED,
+}
+
+
+def real(value):
+    text = f"{value:.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def lines():
+    found = [f"#define {name} {real(value)}\n" for name, value in REAL.items()]
+    return "".join([*found, *(f"#define {name} {value}u\n" for name, value in WHOLE.items())])
+
+
+def test_the_constants_of_the_chip_are_those_of_the_monitor():
+    between = SOURCE.read_text().split(BEGIN)[1].split(END)[0]
+    assert between == lines(), "run python tests/mcu/test_mcu_constants.py"
+
+
+def test_the_constants_of_the_structure_are_those_of_the_monitor():
+    header = SOURCE.with_suffix(".h").read_text()
+    assert f"#define ONLAD_DELAY {watching.TICK} " in header
+    assert f"#define ONLAD_BINS {definition.BINS} " in header
+    source = SOURCE.read_text()
+    assert f"#define STATISTICS {mode.STATISTICS}\n" in source
+    assert f"#define BLOCK {definition.BLOCK}u " in source
+    assert f"#define OCTAVE {definition.OCTAVE} " in source
+    assert f"#define LOWEST ({definition.LOWEST}) " in source
+
+
+if __name__ == "__main__":
+    before, after = SOURCE.read_text().split(BEGIN)
+    SOURCE.write_text(before + BEGIN + lines() + END + after.split(END)[1])

@@ -1,0 +1,213 @@
+import copy
+import pickle
+import re
+
+import numpy as np
+import pytest
+from rough import machine
+
+import onlad
+from onlad import Monitor
+from onlad.errors import ModelFileError
+from onlad.mcu import PortableMonitor
+from onlad.mcu.definition import Definition
+from onlad.verdict import Verdicts
+
+COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
+
+
+def same(a: Verdicts, b: Verdicts):
+    for column in (*COLUMNS, "shares"):
+        np.testing.assert_array_equal(getattr(a, column), getattr(b, column), column)
+
+
+@pytest.mark.parametrize(
+    ("features", "hidden", "window", "modes", "rows"),
+    [(1, 4, None, 3, 1500), (2, 8, 3, 1, 1500), (3, 16, None, 3, 6000), (8, 32, None, 3, 3000)],
+)
+def test_the_source_of_the_chip_is_its_definition(features, hidden, window, modes, rows):
+    X = machine(rows, features) if features > 1 else machine(rows, 2)[:, :1]
+    monitor = PortableMonitor(hidden=hidden, window=window, modes=modes)
+    said = monitor.observe_many(X)
+    chip = Definition(monitor.sizes(), *monitor.layer())
+    score, threshold, drift = np.array([chip.observe(x) for x in X]).T
+    # Rounding of float32, 6e-8, times the condition of the sums: some 10,000 for these streams.
+    np.testing.assert_allclose(said.score, score, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(said.threshold, threshold, rtol=2e-3)
+    np.testing.assert_array_equal(said.drift, drift.astype(bool))
+    if features == 8:
+        assert said.drift.sum() == 1  # the other half is a mode of its own
+
+
+def test_a_slow_drift_of_one_sensor_is_the_one_of_the_definition():
+    rng = np.random.default_rng(0)
+    level = np.sin(np.arange(9_000) / 30)
+    X = np.array([level, 2 * level, -level]).T + 0.1 * rng.normal(size=(9_000, 3))
+    X[6_600:, 1] += np.linspace(0, 1.2, 2_400)
+    monitor = PortableMonitor(hidden=6)
+    said = monitor.observe_many(X.astype("float32"))
+    chip = Definition(monitor.sizes(), *monitor.layer())
+    drifting = []
+    for x in X.astype("float32").astype("float64"):
+        chip.observe(x)
+        drifting.append(chip.drifting)
+    assert (said.drifting[:6_600] == -1).all()
+    assert said.drifting[-1] == 1
+    # A row more or less at the bound is rounding.
+    assert np.count_nonzero(said.drifting != drifting) <= 2
+
+
+def test_rows_one_by_one_give_what_many_give():
+    X = machine(900, 3)
+    one, many = PortableMonitor(hidden=8), PortableMonitor(hidden=8)
+    said = many.observe_many(X)
+    for t, x in enumerate(X):
+        verdict = one.observe(x)
+        assert verdict.score == said.score[t]
+        assert verdict.causes == said[t].causes
+    assert one.dump() == many.dump()
+
+
+def test_it_finds_what_the_monitor_finds_and_names_the_cause():
+    X = machine(3000, 5)
+    X[1400, 3] += 8 * np.nanstd(X[:1000, 3])
+    for monitor in (Monitor(), PortableMonitor()):
+        verdict = monitor.observe_many(X)[1400]
+        assert verdict.is_anomaly
+        assert next(iter(verdict.causes)) == 3
+
+
+@pytest.mark.parametrize("rows", [0, 100, 150, 250, 383, 384, 700, 1600, 2900])
+def test_a_dump_goes_on_to_the_last_bit(rows):
+    X = machine(3000, 4)
+    monitor = PortableMonitor(hidden=8)
+    monitor.names = (0, 1, 2, 3)
+    monitor.observe_many(X[:rows])
+    data = monitor.dump(sequence=7)
+    other = PortableMonitor(hidden=8).restore(data)
+    assert (other.n_seen, other.dump(7)) == (rows, data)
+    same(monitor.observe_many(X[rows:]), other.observe_many(X[rows:]))
+    assert monitor.dump() == other.dump()
+
+
+def test_a_model_file_a_copy_and_a_pickle_go_on_to_the_last_bit(tmp_path):
+    X = machine(1500, 3)
+    monitor = PortableMonitor(hidden=8, false_alarms=1e-3)
+    monitor.observe_many(X[:800])
+    onlad.save(monitor, tmp_path / "chip.onlad")
+    others = [
+        onlad.load(tmp_path / "chip.onlad"),
+        copy.deepcopy(monitor),
+        pickle.loads(pickle.dumps(monitor)),
+    ]
+    said = monitor.observe_many(X[800:])
+    for other in others:
+        assert other.false_alarms == 1e-3
+        same(said, other.observe_many(X[800:]))
+
+
+def test_an_unstarted_monitor_is_saved_too(tmp_path):
+    onlad.save(PortableMonitor(hidden=8, window=2), tmp_path / "chip.onlad")
+    assert repr(onlad.load(tmp_path / "chip.onlad")) == repr(PortableMonitor(hidden=8, window=2))
+
+
+def test_any_byte_that_is_not_the_dumps_is_refused():
+    X = machine(600, 2)
+    monitor = PortableMonitor(hidden=4, modes=1)
+    monitor.observe_many(X)
+    data = monitor.dump()
+    for at in range(0, len(data), 7):
+        bad = bytearray(data)
+        bad[at] ^= 0x10
+        with pytest.raises(ModelFileError, match="the dump is damaged"):
+            monitor.restore(bytes(bad))
+    with pytest.raises(ModelFileError, match="the dump is damaged"):
+        monitor.restore(data[:-1])
+    with pytest.raises(ModelFileError, match="with other sizes or seed"):
+        PortableMonitor(hidden=4, modes=1, seed=1).restore(data)
+    assert monitor.dump() == data  # refused bytes change nothing
+
+
+def test_a_file_whose_dump_was_changed_is_refused(tmp_path):
+    monitor = PortableMonitor(hidden=4)
+    monitor.observe_many(machine(500, 2))
+    learned = monitor.learned()
+    learned["dump"][100] ^= 1
+    monitor.learned = lambda: learned
+    with pytest.raises(ModelFileError, match="the dump is damaged"):
+        onlad.save(monitor, tmp_path / "chip.onlad")
+
+
+def test_accept_learns_a_row_once_and_lowers_its_score():
+    X = machine(1400, 3)
+    odd = X[1399] + [0, 6 * np.nanstd(X[:, 1]), 0]
+    monitor = PortableMonitor()
+    monitor.observe_many(X)
+    before = monitor.observe(odd)
+    monitor.accept()
+    assert not before.learned
+    assert monitor.observe(odd).score < before.score
+
+
+def test_accept_needs_a_row_that_was_judged():
+    monitor = PortableMonitor()
+    monitor.observe_many(machine(100, 3))
+    for ago in (0, 64):
+        with pytest.raises(ValueError, match="accept needs one of the last 64 samples judged"):
+            monitor.accept(ago)
+
+
+def test_nothing_is_learned_while_it_is_paused():
+    X = machine(4000, 3)[:1000]
+    monitor = PortableMonitor()
+    monitor.observe_many(X[:600])
+    monitor.paused = True
+    monitor.observe_many(X[600:700])  # rows from before the pause are learned in it
+    before = learned_rows(monitor)
+    said = monitor.observe_many(X[700:800])
+    assert not said.learned.any()
+    assert learned_rows(monitor) == before
+    monitor.paused = False
+    assert monitor.observe_many(X[800:]).learned.any()
+    assert learned_rows(monitor) > before
+
+
+def learned_rows(monitor):
+    return int(np.frombuffer(monitor.dump(), "<u4")[9 + 18 + 1])
+
+
+def test_what_is_no_measurement_counts_as_missing():
+    X = machine(800, 3)
+    monitor, other = PortableMonitor(), PortableMonitor()
+    X[600, 1] = np.nan
+    said = monitor.observe_many(X)
+    X[600, 1] = 1e20
+    same(said, other.observe_many(X))
+
+
+def test_a_fit_starts_with_all_rows():
+    X = machine(5000, 3)[:2000]
+    monitor = PortableMonitor().fit(X)
+    assert monitor.n_seen == 2000
+    assert monitor.observe(X[1000]).ready
+    with pytest.raises(ValueError, match="fit needs at least 96 samples with a value, got 10"):
+        monitor.fit(X[:10])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"hidden": 3}, "hidden must be a whole number of at least 4, got 3"),
+        ({"warmup": 100}, "warmup must be a multiple of 12 from 96 to 98,304, got 100. 96 is one"),
+        ({"modes": 256}, "modes must be at most 255, got 256"),
+        ({"false_alarms": 0}, "false_alarms must be in (0, 1), got 0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(settings, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        PortableMonitor(**settings)
+
+
+def test_a_monitor_that_no_chip_could_hold_is_refused():
+    with pytest.raises(ValueError, match="take more memory than any chip has"):
+        PortableMonitor(window=4096).observe([0.0] * 4096)

@@ -1,0 +1,82 @@
+"""The exported source on emulated chips: verdicts and the last state are Python's, to the bit."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from rough import machine
+
+from onlad.mcu import PortableMonitor, export
+from onlad.mcu.layout import HEADER
+
+TOOLS = {
+    "rv32": ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
+    "m": ("arm-none-eabi-gcc", "qemu-system-arm"),
+}
+
+
+def run(folder, board, monitor, X):
+    """Run rows on an emulated board; return the words of its verdicts, its dump, its figures."""
+    tools = TOOLS["rv32" if board.startswith("rv32") else "m"]
+    for tool in tools:
+        if not shutil.which(tool):
+            pytest.skip(f"needs {tool}; .ci/run installs it")
+    export.write(monitor, folder)
+    X.astype("float32").tofile(folder / "rows.bin")
+    command = ["make", "-s", "-C", folder / "qemu", f"BOARD={board}", f"ROWS={folder}/rows.bin"]
+    subprocess.run([*command, "run"], check=True, timeout=900)
+    build = folder / "qemu" / "build" / board
+    words = np.fromfile(build / "verdicts.bin", "<u4").reshape(len(X), 12)
+    return words, (build / "state.bin").read_bytes(), np.fromfile(build / "figures.bin", "<u4")
+
+
+def check(words, state, monitor, said):
+    for column, values in enumerate((said.score, said.threshold, said.p_value)):
+        here = values.astype("float32").view("uint32")
+        np.testing.assert_array_equal(words[:, column], here)
+    flags = said.ready + 2 * said.is_anomaly + 4 * said.learned + 8 * said.drift
+    np.testing.assert_array_equal(words[:, 3], flags)
+    np.testing.assert_array_equal(words[:, 4].view("int32"), said.drifting)
+    first = words[:, 6].view("int32")
+    named = first >= 0
+    share = words[:, 7].view("float32")[named]
+    np.testing.assert_array_equal(share, said.shares.max(axis=1).astype("float32")[named])
+    assert state == monitor.dump()
+
+
+@pytest.mark.parametrize("board", ["m0", "m4f", "m33", "rv32"])
+def test_a_chip_says_what_python_says_to_the_bit(board, tmp_path):
+    X = machine(2400, 3)
+    monitor = PortableMonitor(hidden=16)
+    monitor.names = (0, 1, 2)
+    words, state, (ram, stack) = run(tmp_path, board, monitor, X)
+    said = monitor.observe_many(X)
+    check(words, state, monitor, said)
+    assert said.is_anomaly.any()  # the stream shows something
+    assert said.learned.mean() > 0.3
+    assert ram == monitor.sizes().ram
+    assert stack <= export.STACK
+
+
+def test_a_fitted_model_goes_on_on_the_chip(tmp_path):
+    X = machine(3000, 4)
+    monitor = PortableMonitor(hidden=8)
+    monitor.observe_many(X[:1000])
+    words, state, _ = run(tmp_path, "m4f", monitor, X[1000:])
+    check(words, state, monitor, monitor.observe_many(X[1000:]))
+    # And what the chip has learned goes on in Python.
+    assert PortableMonitor(hidden=8).restore(state).dump()[HEADER.size :] == state[HEADER.size :]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["m0-wide", "m4f", "m33", "rv32", "rv32f"])
+@pytest.mark.parametrize(("features", "hidden"), [(3, 16), (8, 32), (32, 64)])
+def test_chips_of_all_sizes_say_what_python_says(board, features, hidden, tmp_path):
+    X = machine(5000, features)
+    monitor = PortableMonitor(hidden=hidden)
+    monitor.names = tuple(range(features))
+    words, state, _ = run(tmp_path, board, monitor, X)
+    said = monitor.observe_many(X)
+    check(words, state, monitor, said)
+    assert said.drift.any()
