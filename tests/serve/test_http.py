@@ -154,6 +154,11 @@ def test_what_a_person_does(tmp_path):
         before = unmarked.observe_many([sample(x) for x in X])
         assert again["verdicts"][40]["score"] < before.score[640]
         assert client.post("/streams/pump/label", json=label).status_code == 409  # it was learned
+        file = client.post("/streams/pump/snapshots").json()["file"]
+        assert file in client.get("/streams/pump/snapshots").json()
+        assert client.post("/streams/pump/revert", json=file).json()["samples"] == 700
+        assert client.post("/streams/pump/revert", json="../state.json").status_code == 409
+        assert client.post("/streams/pump/revert", json=1).status_code == 422
         assert client.post("/streams/pump/normal", json="pump/1").status_code == 404
         assert client.post("/streams/pump/normal", content=b"{").status_code == 422
 

@@ -133,6 +133,14 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         expect(page.get_by_text(re.compile(r"Learned \d+ samples"))).to_be_visible()
         assert [a["marked"] for a in _described(client, "south")["alarms"]] == [True]
 
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("button", name="This was normal")).to_be_visible()
+        page.get_by_role("button", name="Take a snapshot").click()
+        expect(page.get_by_text("The model is kept as it is now")).to_be_visible()
+        page.get_by_role("button", name="Go back").click()
+        page.get_by_role("button", name="After 940 samples").click()
+        expect(page.get_by_text("The model is as it was then")).to_be_visible()
+
         with page.expect_download() as download:
             page.get_by_role("button", name="Save the model").click()
         path = tmp_path / download.value.suggested_filename

@@ -68,11 +68,43 @@ class Orders:
                 raise StateError(watcher.failed)
             if label not in LABELS:
                 raise StateError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
+            if found.marked and label == "" and found.undo:
+                self._revert(watcher, found.undo, by)
+                found.marked = False
             if found.marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
-            said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST]}
+            if label == "normal" and not found.marked:
+                found.undo = self._snapshot(watcher)
+            said: dict[str, Any] = {"alarm": alarm, "label": label}
+            said["comment"] = comment[:LONGEST]
+            said |= {"undo": found.undo, "row": watcher.journaled}
             self._note("label", watcher, by, number=watcher.number, **said)
             return watcher.put_label(found, label, comment[:LONGEST])
+
+    async def snapshot(self, watcher: Watcher) -> str:
+        """Keep the model of a device as it is now; return the name of the snapshot."""
+        async with self._service.turn:
+            return self._snapshot(watcher)
+
+    def _snapshot(self, watcher: Watcher) -> str:
+        try:
+            file = self._service.store.snapshot(watcher.number, watcher.monitor)
+            self._service.audit.note("snapshot", device=watcher.key, file=file)
+        except OSError as error:
+            what = f"the snapshot cannot be written: {error.strerror}"
+            raise DiskError(f"{what}. Nothing was changed") from None
+        return file
+
+    async def revert(self, watcher: Watcher, file: str, by: str = "") -> None:
+        """Go back to a snapshot: what was learned since is gone."""
+        async with self._service.turn:
+            self._revert(watcher, file, by)
+
+    def _revert(self, watcher: Watcher, file: str, by: str) -> None:
+        model = self._service.store.snapped(watcher.number, file)
+        row = watcher.journaled
+        self._note("reverted", watcher, by, number=watcher.number, file=file, row=row)
+        watcher.revert(model)
 
     async def forget(self, watcher: Watcher) -> str:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""

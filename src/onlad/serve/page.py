@@ -227,6 +227,8 @@ class Device:
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
             ui.button("Save the model", on_click=self._save).props("outline")
+            ui.button("Take a snapshot", on_click=self._snap).props("outline")
+            ui.button("Go back", on_click=self._choose).props("outline")
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
         ui.label("Alarms").classes("text-lg font-medium")
         self._alarms = ui.column().classes("w-full gap-2")
@@ -295,6 +297,10 @@ class Device:
     def _buttons(self, alarm: Alarm) -> None:
         if alarm.marked:
             ui.badge("marked as normal", color="grey")
+            if alarm.undo:
+                ui.button("Undo", on_click=lambda: self._label(alarm, "")).props(
+                    "flat dense no-caps"
+                )
             return
         with ui.row().classes("items-center gap-1"):
             if alarm.label:
@@ -348,6 +354,35 @@ class Device:
         with self._alarms:  # the button that was clicked may be gone by now
             ui.notify(said, type=kind)  # type: ignore[arg-type]
         self._look()
+
+    async def _snap(self) -> None:
+        try:
+            await self._service.orders.snapshot(self._watcher)
+            ui.notify("The model is kept as it is now", type="positive")
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+
+    def _choose(self) -> None:
+        """Let a person choose a snapshot to go back to."""
+        kept = self._service.store.snapshots(self._watcher.number)[::-1]
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label("Go back to a snapshot? What was learned since is gone." if kept else
+                     "There is no snapshot yet.")  # fmt: skip
+
+            async def back(file: str) -> None:
+                dialog.close()
+                try:
+                    await self._service.orders.revert(self._watcher, file, by="the page")
+                    ui.notify("The model is as it was then", type="positive")
+                except OnladError as error:
+                    ui.notify(str(error), type="negative")
+
+            for file in kept:
+                seen = int(file.split("-")[1].split(".")[0])
+                ui.button(f"After {seen:,} samples", on_click=lambda file=file: back(file)).props(
+                    "flat no-caps"
+                )
+            ui.button("Cancel", on_click=dialog.close).props("flat")
 
     def _ask(self) -> None:
         """Ask for confirmation."""

@@ -53,11 +53,12 @@ class Alarm:
     label: str = ""  # what a person says that it was: one of LABELS
     comment: str = ""
     like: str = ""  # the comment on a similar alarm of the past, or its id
+    undo: str = ""  # the snapshot from before its samples were learned as normal
 
     def message(self) -> dict[str, Any]:
         """Return the alarm as it is published, without its samples."""
         told = {"kind": "anomaly"} | asdict(self)
-        for name in ("rows", "learned", "marked", "last", "highest", "before", "told"):
+        for name in ("rows", "learned", "marked", "last", "highest", "before", "told", "undo"):
             del told[name]
         causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
         like = f". Like {self.like}" if self.like else ""
@@ -408,6 +409,12 @@ class Watcher:
         named = [pair for pair in alike if pair[1].comment] or alike
         best = max(named, key=lambda pair: pair[0])[1] if named else None
         return "" if best is None else best.comment or best.id
+
+    def revert(self, monitor: Monitor) -> None:
+        """Go on with the model of a snapshot, as if it had seen the rows since without learning."""
+        monitor.n_seen, monitor.paused = self.monitor.n_seen, self.paused
+        self.monitor = monitor
+        self._changes += 1
 
     def put_label(self, alarm: Alarm, label: str, comment: str) -> int:
         """Note what a person says of an alarm; return how many samples were learned.
