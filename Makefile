@@ -41,7 +41,7 @@ $(PARTS:%=test-%): test-%: $(VENV)/.dev
 	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" $(COUNT) $(or $(TESTS),tests/$*)
 
 # The numbers, at each instruction level below the processor's best: the parts above run at that.
-NUMBERS := block detector forgetting instance judge kernel long_life merge mode monitor reference
+NUMBERS := block compiled detector forgetting instance kernel long_life merge mode monitor reference
 test-levels: $(VENV)/.dev
 	best=$$($(BIN)/python -c "from onlad import kernel; print(kernel.BACKEND)"); \
 	for level in x86-64-v2 x86-64-v3; do \

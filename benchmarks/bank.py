@@ -161,7 +161,7 @@ def measure_cpu(n: int, N: int, dtype: str, repeats: int) -> dict[str, Any]:
     X = np.random.default_rng(0).uniform(0, 1, (models, n)).astype(dtype)
     blocks = np.random.default_rng(1).uniform(0, 1, (few, BLOCK, n)).astype(dtype)
     detector = Detector(n_hidden=N, forgetting=FORGETTING, ridge=RIDGE, dtype=dtype)  # type: ignore[arg-type]
-    alone = [Detector(**detector.settings()).start(n) for _ in range(few)]
+    alone = [Detector.resumed(detector.settings()).start(n) for _ in range(few)]
     banks = {k: Bank(detector, models, n_features=n, threads=k) for k in (1, 2)}
     small = {k: Bank(detector, few, n_features=n, threads=k) for k in (1, 2)}
 

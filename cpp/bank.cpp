@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "level.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 
@@ -75,23 +76,6 @@ public:
     Model<T> m;
     BankMemory<T> b{};
 };
-
-// Run work(0) here and work(1) .. work(threads - 1) beside it. Where no thread is to be had, those
-// that are there must do it all.
-template <class Work>
-void beside(std::size_t threads, Work work) {
-    std::vector<std::thread> others;
-    others.reserve(threads);
-    for (std::size_t k = 1; k < threads; ++k) {
-        try {
-            others.emplace_back(work, k);
-        } catch (const std::system_error&) {
-            break;
-        }
-    }
-    work(0);
-    for (std::thread& other : others) other.join();
-}
 
 // Threads look at all samples before any of them learns one.
 template <class T>

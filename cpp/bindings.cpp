@@ -163,8 +163,10 @@ public:
         if (std::isnan(trace)) ops.measure(m);
     }
 
-    double score(nb::handle x, double a) {
-        read(x);
+    // Nothing comes back for what is not a finite float vector of the model's length: the caller
+    // then says what is wrong, or makes such a vector of it.
+    std::optional<double> score(nb::handle x, double a) {
+        if (!read(x)) return std::nullopt;
         last_score = ops.score(m, a);
         scored_with = a;
         return last_score;
@@ -172,8 +174,9 @@ public:
 
     // Streams are often scored and then learned with two calls. What the score left behind is
     // used again if it is for the very same numbers.
-    double update(nb::handle x, double a) {
-        bool again = read(x) && scored_with == a;
+    std::optional<double> update(nb::handle x, double a) {
+        if (!read(x)) return std::nullopt;
+        bool again = same_as_before && scored_with == a;
         scored_with = 0.0;
         if (!again) return ops.update(m, a);
         ops.learn_scored(m, a);
@@ -181,7 +184,7 @@ public:
     }
 
     bool take_back(nb::handle x) {
-        read(x);
+        require(read(x), "x is not a finite float vector of the model's length");
         scored_with = 0.0;
         return ops.take_back(m);
     }
@@ -231,30 +234,24 @@ public:
         return nb::cast(nb::ndarray<nb::numpy, T>(data, 2, shape, self, strides));
     }
 
-    // x <- a float vector of the right length, finite and in range; anything else is a TypeError,
-    // on which the caller takes its slow path with the full story of what is wrong. Returns
-    // whether x was just that already.
+    // x <- a float vector of the right length, finite and in range; returns whether it is one.
     bool read(nb::handle x) {
         Py_buffer buffer;
         if (PyObject_GetBuffer(x.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
             PyErr_Clear();
-            throw nb::type_error("not an array");
+            return false;
         }
-        bool same = false;
         bool taken = buffer.ndim == 1 && std::size_t(buffer.shape[0]) == m.n && buffer.format &&
                      buffer.format[0] != 0 && buffer.format[1] == 0;
         if (taken && buffer.format[0] == 'd')
-            taken = copy(static_cast<const double*>(buffer.buf), same);
+            taken = copy(static_cast<const double*>(buffer.buf));
         else if (taken && buffer.format[0] == 'f')
-            taken = copy(static_cast<const float*>(buffer.buf), same);
+            taken = copy(static_cast<const float*>(buffer.buf));
         else
             taken = false;
         PyBuffer_Release(&buffer);
-        if (!taken) {
-            scored_with = 0.0;
-            throw nb::type_error("not a finite vector of the model's length");
-        }
-        return same;
+        if (!taken) scored_with = 0.0;
+        return taken;
     }
 
     Model<T> m{};
@@ -262,14 +259,14 @@ public:
 
 private:
     template <class U>
-    bool copy(const U* from, bool& same) {
+    bool copy(const U* from) {
         bool fine = true, equal = true;
         for (std::size_t j = 0; j < m.n; ++j) {
             fine &= std::fabs(double(from[j])) <= magnitude_limit<T>;
             equal &= m.x[j] == T(from[j]);
             m.x[j] = T(from[j]);
         }
-        same = equal;
+        same_as_before = equal;
         return fine;
     }
 
@@ -290,6 +287,7 @@ private:
 
     Memory memory;
     double last_score = 0.0, scored_with = 0.0;  // 0 is no forgetting factor: nothing was scored
+    bool same_as_before = false;                 // whether the last x is the one before
 };
 
 template <class T>
@@ -304,8 +302,8 @@ void bind(nb::module_& module, const char* name) {
              "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a, "trace"_a,
              "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a,
              "paused"_a)
-        .def("score", &K::score)
-        .def("update", &K::update)
+        .def("score", &K::score, nb::arg().none(), nb::arg())
+        .def("update", &K::update, nb::arg().none(), nb::arg())
         .def("take_back", &K::take_back)
         // noconvert: a converted output would be a copy, and the result would be lost.
         .def("score_many", &K::score_many, nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),
@@ -343,8 +341,8 @@ void bind(nb::module_& module, const char* name) {
 
 void bind_csv(nb::module_& module);       // csv.cpp
 void bind_dicts(nb::module_& module);     // dicts.cpp
-void bind_judge(nb::module_& module);     // judge.cpp
 void bind_portable(nb::module_& module);  // portable.cpp
+void bind_watching(nb::module_& module);  // watching.cpp
 
 }  // namespace onlad
 
@@ -353,11 +351,13 @@ NB_MODULE(_kernel, module) {
     nb::set_leak_warnings(false);
     module.attr("LEVEL") = onlad::level;
     module.attr("VERSION") = ONLAD_VERSION;
+    module.attr("LARGEST32") = onlad::magnitude_limit<float>;
+    module.attr("LARGEST64") = onlad::magnitude_limit<double>;
     onlad::bind<float>(module, "Kernel32");
     onlad::bind<double>(module, "Kernel64");
     onlad::bind_bank(module);
     onlad::bind_csv(module);
     onlad::bind_dicts(module);
-    onlad::bind_judge(module);
     onlad::bind_portable(module);
+    onlad::bind_watching(module);
 }

@@ -1,4 +1,6 @@
 // Numbers out of dicts. What is not plain is left to the caller.
+#include "dicts.hpp"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
@@ -31,19 +33,19 @@ bool number(PyObject* value, double& result) {
 // out[place(i)] <- the number that a dict has for names[i]. False: the keys are others, or a value
 // is not a plain number.
 template <class Place>
-bool read(nb::dict x, nb::tuple names, double* out, Place place) {
-    std::size_t count = nb::len(names);
-    if (std::size_t(PyDict_Size(x.ptr())) != count) return false;
+bool read(PyObject* x, PyObject* names, double* out, Place place) {
+    std::size_t count = std::size_t(PyTuple_GET_SIZE(names));
+    if (std::size_t(PyDict_Size(x)) != count) return false;
     PyObject *key, *value;
     Py_ssize_t position = 0;
     std::size_t i = 0;
     // Nearly always the very same key objects in the same order: then nothing is hashed.
-    for (; i < count && PyDict_Next(x.ptr(), &position, &key, &value); ++i) {
-        if (key != PyTuple_GET_ITEM(names.ptr(), i)) break;
+    for (; i < count && PyDict_Next(x, &position, &key, &value); ++i) {
+        if (key != PyTuple_GET_ITEM(names, i)) break;
         if (!number(value, out[place(i)])) return false;
     }
     for (; i < count; ++i) {
-        value = PyDict_GetItemWithError(x.ptr(), PyTuple_GET_ITEM(names.ptr(), i));
+        value = PyDict_GetItemWithError(x, PyTuple_GET_ITEM(names, i));
         if (!value) {
             PyErr_Clear();
             return false;
@@ -56,13 +58,9 @@ bool read(nb::dict x, nb::tuple names, double* out, Place place) {
 using Row = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Places = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-bool read_dict(nb::dict x, nb::tuple names, Row out, double largest) {
-    if (out.shape(0) != nb::len(names) ||
-        !read(x, names, out.data(), [](std::size_t i) { return i; }))
-        return false;
-    for (std::size_t i = 0; i < out.shape(0); ++i)
-        if (std::fabs(out.data()[i]) > largest) return false;  // never true of NaN
-    return true;
+bool read_row(nb::dict x, nb::tuple names, Row out, double largest) {
+    return out.shape(0) == nb::len(names) &&
+           read_dict(x.ptr(), names.ptr(), out.data(), out.shape(0), largest);
 }
 
 // The names of shares above 0, the largest first, as name -> share.
@@ -118,7 +116,7 @@ public:
         std::uint64_t now = version(x);
         if (now == 0 || now != last) {
             last = 0;  // until all is read: an error may leave half of a row
-            if (!read(x, names, data, [this](std::size_t i) { return places[i]; }))
+            if (!read(x.ptr(), names.ptr(), data, [this](std::size_t i) { return places[i]; }))
                 return nb::none();
             last = now;
         }
@@ -136,9 +134,16 @@ private:
 
 }  // namespace
 
+bool read_dict(PyObject* x, PyObject* names, double* out, std::size_t count, double largest) {
+    if (!read(x, names, out, [](std::size_t i) { return i; })) return false;
+    for (std::size_t i = 0; i < count; ++i)
+        if (std::fabs(out[i]) > largest) return false;  // never true of NaN
+    return true;
+}
+
 void bind_dicts(nb::module_& module) {
     // noconvert: a converted output would be a copy, and the result would be lost.
-    module.def("read_dict", &read_dict, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg());
+    module.def("read_dict", &read_row, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg());
     module.def("causes", &causes);
     nb::class_<DictReader>(module, "DictReader")
         .def(nb::init<nb::tuple, Places>())

@@ -11,12 +11,12 @@ namespace onlad {
 
 template <class T>
 struct Operations {
-    double (*score)(Model<T>&, double a);          // of x, and nothing learned
-    double (*update)(Model<T>&, double a);         // the same score, then learn x
-    bool (*learn_scored)(Model<T>&, double a);     // learn x right after its score
-    bool (*take_back)(Model<T>&);                  // unlearn x; false: it was never in
-    void (*measure)(Model<T>&);                    // trace(P) from S
-    void (*judge)(JudgeState&, const JudgeRows&);  // rows of a monitor
+    double (*score)(Model<T>&, double a);       // of x, and nothing learned
+    double (*update)(Model<T>&, double a);      // the same score, then learn x
+    bool (*learn_scored)(Model<T>&, double a);  // learn x right after its score
+    bool (*take_back)(Model<T>&);               // unlearn x; false: it was never in
+    void (*measure)(Model<T>&);                 // trace(P) from S
+    const MonitorOperations* monitor;
     void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t samples, const double* a,
                          T* beta, const BlockMemory<T>&, double* losses, double* leverages);
     void (*bank_rows)(Model<T>&, const BankRows<T>&, const BankMemory<T>&);

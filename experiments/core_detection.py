@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,11 @@ def _fit(t: Trial, core: OnladCore, X: Array) -> Detector:
         z = X @ alpha + b
         H = z if t.activation == "identity" else 1 / (1 + np.exp(-z))
         S = np.linalg.inv(np.linalg.cholesky(H.T @ H)).T
-        trace = {"trace": float(np.sum(S * S)), "trace_start": float(np.sum(S * S))}
-        new = {"alpha": alpha, "S": S, "beta": S @ (S.T @ (H.T @ X))}
-        detector.resume(detector.learned() | new | trace)
+        trace, beta = float(np.sum(S * S)), S @ (S.T @ (H.T @ X))
+        state = replace(
+            detector.started(), alpha=alpha, S=S, beta=beta, trace=trace, trace_start=trace
+        )
+        return Detector.resumed(detector.settings(), state)
     return detector
 
 

@@ -76,10 +76,7 @@ def spelled(kind, settings, learned):
             return {"dict": named(value)}
         if isinstance(value, list):
             return [node(item) for item in value]
-        if isinstance(value, Detector):
-            parts = {"learned": named(values(value.learned()))}
-            return {"type": "Detector", **parts, "settings": named(values(value.settings()))}
-        if is_dataclass(value):
+        if is_dataclass(value):  # a policy
             return {"type": type(value).__name__, "fields": named(vars(value))}
         special = type(value) is float and not np.isfinite(value)
         return {"float": repr(value)} if special else value

@@ -11,6 +11,7 @@ from checks import stream
 from onlad import Monitor, kernel
 from onlad.detector import Detector
 from onlad.errors import NotInModelError
+from onlad.fields import values
 from onlad.forgetting import Adaptive
 
 SETTINGS = {
@@ -71,7 +72,8 @@ def trained(name="float64"):
 
 
 def bits(detector):
-    return {name: np.asarray(value).tobytes() for name, value in detector.learned().items()}
+    learned = values(detector.learned()) or {}
+    return {name: np.asarray(value).tobytes() for name, value in learned.items()}
 
 
 def assert_refused_and_unchanged(detector, methods, values):

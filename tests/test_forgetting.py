@@ -119,24 +119,24 @@ def test_a_policy_follows_the_scores_of_its_detector():
     detector, memory = Detector(n_hidden=8, forgetting=policy), policy.start
     for x in X:
         memory = policy.step(memory, detector.update_one(x))
-        np.testing.assert_array_equal(detector.learned()["memory"], memory)
+        np.testing.assert_array_equal(detector.learned().memory, memory)
     assert memory[0] < policy.high
 
 
 def test_scoring_does_not_move_the_policy():
     detector = Detector(n_hidden=8, forgetting=Adaptive())
     detector.learn_many(stream(50))
-    before = detector.learned()["memory"]
+    before = detector.learned().memory
     detector.score_many(stream(50) * 9)
     detector.score_one(stream(1)[0] * 9)
-    np.testing.assert_array_equal(detector.learned()["memory"], before)
+    np.testing.assert_array_equal(detector.learned().memory, before)
 
 
 def test_fit_starts_the_policy_anew():
     detector = Detector(n_hidden=8, forgetting=Adaptive())
     detector.learn_many(np.vstack([stream(50), stream(9) * 9]))
     detector.fit(stream(50))
-    np.testing.assert_array_equal(detector.learned()["memory"], Adaptive().start)
+    np.testing.assert_array_equal(detector.learned().memory, Adaptive().start)
 
 
 @pytest.mark.parametrize(

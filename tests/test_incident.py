@@ -1,6 +1,5 @@
 """Alarms that are close in time are one incident."""
 
-import numpy as np
 import pytest
 
 from onlad import Monitor
@@ -14,8 +13,8 @@ NAMES = ("flow", "power", "heat")
 def verdicts(rows, alarms, cause=0):
     """Return verdicts with these anomalies; `alarms` maps rows to scores in thresholds."""
     found = Verdicts(NAMES, rows)
-    found.ready[:], found.threshold[:], found.rate = True, 1.0, 1e-4
-    found.values, found.expected, found.reach = np.zeros((3, rows, 3))
+    found.ready[:], found.threshold[:], found.rate[:] = True, 1.0, 1e-4
+    found.values[:], found.expected[:], found.reach[:] = 0.0, 0.0, 0.0
     for row, score in alarms.items():
         found.score[row], found.is_anomaly[row] = score, True
         found.shares[row] = 0.05

@@ -196,5 +196,5 @@ def test_a_stuck_sensor_does_not_wind_P_up_for_ever(dtype):
     for _ in range(10):
         detector.learn_many(stuck(normal(1000, seed=2)))
         # One step divides by a^2 at most after the limit was passed, and one unit is restored.
-        limit = reference.trace_limit(detector.learned()["trace_start"], 64, 0.95, "sigmoid")
+        limit = reference.trace_limit(detector.learned().trace_start, 64, 0.95, "sigmoid")
         assert np.trace(detector.state.P) < 2 * limit

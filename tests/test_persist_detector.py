@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_files import ARRAYS, POLICIES, described, put, refused, trained, written
+from model_files import ARRAYS, POLICIES, described, put, refused, spelled, trained, written
 from onlad.detector import Detector
+from onlad.fields import values
 from onlad.forgetting import Adaptive, OnDrift
 from onlad.persist import load, save
 
@@ -25,8 +26,7 @@ def test_a_loaded_detector_goes_on_to_the_last_bit(tmp_path, dtype, forgetting, 
     for x in X[:100]:
         assert twin.update_one(x) == detector.update_one(x)
     np.testing.assert_array_equal(twin.update_many(X[100:]), detector.update_many(X[100:]))
-    for name, value in detector.learned().items():
-        np.testing.assert_array_equal(twin.learned()[name], value)
+    np.testing.assert_equal(values(twin.learned()), values(detector.learned()))
 
 
 def test_a_wound_up_detector_goes_on_to_the_last_bit(tmp_path):
@@ -37,7 +37,7 @@ def test_a_wound_up_detector_goes_on_to_the_last_bit(tmp_path):
     twin = load(tmp_path / "m")
     for _ in range(50):
         assert twin.update_one([0.5, 0.5]) == detector.update_one([0.5, 0.5])
-    assert twin.learned()["trace"] == detector.learned()["trace"]
+    assert twin.learned().trace == detector.learned().trace
     assert twin.n_paused == detector.n_paused
 
 
@@ -219,7 +219,7 @@ def test_a_hostile_header_is_refused_with_its_reason(tmp_path, place, value, say
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_arrays_that_are_not_finite_are_refused(tmp_path, name, bad):
-    array = trained().learned()[name]
+    array = values(trained().learned())[name]
     array.flat[-1] = bad
     says = f"{name} holds a number that is not finite"
     refused(tmp_path, written(*described(trained(), **{name: array})), says)
@@ -227,13 +227,13 @@ def test_arrays_that_are_not_finite_are_refused(tmp_path, name, bad):
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_that_do_not_fit_are_refused(tmp_path, name):
-    array = np.concatenate([trained().learned()[name]] * 2)
+    array = np.concatenate([values(trained().learned())[name]] * 2)
     refused(tmp_path, written(*described(trained(), **{name: array})), "must have shape")
 
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_of_another_type_are_refused(tmp_path, name):
-    array = trained().learned()[name].astype("float32")
+    array = values(trained().learned())[name].astype("float32")
     refused(tmp_path, written(*described(trained(), **{name: array})), f"{name} must be float64")
 
 
@@ -253,7 +253,7 @@ def test_a_root_that_is_singular_is_refused(tmp_path, S):
 
 @pytest.mark.parametrize("a", [0.0, -0.5, 1.5])
 def test_a_forgetting_factor_out_of_range_is_refused(tmp_path, a):
-    memory = trained().learned()["memory"]
+    memory = trained().learned().memory
     memory[0] = a
     says = f"the forgetting factor in memory must be in (0, 1], got {a}"
     refused(tmp_path, written(*described(trained(), memory=memory)), says)
@@ -265,21 +265,19 @@ def test_a_forgetting_factor_out_of_range_is_refused(tmp_path, a):
 )
 def test_a_negative_count_in_memory_is_refused(tmp_path, forgetting, at):
     detector = trained(forgetting=forgetting)
-    memory = detector.learned()["memory"]
+    memory = detector.learned().memory
     memory[at] = -1.0  # the policy would divide by zero at the next sample
     says = "counts in memory must not be negative"
     refused(tmp_path, written(*described(detector, memory=memory)), says)
 
 
-@pytest.mark.parametrize("name", trained().learned())
+@pytest.mark.parametrize("name", values(trained().learned()))
 def test_what_is_missing_is_refused(tmp_path, name):
     header, body = described(trained())
     if name in ARRAYS:  # without its entry, but with all arrays, turn or table is wrong
-        learned = trained().learned()
+        learned = values(trained().learned())
         del learned[name]
-        detector = trained()
-        detector.learned = lambda: learned
-        header, body = described(detector)
+        header, body = spelled("Detector", values(trained().settings()), learned)
     else:
         del header["model"]["learned"][name]
     refused(tmp_path, written(header, body), f"missing in learned or not known: ['{name}']")

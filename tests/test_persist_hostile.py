@@ -145,7 +145,7 @@ NAN, INF = {"float": "nan"}, {"float": "inf"}
         (WATCHING + "current", 2, "current must be in [0, 1], got 2"),
         (WATCHING + "current", -1, "current must be in [0, 1], got -1"),
         (WATCHING + "candidate", 1, "candidate must be dict or NoneType, got 1"),
-        (WATCHING + "candidate", {"dict": {}}, "missing in mode or not known: ['band', "),
+        (WATCHING + "candidate", {"dict": {}}, "missing in candidate or not known: ['band"),
         (WATCHING + "modes.0.dict.count", 0, "count must be in [1, 2^62], got 0"),
         (WATCHING + "modes.0.dict.weight", NAN, "weight must be in [0, "),
         (WATCHING + "modes.1.dict.weight", -1.0, "weight must be in [0, "),

@@ -11,6 +11,7 @@ from onlad.anchor import AnchorState
 from onlad.limit import LimitState
 from onlad.mode import ModeState
 from onlad.monitor import MonitorState
+from onlad.state import DetectorState
 from onlad.watching import WatchingState
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "model-files.md"
@@ -33,6 +34,16 @@ def test_the_tables_name_the_members_of_the_file(section):
     kinds = (MonitorState, WatchingState, ModeState, AnchorState, LimitState)
     members = [{field.name for field in fields(kind)} for kind in kinds]
     assert named == [members[0] - {"watching"}, *members[1:]]
+
+
+def test_the_table_of_a_detector_names_its_members():
+    if not PAGE.exists():
+        pytest.skip("not part of a wheel's tests")
+    text = PAGE.read_text(encoding="utf-8")
+    part = text[text.index("## A detector") : text.index("All numbers are finite. `n_hidden`")]
+    rows = re.findall(r"^\| (`.*?) \|", part, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {field.name for field in fields(DetectorState)}
 
 
 def test_the_numbers_are_those_of_the_code(section):

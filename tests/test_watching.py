@@ -18,6 +18,7 @@ from onlad.watching import (
     SHORTEST,
     TICK,
     WIDEST,
+    Watching,
     default_window,
     is_ordered,
 )
@@ -32,6 +33,11 @@ SIDES = [np.random.default_rng(100 + k).choice([-1, 1], 6) for k in range(9)]
 def mode(number, rows, seed, first=0):
     """Return rows of the plant in another mode: each sensor lies elsewhere."""
     return plant(rows, seed, first)[0] + 8 * number * DEVIATION * SIDES[number]
+
+
+def definition(monitor):
+    """Return what a monitor has learned, in the classes that define it."""
+    return Watching.resumed(monitor.learned().watching, monitor.false_alarms, monitor.seed)
 
 
 # -- modes ---------------------------------------------------------------------------------
@@ -230,7 +236,7 @@ def attack(window, seed, sensor, rows):
 
 def expected(monitor, sensor):
     """Return how far the model expects a sensor from where it was, in deviations."""
-    watching = monitor._watching
+    watching = definition(monitor)
     own, X = watching.modes[0], plant(4000, seed=77)[0]
     error = own.errors(own.scaled(windows(X, watching.width)))[1, :, sensor].mean()
     return -error * own.scale[sensor] / DEVIATION[sensor]
@@ -239,7 +245,7 @@ def expected(monitor, sensor):
 @pytest.mark.parametrize("sensor", [0, 3])
 def test_an_attacker_just_below_the_gate_moves_the_model_by_its_share_of_the_rows(sensor):
     before, after, offsets = attack(1, sensor, sensor, 1024)
-    weight = after._watching.modes[0].instances[1].gram[0, -1, -1]  # rows, weighed by forgetting
+    weight = definition(after).modes[0].instances[1].gram[0, -1, -1]  # rows, weighed by forgetting
     assert weight <= 1 / (1 - FORGETTING**2) + 6 * 1024
     # What is expected is a weighted mean of what was learned. The attacker's rows weigh at most 1
     # each, so they move it by at most their share of the weight times the largest offset. 0.02 is
@@ -303,7 +309,7 @@ def test_a_long_life_in_a_drifting_stream_stays_finite_and_small():
     assert np.mean(alarms[10:]) < 0.05
     one = size(Monitor().fit(plant(3000)[0]))
     assert max(sizes) < (MODES + 1) * one
-    for each in monitor._watching.modes:
+    for each in definition(monitor).modes:
         assert each.instances[1].gram[0, -1, -1] <= 1 / (1 - FORGETTING**2) + TICK
         assert all(np.isfinite(instance.beta).all() for instance in each.instances)
 
@@ -312,12 +318,12 @@ def test_a_long_life_in_a_drifting_stream_stays_finite_and_small():
 def test_nothing_winds_up_while_all_sensors_are_stuck(noise):
     X = plant(4000, seed=1)[0]
     monitor = Monitor().fit(X)
-    largest = max(np.abs(i.beta).max() for i in monitor._watching.modes[0].instances)
+    largest = max(np.abs(i.beta).max() for i in definition(monitor).modes[0].instances)
     still = np.repeat(X[-1:], 50_000, axis=0) * (1 + noise * white(50_000, 6))
     verdicts = monitor.observe_many(still)
     assert np.isfinite(verdicts.score).all()
     assert verdicts.is_anomaly[-1000:].mean() < 0.01
-    for instance in monitor._watching.modes[-1].instances:
+    for instance in definition(monitor).modes[-1].instances:
         # The ridge is never forgotten: it holds what the stuck rows do not tell.
         assert np.abs(instance.beta).max() <= 3 * largest
     again = monitor.observe_many(plant(8000, seed=2, first=4000)[0])

@@ -2,6 +2,8 @@ from typing import Any
 
 from onlad.reference import Array
 
+LARGEST32: float
+LARGEST64: float
 LEVEL: str
 VERSION: str
 
@@ -24,8 +26,8 @@ class Kernel32:
         skipped: int,
         paused: int,
     ) -> None: ...
-    def score(self, x: Any, a: float, /) -> float: ...
-    def update(self, x: Any, a: float, /) -> float: ...
+    def score(self, x: Any, a: float, /) -> float | None: ...
+    def update(self, x: Any, a: float, /) -> float | None: ...
     def take_back(self, x: Any, /) -> bool: ...
     def score_many(self, X: Array, a: float, loss: Array, leverage: Array, /) -> None: ...
     def update_many(self, X: Array, a: Array, loss: Array, leverage: Array, /) -> None: ...
@@ -71,49 +73,55 @@ class Kernel32:
 
 class Kernel64(Kernel32): ...
 
-class Judge:
+class Layer:
     def __init__(
         self,
+        features: int,
         width: int,
-        ordered: bool,
-        constants: Array,
-        held: Array,
-        age: Array,
-        patience: Array,
-        past: Array,
-        means: Array,
-        leans: Array,
-        mode: int,
-        /,
-    ) -> None: ...
-    def clear(self) -> None: ...
-    def add(
-        self,
-        centre: Array,
-        scale: Array,
         alpha: Array,
         b: Array,
-        beta: Array,
-        linear_alpha: Array,
-        linear_beta: Array,
-        inverse: Array,
-        levels: Array,
-        leaning: Array,
+        groups: int,
+        projection: Array,
+        constants: dict[str, float],
         /,
     ) -> None: ...
-    def attach(
+
+class Watching:
+    def __init__(
         self,
-        score: Array,
-        mode: Array,
-        refused: Array,
-        present: Array,
-        held: Array,
-        expected: Array,
+        layer: Layer,
+        rate: float,
+        state: Any,
+        names: tuple[Any, ...],
+        verdict: type,
         /,
     ) -> None: ...
-    def rows(self, X: Array, at: int, gate: float, shares: Array, /) -> None: ...
-    def unit(self, mode: int, /) -> tuple[Array, Array]: ...
-    def moving(self) -> tuple[Array, Array, Array, Array, Array, Array, int]: ...
+    def values(self) -> dict[str, Any]: ...
+    def allow(self, rate: float, /) -> None: ...
+    def observe(self, x: Any, paused: bool, largest: float, /) -> Any: ...
+    def observe_row(self, x: Array, paused: bool, /) -> Any: ...
+    def watch(
+        self,
+        X: Array,
+        paused: bool,
+        ready: Array,
+        score: Array,
+        threshold: Array,
+        p_value: Array,
+        is_anomaly: Array,
+        learned: Array,
+        drift: Array,
+        drifting: Array,
+        shares: Array,
+        around: Array,
+        /,
+    ) -> None: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def learned_rows(self) -> int: ...
 
 class Portable:
     def __init__(
@@ -136,6 +144,26 @@ class Portable:
     def warmup(self, rows: int, /) -> int: ...
     def dump(self, sequence: int, /) -> bytes: ...
     def restore(self, data: bytes, /) -> int: ...
+
+def watch_all(
+    monitors: list[Watching | None],
+    first_row: Array,
+    first_value: Array,
+    X: Array,
+    paused: Array,
+    ready: Array,
+    score: Array,
+    threshold: Array,
+    p_value: Array,
+    is_anomaly: Array,
+    learned: Array,
+    drift: Array,
+    drifting: Array,
+    shares: Array,
+    around: Array,
+    threads: int,
+    /,
+) -> None: ...
 
 class DictReader:
     def __init__(self, names: tuple[Any, ...], places: Array, /) -> None: ...
@@ -166,7 +194,6 @@ def bank_update32(
 
 bank_update64 = bank_update32
 
-def p_values(sorted: Array, score: Array, p: Array, /) -> None: ...
 def read_csv(
     data: bytes,
     start: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -10,22 +10,10 @@ from onlad import block, kernel, reference, samples
 from onlad.errors import NotInModelError, OnladError
 from onlad.forgetting import Constant, Forgetting
 from onlad.reference import Activation, Array, Loss, Score, State, Weights
+from onlad.state import DetectorSettings, DetectorState, Dtype, of_kernel, to_kernel
 
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
-
-
-_SETTINGS = (
-    "n_hidden",
-    "activation",
-    "weights",
-    "forgetting",
-    "score",
-    "loss",
-    "ridge",
-    "dtype",
-    "seed",
-)
 
 
 class Detector:
@@ -80,7 +68,7 @@ class Detector:
         score: Score = "combined",
         loss: Loss = "squared",
         ridge: float = 1e-2,
-        dtype: Literal["float64", "float32"] = "float64",
+        dtype: Dtype = "float64",
         seed: int = 0,
     ) -> None:
         samples.choice("activation", activation, reference.ACTIVATIONS)
@@ -103,7 +91,7 @@ class Detector:
         self.score: Score = score
         self.loss: Loss = loss
         self.ridge = float(ridge)
-        self.dtype: Literal["float64", "float32"] = dtype
+        self.dtype: Dtype = dtype
         self.seed = samples.whole("seed", seed, 0)
         self._largest = kernel.LARGEST[dtype]
         self._kernel: Kernel | None = None
@@ -145,10 +133,10 @@ class Detector:
         if self._kernel is None:
             x = self._vector(x)
             self._kernel = self._fresh(len(x))
-        try:
-            score = self._kernel.update(x, self._a)
-        except TypeError:  # the kernel takes finite float vectors of the right length only
+        score = self._kernel.update(x, self._a)
+        if score is None:  # the kernel takes finite float vectors of the right length only
             score = self._kernel.update(self._vector(x), self._a)
+            assert score is not None
         if self._follows:
             self._follow(score)
         return score
@@ -159,13 +147,13 @@ class Detector:
 
     def score_one(self, x: Any) -> float:
         """Return how unusual `x` is, and learn nothing."""
-        if self._kernel is None:
-            x = self._vector(x)
-            return self._fresh(len(x)).score(x, self._a)
-        try:
-            return self._kernel.score(x, self._a)
-        except TypeError:  # as in update_one
-            return self._kernel.score(self._vector(x), self._a)
+        x = self._vector(x) if self._kernel is None else x
+        model = self._kernel or self._fresh(len(x))
+        score = model.score(x, self._a)
+        if score is None:  # as in update_one
+            score = model.score(self._vector(x), self._a)
+            assert score is not None
+        return score
 
     def update_many(self, X: Any) -> Array:
         """Return the scores of the rows of `X`, each learned after its score.
@@ -268,50 +256,41 @@ class Detector:
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> DetectorSettings:
         """Return the arguments that make an equal detector."""
-        return {name: getattr(self, name) for name in _SETTINGS}
+        return DetectorSettings(
+            n_hidden=self.n_hidden, activation=self.activation, weights=self.weights,
+            forgetting=self.forgetting, score=self.score, loss=self.loss, ridge=self.ridge,
+            dtype=self.dtype, seed=self.seed,
+        )  # fmt: skip
 
-    def learned(self) -> dict[str, Any]:
-        """Return all that the detector has beyond its settings, as numbers and arrays."""
-        if self._kernel is None:
-            return {}
-        k = self._kernel
-        return {
-            "alpha": np.array(k.alpha),
-            "b": np.array(k.b[0]),
-            "beta": np.array(k.beta_t.T, order="C"),
-            "S": np.array(k.S),
-            "memory": np.array(self._memory),
-            "trace": k.trace,
-            "trace_start": k.trace_start,
-            "shrink": k.shrink,
-            "weight": k.weight,
-            "seen": k.seen,
-            "skipped": k.skipped,
-            "paused": k.paused,
-        }
+    def learned(self) -> DetectorState | None:
+        """Return all that the detector has beyond its settings; None before the first sample."""
+        return None if self._kernel is None else self.started()
 
-    def resume(self, learned: dict[str, Any]) -> Detector:
-        """Take over what `learned` returned, and go on from there to the last bit."""
-        if learned:
-            parts = dict(learned)
-            self._remember(tuple(float(value) for value in parts.pop("memory")))
-            self._kernel = self._make(
-                parts.pop("alpha"), parts.pop("b"), parts.pop("beta"), parts.pop("S"), **parts
-            )
+    def started(self) -> DetectorState:
+        """Return what `learned` returns, of a detector that has started."""
+        return of_kernel(self.compiled(), np.array(self._memory))
+
+    @classmethod
+    def resumed(cls, settings: DetectorSettings, state: DetectorState | None = None) -> Detector:
+        """Return the detector that gave settings and state; it goes on to the last bit."""
+        s = settings
+        self = cls(
+            n_hidden=s.n_hidden, activation=s.activation, weights=s.weights,
+            forgetting=s.forgetting, score=s.score, loss=s.loss, ridge=s.ridge, dtype=s.dtype,
+            seed=s.seed,
+        )  # fmt: skip
+        if state is not None:
+            self._kernel = to_kernel(self.settings(), state)
+            self._remember(tuple(state.memory.tolist()))
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"settings": self.settings(), "learned": self.learned()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["settings"])  # type: ignore[misc]
-        self.resume(state["learned"])
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).resumed, (self.settings(), self.learned())
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
-        return f"Detector({shown})"
+        return repr(self.settings()).replace("DetectorSettings", "Detector", 1)
 
     # -- inside -----------------------------------------------------------------------------
 
@@ -325,8 +304,12 @@ class Detector:
         if self.ridge == 0:
             raise OnladError("without ridge there is no start: call fit first, or give ridge > 0")
         alpha, b = reference.draw(n_features, self.n_hidden, self.weights, self.seed)
-        S = np.eye(self.n_hidden) / np.sqrt(self.ridge)
-        return self._make(alpha, b, np.zeros((self.n_hidden, n_features)), S)
+        S, beta = np.eye(self.n_hidden) / np.sqrt(self.ridge), np.zeros((self.n_hidden, n_features))
+        start, memory = self.n_hidden / self.ridge, np.array(self._memory)
+        return to_kernel(
+            self.settings(),
+            DetectorState(S=S, alpha=alpha, b=b, beta=beta, memory=memory, trace_start=start),
+        )
 
     def _begin(
         self,
@@ -349,34 +332,14 @@ class Detector:
             ) from None
         S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
         trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
-        self._kernel = self._make(
-            alpha,
-            b,
-            S @ (S.T @ moment),
-            S,
-            trace_start=trace,
-            shrink=shrink,
-            weight=weight,
-            seen=seen,
-        )
         self._remember(self.forgetting.start)
-
-    def _make(self, alpha: Array, b: Array, beta: Array, S: Array, **counts: Any) -> Kernel:
-        start = counts.pop("trace_start", None) or self.n_hidden / self.ridge
-        a = self.forgetting.start[0]
-        return kernel.make(
-            alpha,
-            b,
-            beta,
-            S,
-            activation=self.activation,
-            score=self.score,
-            loss=self.loss,
-            dtype=self.dtype,
-            trace_start=start,
-            trace_limit=reference.trace_limit(start, self.n_hidden, a, self.activation),
-            **counts,
-        )
+        self._kernel = to_kernel(
+            self.settings(),
+            DetectorState(
+                S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
+                trace_start=trace, shrink=shrink, weight=weight, seen=seen,
+            )
+        )  # fmt: skip
 
     def _follow(self, score: float) -> None:
         self._remember(self.forgetting.step(self._memory, score))
@@ -394,27 +357,27 @@ def merge(a: Detector, b: Detector) -> Detector:
     """
     if a.n_features is None or b.n_features is None:
         raise ValueError("a detector that has seen nothing cannot be merged")
-    one, other = a.learned(), b.learned()
+    one, other = a.started(), b.started()
     if a.activation != b.activation or not (
-        np.array_equal(one["alpha"], other["alpha"]) and np.array_equal(one["b"], other["b"])
+        np.array_equal(one.alpha, other.alpha) and np.array_equal(one.b, other.b)
     ):
         raise ValueError(
             "only detectors with one random layer can be merged: equal features, n_hidden, "
             f"activation, weights and seed. Got {a!r} on {a.n_features} features and {b!r} on "
             f"{b.n_features}"
         )
-    roots = [np.linalg.inv(part["S"].astype("float64")) for part in (one, other)]  # K = R'R
+    roots = [np.linalg.inv(part.S.astype("float64")) for part in (one, other)]  # K = R'R
     # Both hold the ridge they started from, as far as it is not forgotten: keep it once.
-    twice = min(a.ridge * one["shrink"], b.ridge * other["shrink"])
+    twice = min(a.ridge * one.shrink, b.ridge * other.shrink)
     grams = [R.T @ R for R in roots]
-    merged = Detector(**a.settings())
+    merged = Detector.resumed(a.settings())
     merged._begin(
-        one["alpha"].astype("float64"),
-        one["b"].astype("float64"),
+        one.alpha.astype("float64"),
+        one.b.astype("float64"),
         reference.symmetric(grams[0] + grams[1]) - twice * np.eye(a.n_hidden),
-        grams[0] @ one["beta"].astype("float64") + grams[1] @ other["beta"].astype("float64"),
-        shrink=max(one["shrink"], other["shrink"]),
-        weight=one["weight"] + other["weight"],
-        seen=one["seen"] + other["seen"],
+        grams[0] @ one.beta.astype("float64") + grams[1] @ other.beta.astype("float64"),
+        shrink=max(one.shrink, other.shrink),
+        weight=one.weight + other.weight,
+        seen=one.seen + other.seen,
     )
     return merged

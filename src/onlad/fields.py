@@ -10,22 +10,16 @@ from __future__ import annotations
 
 import functools
 import math
+import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from onlad import samples
+from onlad.forgetting import POLICIES, Forgetting
 from onlad.modelfile import Values, need, short
 from onlad.reference import Array
 
@@ -80,8 +74,10 @@ class Numbers(NamedTuple):
             part = array[first : first + AT_ONCE]
             finite = np.isfinite(part) | (np.isnan(part) & self.missing)
             need(bool(finite.all()), f"{name} holds a number that is not finite")
-            outside = (part < low) | (part > high)
-            need(not outside.any(), f"{name} holds a number that is not in [{low:g}, {high:g}]")
+            if high < math.inf or low > -math.inf:
+                outside = (part < low) | (part > high)
+                rule = f"{name} holds a number that is not in [{low:g}, {high:g}]"
+                need(not outside.any(), rule)
 
 
 def check(state: object, sizes: Sizes = NONE, dtype: str = "float64") -> None:
@@ -89,10 +85,11 @@ def check(state: object, sizes: Sizes = NONE, dtype: str = "float64") -> None:
 
     `sizes` has the lengths and ends that rules name.
     """
-    for name, hint in _hints(type(state)).items():
+    for name, hint in _hints(type(state)).items():  # type: ignore[arg-type]
         value = getattr(state, name)
-        if _is_literal(hint) and value not in get_args(hint):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}")
+        origin: Any = get_origin(hint)
+        if origin is Literal:
+            samples.choice(name, value, get_args(hint))
         for rule in getattr(hint, "__metadata__", ()):
             rule.check(name, value, sizes, dtype)
 
@@ -110,14 +107,13 @@ def values(state: Any) -> Any:
     return {f.name: values(v) for f, v in held if not (v is None and f.default is None)}
 
 
-def read(kind: type[T], found: Any, what: str = "") -> T:
+def read(kind: type[T], found: Any, what: str) -> T:
     """Return the state of this kind that a file has, or say what it lacks.
 
     Its types are right then. Whether its values are, the state says itself: ``check``.
     """
-    what = what or kind.__name__.removesuffix("State").lower()
     need(type(found) is dict, f"{what} must be a dict, got {short(found)}")
-    hints = _hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]
     absent = {field.name for field in fields(kind) if field.default is None}  # type: ignore[arg-type]
     strange = sorted((found.keys() ^ hints.keys()) - (absent - found.keys()))
     need(not strange, f"missing in {what} or not known: {short(strange)}")
@@ -131,26 +127,23 @@ def _value(name: str, hint: Any, value: Any, absent: bool) -> Any:
         wanted = " or ".join(kind.__name__ for kind in allowed)
         raise ValueError(f"{name} must be {wanted}, got {short(value)}")
     if type(value) is list:
-        return tuple(_item(get_args(hint)[0], item) for item in value)
-    return _item(hint, value)
+        return tuple(_item(name.removesuffix("s"), get_args(hint)[0], item) for item in value)
+    return _item(name, hint, value)
 
 
-def _item(hint: Any, value: Any) -> Any:
+def _item(name: str, hint: Any, value: Any) -> Any:
     """Return a value, a state made of its dict."""
     parts = _parts(hint)
     state = next((part for part in parts if is_dataclass(part)), None)
     if state is None or (value is None and NoneType in parts):
         return value
-    return read(state, value)  # type: ignore[arg-type]
-
-
-def _is_literal(hint: Any) -> bool:
-    origin: Any = get_origin(hint)
-    return origin is Literal
+    return read(state, value, name)  # type: ignore[arg-type]
 
 
 def _types(hint: Any) -> tuple[type, ...]:
     """Return the types that values of a field may have in a file."""
+    if hint is Forgetting:
+        return tuple(POLICIES)
     forms: dict[Any, type] = {tuple: list, Literal: str}
     origins = [get_origin(part) or part for part in _parts(hint)]
     return tuple(dict if is_dataclass(kind) else forms.get(kind, kind) for kind in origins)
@@ -161,13 +154,9 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _cached_hints(kind: Any) -> Values:
-    return get_type_hints(kind, include_extras=True)
-
-
 def _hints(kind: Any) -> Values:
     """Return the types of all fields, with their rules."""
-    return _cached_hints(kind)
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _shape(wanted: tuple[int | range | str, ...], array: Array, sizes: Sizes) -> tuple[int, ...]:

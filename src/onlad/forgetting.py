@@ -48,7 +48,7 @@ class Constant:
     (0.99,)
     """
 
-    a: float
+    a: int | float
 
     def __post_init__(self) -> None:
         check_factor("forgetting", self.a)
@@ -80,8 +80,8 @@ class Adaptive:
     True
     """
 
-    high: float = 0.999
-    low: float = 0.95
+    high: int | float = 0.999
+    low: int | float = 0.95
     recent: int = 16
     long: int = 512
 
@@ -128,11 +128,11 @@ class OnDrift:
     True
     """
 
-    high: float = 0.999
-    low: float = 0.95
+    high: int | float = 0.999
+    low: int | float = 0.95
     duration: int = 100
-    slack: float = 0.25
-    limit: float = 25.0
+    slack: int | float = 0.25
+    limit: int | float = 25.0
 
     def __post_init__(self) -> None:
         check_factor("high", self.high)
@@ -164,3 +164,12 @@ class OnDrift:
         elif left > 0:
             left -= 1.0
         return (self.low if left > 0 else self.high, mean, count, excess, left)
+
+
+# The policies that a model file may name, and the part of a memory of each that is divided by or
+# counted down.
+POLICIES: dict[type[Forgetting], slice] = {
+    Constant: slice(0),
+    Adaptive: slice(3, 4),
+    OnDrift: slice(2, 5),
+}

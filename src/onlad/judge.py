@@ -1,4 +1,4 @@
-"""`Judge`: rows in, scores out, one row after the other. The definition of the kernel's `Judge`.
+"""`Judge`: rows in, scores out, one row after the other. The definition of the kernel's judge.
 
 It holds what moves on with each row: the value that each feature had last, the rows before, the
 running means, the leans, and the mode that the machine is in. The modes themselves change only
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlad.mode import CLIP, SMOOTHING, STATISTICS, STILL, WINSOR, Mode
+from onlad.mode import SMOOTHING, STATISTICS, STILL, WINSOR, Mode
 from onlad.reference import Array
 
 KEEP = 0.5
@@ -107,8 +107,3 @@ def wake(mode: Mode, x: Array) -> None:
         moved = np.abs(x - mode.centre)
         moves = asleep & (moved > STILL * np.abs(mode.centre) + 1e-30)
         mode.scale = np.where(moves, moved, mode.scale)
-
-
-def constants() -> Array:
-    """Return the constants as the kernel takes them."""
-    return np.array([CLIP, SMOOTHING, STILL, KEEP, FILLED, WINSOR])

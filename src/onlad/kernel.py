@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from onlad._kernel import LEVEL as BACKEND
 from onlad._kernel import (
+    LARGEST32,
+    LARGEST64,
     DictReader,
-    Judge,
     Kernel32,
     Kernel64,
+    Layer,
     Portable,
+    Watching,
     causes,
-    p_values,
     read_csv,
     read_dict,
+    watch_all,
 )
+from onlad._kernel import LEVEL as BACKEND
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
 
 if TYPE_CHECKING:
@@ -31,17 +34,18 @@ __all__ = [
     "BACKEND",
     "LARGEST",
     "DictReader",
-    "Judge",
+    "Layer",
     "Portable",
+    "Watching",
     "causes",
     "make",
-    "p_values",
     "read_csv",
     "read_dict",
+    "watch_all",
 ]
 
-# Beyond these a square would leave the range of the type; the binding refuses them too.
-LARGEST = {"float32": 1e12, "float64": 1e100}
+# Beyond these a square would leave the range of the type; the binding refuses them.
+LARGEST = {"float32": LARGEST32, "float64": LARGEST64}
 
 
 def make(
@@ -69,19 +73,9 @@ def make(
     """
     kind = Kernel32 if dtype == "float32" else Kernel64
     return kind(
-        np.ascontiguousarray(alpha, dtype),
-        np.ascontiguousarray(b, dtype),
-        np.ascontiguousarray(beta, dtype),
-        np.ascontiguousarray(S, dtype),
-        ACTIVATIONS.index(activation),
-        SCORES.index(score),
-        LOSSES.index(loss),
-        trace,
-        trace_start,
-        trace_limit,
-        shrink,
-        weight,
-        seen,
-        skipped,
-        paused,
-    )
+        alpha=np.ascontiguousarray(alpha, dtype), b=np.ascontiguousarray(b, dtype),
+        beta=np.ascontiguousarray(beta, dtype), S=np.ascontiguousarray(S, dtype),
+        activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
+        loss=LOSSES.index(loss), trace=trace, trace_start=trace_start, trace_limit=trace_limit,
+        shrink=shrink, weight=weight, seen=seen, skipped=skipped, paused=paused,
+    )  # fmt: skip

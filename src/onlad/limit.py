@@ -11,8 +11,6 @@ back if scores rise.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -70,7 +68,6 @@ class Limit:
 
     def _refresh(self) -> None:
         self.sorted: Array = np.sort(self.recent.astype("float64"))
-        self._list = self.sorted.tolist()
         self.base = max(LEAST, tail(self.sorted, self.rate) ** 2)
 
     def allow(self, rate: float) -> None:
@@ -113,16 +110,10 @@ class Limit:
                     since, rows, peak = -1.0, 0.0, 0.0
         self.episode = np.array([since, rows, peak])
 
-    def p_value(self, score: float) -> float:
-        """Return what `p_values` returns, of one score."""
-        rank = bisect_left(self._list, math.sqrt(score))
-        return (1 + len(self._list) - rank) / (1 + len(self._list))
-
     def p_values(self, scores: Array) -> Array:
         """Return the share of recent normal rows that score as high, with the row itself."""
-        p = np.empty(len(scores))
-        kernel.p_values(self.sorted, np.sqrt(scores), p)
-        return p
+        rank = np.searchsorted(self.sorted, np.sqrt(scores))
+        return (1 + len(self.sorted) - rank) / (1 + len(self.sorted))
 
     def learned(self) -> LimitState:
         """Return all that follows the stream."""

@@ -242,20 +242,13 @@ class Mode:
         """Return all that was learned."""
         tanh, linear = self.instances
         return ModeState(
-            gram=packed(tanh.gram),
-            linear_gram=packed(linear.gram)[0],
-            moment=tanh.moment.copy(),
+            gram=packed(tanh.gram), linear_gram=packed(linear.gram)[0], moment=tanh.moment.copy(),
             linear_moment=linear.moment.copy() if linear.kind == "projected" else np.empty(0),
-            centre=self.centre.copy(),
-            scale=self.scale.copy(),
-            usual=self.usual.copy(),
-            largest=self.largest.copy(),
+            centre=self.centre.copy(), scale=self.scale.copy(), usual=self.usual.copy(),
+            largest=self.largest.copy(), leaning=self.leaning.copy(), levels=np.array(self.levels),
             band=self.band.copy(),
-            leaning=self.leaning.copy(),
-            levels=np.array(self.levels),
-            weight=float(self.weight),
-            count=self.count,
-        )
+            weight=float(self.weight), count=self.count,
+        )  # fmt: skip
 
     def resume(self, state: ModeState) -> Mode:
         """Take over what `learned` returned."""

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import fields, kernel, samples
+from onlad import compiled, fields, kernel, samples
 from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.modelfile import need, short
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names, read_many, read_one
-from onlad.verdict import Around, Verdict, Verdicts
-from onlad.watching import LARGEST_WINDOW, TICK, Watching, WatchingState, check_size
+from onlad.verdict import Verdict, Verdicts
+from onlad.watching import LARGEST_WINDOW, Watching, WatchingState, check_size
 
 FEWEST = 64  # samples of a start
 
@@ -126,7 +126,7 @@ class Monitor:
         self.n_seen = 0
         self.paused = False  # while it is, samples are judged and none is learned
         self._kept: Array = np.empty((0, 0))  # samples of the warm-up
-        self._watching: Watching | None = None
+        self._watching: kernel.Watching | None = None
         self.false_alarms = false_alarms
 
     @property
@@ -170,7 +170,7 @@ class Monitor:
             )
         self._names, self.n_seen = names, len(rows)
         self._kept = np.empty((0, len(names)))
-        self._watching = Watching.start(useful, self.window, self._rate, self.seed)
+        self._begin(useful)
         return self
 
     def observe(self, x: Any) -> Verdict:
@@ -179,37 +179,15 @@ class Monitor:
         A sample is a sequence or array of numbers, or a mapping name -> number. The names are
         those of the first sample. NaN, None, or an absent name is a missing value.
         """
-        row, self._names = read_one(x, self._names)
         watching = self._watching
         if watching is None:
+            row, self._names = read_one(x, self._names)
             return self._watch(row[None, :], None)[0]
-        # What `_watch` does, without columns: half of a sample's time would go into them.
-        shares = np.empty((1, len(row)))
-        limit, drifting = watching.threshold, watching.drifting
-        score, refused = watching.rows(row[None, :], shares, self.paused)
-        value, learned = score.item(), not (refused.item() or self.paused)
-        p_value = watching.limit.p_value(value)
-        at = TICK + watching.at - 1
-        unusual = watching.unusual(at) if value > limit else 1
-        around = Around(
-            self.names, row, watching.expected, at, watching.reach, watching.mode.item(at),
-            unusual, self._rate,
-        )  # fmt: skip
-        drift = watching.at == TICK and watching.tick()
-        shares /= shares.sum() or 1.0
+        verdict: Verdict | None = watching.observe(x, bool(self.paused), LARGEST)
+        if verdict is None:  # no plain dict of numbers
+            verdict = watching.observe_row(read_one(x, self.names)[0], bool(self.paused))
         self.n_seen += 1
-        return Verdict(
-            ready=True,
-            score=value,
-            threshold=limit,
-            p_value=p_value,
-            is_anomaly=value > limit,
-            causes=kernel.causes(self.names, shares[0]),
-            learned=learned,
-            drift=drift,
-            drifting=self.names[drifting] if drifting >= 0 else None,
-            around=around,
-        )
+        return verdict
 
     def observe_many(self, X: Any, pause: Array | None = None) -> Verdicts:
         """Return the verdicts on many samples in order; the same as a loop of `observe`.
@@ -245,7 +223,9 @@ class Monitor:
         X, _ = read_many(X, self.names)
         if self._watching is None or len(X) == 0:
             raise ValueError("accept needs a row, and a monitor that has started")
-        self._watching.accept(X)
+        watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
+        watching.accept(X)
+        self._go_on(watching.learned())
 
     def reject(self) -> None:
         """Let what is excluded from learning now never become a mode: a person says it is a fault.
@@ -261,7 +241,9 @@ class Monitor:
         (0, False)
         """
         if self._watching is not None:
-            self._watching.reject()
+            watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
+            watching.reject()
+            self._go_on(watching.learned())
 
     def describe(self) -> dict[str, Any]:
         """Return what the monitor decided by itself, and whether it is ready, and if not, why.
@@ -271,66 +253,45 @@ class Monitor:
         >>> Monitor().describe()["why"]
         'no sample yet'
         """
-        watching = self._watching
-        said: dict[str, Any] = {"ready": watching is not None, "features": len(self.names)}
-        if watching is None:
+        said: dict[str, Any] = {"ready": self._watching is not None, "features": len(self.names)}
+        if self._watching is None:
             missing = self.warmup - len(self._kept)
             why = f"{missing} more samples with a value are needed" if self.n_seen else ""
             return said | {"why": why or "no sample yet"}
-        mode = watching.modes[0]
-        still = [name for name, unit in zip(self.names, mode.scale, strict=True) if not unit > 0]
+        state = compiled.learned(self._watching)
+        scale, drifting = state.modes[0].scale, state.drifting
+        still = [name for name, unit in zip(self.names, scale, strict=True) if not unit > 0]
         return said | {
-            "ordered": watching.ordered,
-            "window": watching.width,
-            "start": watching.begun,
-            "learned": watching.learned_rows,
-            "modes": [each.count for each in watching.modes],
-            "candidate": watching.candidate is not None,
-            "quarantine": len(watching.quarantine),
-            "threshold": watching.threshold,
+            "ordered": state.ordered,
+            "window": state.width,
+            "start": state.begun,
+            "learned": self._watching.learned_rows,
+            "modes": [each.count for each in state.modes],
+            "candidate": state.candidate is not None,
+            "quarantine": len(state.quarantine),
+            "threshold": self._watching.threshold,
             "false_alarms": self.false_alarms,
             "never moved": still,
-            "drifting": self.names[watching.drifting] if watching.drifting >= 0 else None,
+            "drifting": self.names[drifting] if drifting >= 0 else None,
         }
 
     # -- the way of a sample ------------------------------------------------------------------
 
     def _watch(self, X: Array, pause: Array | None) -> Verdicts:
         verdicts = Verdicts(self.names, len(X))
-        verdicts.values, verdicts.rate = X, self._rate
         paused = np.full(len(X), self.paused) if pause is None else pause | self.paused
+        edges = [*(np.flatnonzero(np.diff(paused)) + 1).tolist(), len(X)]
         first = 0
         while first < len(X):
             if self._watching is None:
                 stop = self._keep(X, first, paused)
             else:
-                stop = min(len(X), first + TICK - self._watching.at)
-                self._judge(X[first:stop], verdicts, slice(first, stop), paused[first:stop])
+                stop = next(edge for edge in edges if edge > first)
+                part = slice(first, stop)
+                compiled.watch(self._watching, X[part], bool(paused[first]), verdicts, part)
             self.n_seen += stop - first
             first = stop
         return verdicts
-
-    def _judge(self, X: Array, verdicts: Verdicts, part: slice, paused: Array) -> None:
-        watching = self._watching
-        assert watching is not None
-        limit, drifting = watching.threshold, watching.drifting
-        shares = verdicts.shares[part]
-        score, refused = watching.rows(X, shares, paused)
-        judged = slice(TICK + watching.at - len(X), TICK + watching.at)
-        verdicts.expected[part] = watching.expected[judged]
-        verdicts.reach[part] = watching.reach[watching.mode[judged]]
-        total = shares.sum(axis=1, keepdims=True)
-        np.divide(shares, total, out=shares, where=total > 0)
-        verdicts.ready[part] = True
-        verdicts.score[part] = score
-        verdicts.learned[part] = ~(refused | paused)
-        verdicts.threshold[part] = limit
-        verdicts.p_value[part] = watching.limit.p_values(score)
-        verdicts.is_anomaly[part] = score > limit
-        for i in np.flatnonzero(score > limit).tolist():
-            verdicts.unusual[part.start + i] = watching.unusual(judged.start + i)
-        verdicts.drifting[part] = drifting
-        verdicts.drift[part.stop - 1] = watching.at == TICK and watching.tick()
 
     def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
@@ -339,9 +300,15 @@ class Monitor:
         self._kept = np.concatenate((self._kept.reshape(-1, X.shape[1]), X[useful]))
         if len(self._kept) < self.warmup:
             return len(X)
-        self._watching = Watching.start(self._kept, self.window, self._rate, self.seed)
+        self._begin(self._kept)
         self._kept = self._kept[:0]
         return int(useful[-1]) + 1
+
+    def _begin(self, X: Array) -> None:
+        self._go_on(Watching.start(X, self.window, self._rate, self.seed).learned())
+
+    def _go_on(self, state: WatchingState) -> None:
+        self._watching = compiled.resumed(state, self._rate, self.seed, self.names)
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 
@@ -355,7 +322,7 @@ class Monitor:
             return None
         if self._watching is None:
             return MonitorState(self.names, self.n_seen, warming=self._kept.copy())
-        return MonitorState(self.names, self.n_seen, watching=self._watching.learned())
+        return MonitorState(self.names, self.n_seen, watching=compiled.learned(self._watching))
 
     @classmethod
     def resumed(
@@ -378,7 +345,7 @@ class Monitor:
         if state.warming is not None:
             self._kept = state.warming.copy()
         if state.watching is not None:
-            self._watching = Watching.resumed(state.watching, self._rate, self.seed)
+            self._go_on(state.watching)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

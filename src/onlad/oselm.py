@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onlad import kernel, reference, samples
 from onlad.errors import OnladError
-from onlad.forgetting import check_factor
+from onlad.forgetting import Constant, check_factor
 from onlad.reference import Activation, Array, State, Weights
+from onlad.state import DetectorSettings, DetectorState, Dtype, of_kernel, to_kernel
 
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
-
-
-_COUNTS = ("trace", "shrink", "weight", "seen", "skipped", "paused")
 
 
 class OsElm:
@@ -51,7 +50,7 @@ class OsElm:
         weights: Weights = "uniform",
         forgetting: float = 1.0,
         ridge: float = 1e-2,
-        dtype: Literal["float64", "float32"] = "float64",
+        dtype: Dtype = "float64",
         seed: int = 0,
     ) -> None:
         samples.choice("activation", activation, reference.ACTIVATIONS)
@@ -65,7 +64,7 @@ class OsElm:
         self.weights: Weights = weights
         self.forgetting = float(forgetting)
         self.ridge = float(ridge)
-        self.dtype: Literal["float64", "float32"] = dtype
+        self.dtype: Dtype = dtype
         self.seed = samples.whole("seed", seed, 0)
         self._kernel: Kernel | None = None
         self._n = 0  # features
@@ -117,11 +116,10 @@ class OsElm:
         """Add a column to the targets. The model is exactly the one for which it was always 0."""
         if self._kernel is None:
             raise OnladError("there are no targets before the first sample")
-        held = self.__getstate__()
-        beta, S, counts = held["learned"]
-        held["learned"] = [np.hstack([beta, np.zeros((self.n_hidden, 1))]), S, counts]
-        held["_row"] = np.empty(len(self._row) + 1, self.dtype)
-        self.__setstate__(held)
+        one, zero = self._learned(self._kernel), np.zeros((1, self.n_hidden))
+        alpha, beta = np.vstack([one.alpha, zero]), np.hstack([one.beta, zero.T])
+        self._row = np.empty(len(self._row) + 1, self.dtype)
+        self._make(replace(one, alpha=alpha, beta=beta))
 
     @property
     def state(self) -> State:
@@ -141,20 +139,13 @@ class OsElm:
     # -- copies and pickles, which go on to the last bit
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name != "_kernel"}
-        k = self._kernel
-        if k is not None:
-            counts = {name: getattr(k, name) for name in _COUNTS}
-            state["learned"] = [np.array(k.beta_t.T), np.array(k.S), counts]
-        return state
+        learned = None if self._kernel is None else self._learned(self._kernel)
+        return vars(self) | {"_kernel": learned}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        learned = state.pop("learned", None)
-        vars(self).update(state, _kernel=None)
-        if learned:
-            beta, S, counts = learned
-            alpha, b = reference.draw(self._n, self.n_hidden, self.weights, self.seed)
-            self._make(alpha, b, beta, S, **counts)
+        vars(self).update(state)
+        if state["_kernel"] is not None:
+            self._make(state["_kernel"])
 
     # -- inside: the compiled step is an autoencoder. That of [x, t] whose t has no input weights
     # -- is OS-ELM: h comes from x alone, and the columns of beta do not know each other.
@@ -167,26 +158,24 @@ class OsElm:
     def _begin(self, state: State, n: int, seen: int) -> None:
         self._n, self._row = n, np.empty(state.beta.shape[1], self.dtype)
         S = np.linalg.cholesky(state.P)
-        self._make(state.alpha, state.b, state.beta, S, weight=seen, seen=seen)
+        alpha = np.vstack([state.alpha, np.zeros((state.beta.shape[1] - n, self.n_hidden))])
+        self._make(
+            DetectorState(
+                S=S, alpha=alpha, b=state.b, beta=state.beta, memory=np.array([self.forgetting]),
+                trace_start=self.n_hidden / self.ridge, weight=seen, seen=seen,
+            )
+        )  # fmt: skip
 
-    def _make(self, alpha: Array, b: Array, beta: Array, S: Array, **counts: Any) -> None:
-        targets = beta.shape[1] - len(alpha)
-        start = self.n_hidden / self.ridge
-        self._kernel = kernel.make(
-            np.vstack([alpha, np.zeros((targets, self.n_hidden))]),
-            b,
-            beta,
-            S,
-            activation=self.activation,
-            score="reconstruction",
-            loss="squared",
-            dtype=self.dtype,
-            trace_start=start,
-            trace_limit=reference.trace_limit(
-                start, self.n_hidden, self.forgetting, self.activation
-            ),
-            **counts,
-        )
+    def _learned(self, k: Kernel) -> DetectorState:
+        return of_kernel(k, np.array([self.forgetting]))
+
+    def _make(self, state: DetectorState) -> None:
+        settings = DetectorSettings(
+            n_hidden=self.n_hidden, activation=self.activation, weights=self.weights,
+            forgetting=Constant(self.forgetting), score="reconstruction", loss="squared",
+            ridge=self.ridge, dtype=self.dtype, seed=self.seed,
+        )  # fmt: skip
+        self._kernel = to_kernel(settings, state)
 
     def _started(self, n: int, m: int) -> None:
         if self._kernel is None:

@@ -1,14 +1,14 @@
 """What a monitor says: of one sample a `Verdict`, of many the same as columns.
 
-What few callers read is computed when it is read: bands, directions and severity.
+What few callers read is computed when it is read: causes, bands, directions and severity.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -22,16 +22,14 @@ class Around(NamedTuple):
 
     names: tuple[Hashable, ...]
     values: Array  # (n,) NaN where one is missing
-    expected: Array  # (rows, n) NaN where nothing was
-    row: int  # of this sample
-    reach: Array  # (modes, n) half widths of the bands
-    mode: int  # of this sample
+    expected: Array  # (n,) NaN where nothing was
+    reach: Array  # (n,) half widths of the bands
     unusual: int  # samples lately, with this one
     rate: float  # the false-alarm budget
 
     def band(self, side: int) -> dict[Hashable, float]:
         """Return where the bands begin (-1), end (1), and what is expected (0)."""
-        return self.named(self.expected[self.row] + side * self.reach[self.mode])
+        return self.named(self.expected + side * self.reach)
 
     def named(self, numbers: Array) -> dict[Hashable, float]:
         """Return numbers by name, those that are known."""
@@ -39,11 +37,23 @@ class Around(NamedTuple):
         return {name: number for name, number in pairs if not math.isnan(number)}
 
 
-NOTHING = Around((), np.empty(0), np.empty((1, 0)), 0, np.empty((1, 0)), 0, 1, 1.0)
+class _LateCauses:
+    """What `causes` and the rest are made of when somebody asks for them."""
+
+    __slots__ = ("_around", "_names", "_rate", "_shares")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "causes":
+                raise AttributeError(f"a Verdict has no attribute {name!r}")
+            causes = kernel.causes(self._names, np.frombuffer(self._shares))
+            object.__setattr__(self, "causes", causes)
+            return causes
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, slots=True)
+class Verdict(_LateCauses):
     """What a monitor says of one sample.
 
     Attributes
@@ -91,7 +101,18 @@ class Verdict:
     learned: bool
     drift: bool
     drifting: Hashable | None = None
-    around: Around = field(default=NOTHING, repr=False, compare=False)
+
+    @property
+    def around(self) -> Around:
+        """What was known around the sample; a copy of a verdict has nothing there."""
+        data, names = getattr(self, "_around", b""), getattr(self, "_names", ())
+        if not data:
+            none = np.empty(0)
+            return Around((), none, none, none, 1, 1.0)
+        n, numbers = len(names), np.frombuffer(data)
+        values, expected, reach = numbers[: 3 * n].reshape(3, n)
+        rate = float(getattr(self, "_rate", 1.0))
+        return Around(names, values, expected, reach, int(numbers[-1]), rate)
 
     @property
     def expected(self) -> dict[Hashable, float]:
@@ -111,18 +132,18 @@ class Verdict:
     @property
     def direction(self) -> dict[Hashable, str]:
         """Above or below, of each feature outside of its band."""
-        low, high = self.low, self.high
+        low, high, around = self.low, self.high, self.around
         return {
             name: "above" if value > high[name] else "below"
-            for name, value in self.around.named(self.around.values).items()
+            for name, value in around.named(around.values).items()
             if name in high and not low[name] <= value <= high[name]
         }
 
     @property
     def severity(self) -> float:
         """How severe it is, 0 to 100."""
-        ratio = self.score / self.threshold
-        return severity(ratio, self.p_value, self.around.unusual, self.around.rate)
+        around = self.around
+        return severity(self.score / self.threshold, self.p_value, around.unusual, around.rate)
 
 
 class Verdicts(Sequence[Verdict]):
@@ -145,9 +166,10 @@ class Verdicts(Sequence[Verdict]):
         self.drift = np.zeros(rows, bool)
         self.drifting = np.full(rows, -1, "int64")
         self.shares = np.zeros((rows, len(names)))
-        self.values, self.expected, self.reach = np.full((3, rows, len(names)), np.nan)
-        self.unusual = np.ones(rows, "int64")
-        self.rate = 1.0  # the false-alarm budget
+        self.values = np.full((rows, len(names)), np.nan)
+        self.around = np.full((rows, 2 * len(names) + 1), np.nan)  # as the kernel fills it in
+        self.around[:, -1] = 1.0
+        self.rate = np.ones(rows)  # the false-alarm budget
 
     def __len__(self) -> int:
         return len(self.score)
@@ -160,7 +182,7 @@ class Verdicts(Sequence[Verdict]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         drifting = int(self.drifting[index])
-        return Verdict(
+        verdict = Verdict(
             ready=bool(self.ready[index]),
             score=float(self.score[index]),
             threshold=float(self.threshold[index]),
@@ -170,11 +192,30 @@ class Verdicts(Sequence[Verdict]):
             learned=bool(self.learned[index]),
             drift=bool(self.drift[index]),
             drifting=self.names[drifting] if drifting >= 0 else None,
-            around=Around(
-                self.names, self.values[index], self.expected, index, self.reach, index,
-                int(self.unusual[index]), self.rate,
-            ),
-        )  # fmt: skip
+        )
+        data = np.concatenate((self.values[index], self.around[index])).tobytes()
+        for name, value in (
+            ("_names", self.names),
+            ("_around", data),
+            ("_rate", float(self.rate[index])),
+        ):
+            object.__setattr__(verdict, name, value)  # it is frozen for everybody else
+        return verdict
+
+    @property
+    def expected(self) -> Array:
+        """What the model made of each feature."""
+        return self.around[:, : len(self.names)]
+
+    @property
+    def reach(self) -> Array:
+        """Half widths of the bands."""
+        return self.around[:, len(self.names) : -1]
+
+    @property
+    def unusual(self) -> Array:
+        """How many samples were unusual lately."""
+        return self.around[:, -1]
 
     @property
     def low(self) -> Array:
@@ -189,9 +230,9 @@ class Verdicts(Sequence[Verdict]):
     @property
     def severity(self) -> Array:
         """How severe each sample is, 0 to 100."""
-        ratio = (self.score / self.threshold).tolist()
-        each = zip(ratio, self.p_value.tolist(), self.unusual.tolist(), strict=True)
-        return np.array([severity(*numbers, self.rate) for numbers in each], float)
+        columns = ((self.score / self.threshold), self.p_value, self.unusual, self.rate)
+        each = zip(*(column.tolist() for column in columns), strict=True)
+        return np.array([severity(r, p, int(u), f) for r, p, u, f in each], float)
 
     def __iter__(self) -> Iterator[Verdict]:
         return (self[i] for i in range(len(self)))

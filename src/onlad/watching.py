@@ -10,7 +10,7 @@ new mode has to explain rows that it did not learn before it is confirmed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -174,9 +174,9 @@ class Watching:
         self.refused: Array = np.zeros(2 * TICK, bool)
         self.open: Array = np.zeros(2 * TICK, bool)  # may be learned: judged while not paused
         self.at = 0  # rows of this tick
-        self._judge: Any = None
+        self._judge = judge.Judge(judge.first(np.zeros(features), width), self.modes)
         self._now = np.inf
-        self.expected: Array = np.zeros((0, features))  # of the rows of this tick
+        self.expected: Array = np.zeros((2 * TICK, features))  # of the rows of this tick
         self.reach: Array = np.zeros((0, features))  # of each mode: half widths of the bands
 
     @classmethod
@@ -232,34 +232,22 @@ class Watching:
 
     def _meet(self, moving: judge.Moving) -> None:
         """Give a judge what moves on and the modes."""
-        self._judge = kernel.Judge(
-            self.width, self.ordered, judge.constants(), moving.held, moving.age, moving.patience,
-            moving.past, moving.means, moving.leans, int(moving.mode[0]),
-        )  # fmt: skip
+        self._judge = judge.Judge(moving, self.modes)
         self._inform()
 
     def _inform(self) -> None:
-        """Tell the judge of modes that have changed, and settle the limit of the next tick."""
-        # Not written over: verdicts of the tick go on to look there.
-        self.expected = np.empty((2 * TICK, self.features))
-        self._judge.attach(
-            self.score, self.mode, self.refused, self.present, self.held, self.expected
-        )
-        self._judge.clear()
-        for mode in self.modes:
-            tanh, linear = mode.instances
-            projection = linear.alpha[:, :-1] if linear.kind == "projected" else np.empty((0, 0))
-            self._judge.add(
-                mode.centre, mode.scale, tanh.alpha, tanh.b, tanh.beta,
-                np.ascontiguousarray(projection), linear.beta, mode.inverse(),
-                np.array(mode.levels), 1 / mode.leaning,
-            )  # fmt: skip
+        """Settle the limit of the next tick."""
         self.reach = np.array([mode.band * mode.scale for mode in self.modes])
         self._now = self.limit.value(self.learned_rows)
         if self.ordered and self.limit.lasts():
             self._now = max(self._now, SHELVED * float(self.score[:TICK].max()))
         trust = 1 + YOUNG / self.learned_rows if self.ordered else 1.0
         self._gate = REFUSED * max(1.0, self.limit.base) * trust
+
+    @property
+    def moving(self) -> judge.Moving:
+        """What moves on with each row."""
+        return self._judge.moving
 
     @property
     def learned_rows(self) -> int:
@@ -269,8 +257,6 @@ class Watching:
     def allow(self, rate: float) -> None:
         """Change the share of normal rows at which a false alarm may begin."""
         self.limit.allow(rate)
-        for i, mode in enumerate(self.modes):
-            mode.centre, mode.scale = self._judge.unit(i)
         self._inform()
 
     # -- rows ---------------------------------------------------------------------------------
@@ -281,9 +267,14 @@ class Watching:
         Return views of their scores and of which are refused. They hold until the next `tick`.
         """
         first = TICK + self.at
-        self._judge.rows(X, first, self._gate, shares)
         self.at += len(X)
         stop = TICK + self.at
+        held = self.held[self.width - 1 :][first:stop]
+        said = self._judge.rows(X)
+        self.score[first:stop], self.mode[first:stop], shares[:], held[:], expected = said
+        self.expected[first:stop] = expected
+        self.refused[first:stop] = self.score[first:stop] > self._gate
+        self.present[first:stop] = ~np.isnan(X)
         self.open[first:stop] = np.logical_not(paused)
         return self.score[first:stop], self.refused[first:stop]
 
@@ -308,8 +299,6 @@ class Watching:
 
     def tick(self) -> bool:
         """Move on after TICK rows; return whether a new mode was confirmed."""
-        for i, mode in enumerate(self.modes):
-            mode.centre, mode.scale = self._judge.unit(i)
         judged = self.score[TICK:][self.open[TICK:]]  # while paused nothing follows the stream
         self.limit.follow(judged / self._now, judged > self._gate)
         if self.ordered and self.limit.lasts():
@@ -329,17 +318,17 @@ class Watching:
             if self.ordered:
                 confirmed = self._seclude(decided[~usual & ~single])
         self._look_for_drift()
-        moving = self._moving() if confirmed else None
+        if confirmed:
+            moving = self.moving
+            known = np.minimum(moving.mode, len(self.modes) - 1)
+            self._judge.moving = moving._replace(mode=known)
         keep = self.width - 1
         self.held[: keep + TICK] = self.held[TICK:]
         for column in (self.present, self.score, self.mode, self.refused, self.open):
             column[:TICK] = column[TICK:]
         self.open[TICK:] = False
         self.at = 0
-        if moving is None:
-            self._inform()
-        else:
-            self._meet(moving)
+        self._inform()
         return confirmed
 
     def _learn(self, rows: Array) -> None:
@@ -416,18 +405,8 @@ class Watching:
         self.modes.append(mode)
         self.anchors.append(None)
 
-    def _moving(self) -> judge.Moving:
-        held, age, patience, past, means, leans, current = self._judge.moving()
-        return judge.Moving(
-            held, age, patience, past.reshape(self.width - 1, self.features), means,
-            leans.reshape(2, self.features),
-            np.array([min(current, len(self.modes) - 1)]),
-        )  # fmt: skip
-
     def accept(self, X: Array) -> None:
         """Learn the last row of `X`, whatever its score is, after the rows before it."""
-        for i, mode in enumerate(self.modes):
-            mode.centre, mode.scale = self._judge.unit(i)
         past = np.concatenate((np.repeat(X[:1], self.width, axis=0), X))
         window = self._windows(past, np.array([len(past) - self.width]))
         known = ~np.isnan(window[:, : self.features])
@@ -447,9 +426,7 @@ class Watching:
 
     def learned(self) -> WatchingState:
         """Return all that was learned."""
-        for i, mode in enumerate(self.modes):
-            mode.centre, mode.scale = self._judge.unit(i)
-        moving = self._moving()
+        moving = self.moving
         return WatchingState(
             width=self.width,
             ordered=self.ordered,

@@ -12,6 +12,7 @@ import pytest
 from checks import rounding
 from onlad import Detector, modelfile
 from onlad.errors import ModelFileError, OnladError
+from onlad.fields import values
 from onlad.fleet import Bank, bank, bankfile, host
 from onlad.forgetting import Adaptive
 from oracle import assert_near
@@ -40,10 +41,7 @@ def streams(models, rows, n, seed=0):
 def assert_same(found, expected):
     """Assert that two detectors are equal to the last bit, settings included."""
     assert found.settings() == expected.settings()
-    mine, theirs = found.learned(), expected.learned()
-    assert mine.keys() == theirs.keys()
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(mine[name], value, err_msg=name)
+    np.testing.assert_equal(values(found.learned()), values(expected.learned()))
 
 
 def assert_near_detector(found, expected):
@@ -501,7 +499,8 @@ def tree_of(models):
     engine, layer = models._engine.models(), models._layer
     learned = {"alpha": layer.alpha, "b": layer.b, **engine._asdict()}
     learned["start"] = models._start._asdict()
-    return {"settings": dict(models._settings), "learned": learned}
+    settings = values(models._settings) | {"forgetting": 0.99}
+    return {"settings": settings, "learned": learned}
 
 
 def with_entry(name, index, value):
@@ -538,11 +537,11 @@ def with_value(part, name, value):
         (with_value("learned", "b", np.zeros(12)), "b must have shape (13,), got (12,)"),
         (with_value("learned", "beta", np.zeros((3, 9, 13), "float32")), "beta must be float64"),
         (with_value("learned", "beta", np.zeros((2, 9, 13))), "beta must have shape (3, 9, 13)"),
-        (with_value("learned", "S", 1.0), "S must be an array, got 1.0"),
-        (with_value("learned", "alpha", 1.0), "arrays are missing"),
+        (with_value("learned", "S", 1.0), "S must be ndarray, got 1.0"),
+        (with_value("learned", "alpha", 1.0), "alpha must be ndarray, got 1.0"),
         (with_value("learned", "alpha", np.zeros((0, 13))), "alpha has no features"),
         (with_value("learned", "counts", np.zeros((), "int64")), "must have shape (0, 9, 13)"),
-        (with_value("learned", "start", 1), "start must be a dict"),
+        (with_value("learned", "start", 1), "start must be dict, got 1"),
         (with_value("learned", "start", {}), "missing in start or not known: ['S', 'beta'"),
         (with_value("learned", "more", 1), "missing in learned or not known: ['more']"),
         (without("learned", "S"), "missing in learned or not known: ['S']"),

@@ -9,6 +9,7 @@ import pytest
 
 from checks import rounding
 from onlad import Detector, kernel, reference
+from onlad.fields import values
 from onlad.fleet import Bank
 from oracle import assert_near
 
@@ -77,7 +78,7 @@ def assert_equal_banks(gpu, cpu):
         growth = cpu.forgetting[i] ** (-2.0 * (cpu.n_seen[i] % 64))
         followed = max(1e-12, growth * np.finfo(theirs.P.dtype).eps)
         for name, least in {"shrink": 1e-12, "weight": 1e-12, "trace": followed}.items():
-            found, expected = gpu[i].learned()[name], cpu[i].learned()[name]
+            found, expected = (values(bank[i].learned())[name] for bank in (gpu, cpu))
             assert found == pytest.approx(expected, rel=max(bound, least))
 
 
@@ -149,7 +150,7 @@ def test_the_trace_is_measured_now_and_then(many):
                 bank.update(X[:, t])
     assert_equal_banks(gpu, cpu)
     P = gpu[0].state.P
-    assert gpu[0].learned()["trace"] == pytest.approx(np.trace(P))
+    assert gpu[0].learned().trace == pytest.approx(np.trace(P))
 
 
 @pytest.mark.parametrize("many", [False, True])

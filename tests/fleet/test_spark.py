@@ -323,7 +323,7 @@ def test_the_fit_of_a_cluster_is_the_local_fit(spark, rows):
     np.testing.assert_allclose(memory, policy.start(X), rtol=1e-12)
     unit = policy.unit(memory)
     detector = Detector(n_hidden=16, activation="tanh", weights="normal", forgetting=1.0)
-    local = Detector(**detector.settings()).fit(scale(X, unit, policy.clip))
+    local = Detector.resumed(detector.settings()).fit(scale(X, unit, policy.clip))
     spread = fleet.fit(df, FEATURES, detector, unit, policy.clip)
     Z = scale(X, unit, policy.clip)
     beta, P, gram = solve(hidden(local.state, Z, "tanh"), Z, 1.0, detector.ridge)

@@ -9,6 +9,7 @@ import pytest
 from checks import assert_same_state, stream
 from onlad import Detector, merge, modelfile, persist
 from onlad.errors import ModelFileError
+from onlad.fields import values
 from onlad.fleet.exchange import Sums, join, sums
 from onlad.reference import hidden
 from oracle import assert_near, solve, tolerance
@@ -85,7 +86,7 @@ def test_with_forgetting_each_sample_keeps_the_weight_of_its_own_device():
     joint = exchanged(devices)[0]
     assert_near(joint.state.P, np.linalg.inv(sum(grams)), tolerance(sum(grams)))
     expected = sum((1 - a ** (2 * len(X))) / (1 - a * a) for X in parts)
-    np.testing.assert_allclose(joint.learned()["weight"], expected, rtol=1e-12)
+    np.testing.assert_allclose(joint.learned().weight, expected, rtol=1e-12)
 
 
 def test_weights_multiply_the_sums_of_the_others():
@@ -97,7 +98,7 @@ def test_weights_multiply_the_sums_of_the_others():
     both[40:] = 0.5 * stream(30, seed=5)
     beta, _, gram = solve(H, both, 1.0, 0.1)
     assert_near(joint.state.beta, beta, tolerance(gram))
-    np.testing.assert_allclose(joint.learned()["weight"], 40 + 0.25 * 30, rtol=1e-12)
+    np.testing.assert_allclose(joint.learned().weight, 40 + 0.25 * 30, rtol=1e-12)
     nothing = join(a, [sums(other)], weights=[0.0])
     assert_near(nothing.state.beta, a.state.beta, tolerance(a.state.P))
 
@@ -128,8 +129,7 @@ def test_joining_changes_neither_side():
     before = [detector.learned() for detector in (one, other)]
     join(one, [sums(other)])
     for detector, then in zip((one, other), before, strict=True):
-        for name, value in detector.learned().items():
-            np.testing.assert_array_equal(value, then[name])
+        np.testing.assert_equal(values(detector.learned()), values(then))
 
 
 # -- what is sent -----------------------------------------------------------------------------
@@ -204,16 +204,17 @@ def spoiled(**changes):
     ("changes", "says"),
     [
         ({"layer": "x"}, "layer must be a digest"),
-        ({"gram": np.zeros(5)}, "gram must be a triangle of 3 rows"),
+        ({"gram": np.zeros(5)}, "gram must have shape (6,), got (5,)"),
         ({"gram": np.full(6, np.inf)}, "gram holds a number that is not finite"),
         ({"gram": np.array([-1.0, 0, 1, 0, 0, 1])}, "gram is no sum of squares"),
-        ({"gram": [1.0]}, "gram must be a float64 array with 1 axes"),
-        ({"moment": np.zeros((0, 4))}, "moment is empty"),
+        ({"gram": [1.0]}, "gram must be ndarray, got [1.0]"),
+        ({"moment": np.zeros((0, 4))}, "gram must have shape (0,), got (6,)"),
+        ({"moment": np.zeros((3, 0))}, "moment must have shape (3, 1), got (3, 0)"),
         ({"moment": np.full((3, 4), np.nan)}, "moment holds a number that is not finite"),
-        ({"weight": -1.0}, "weight must be finite, not negative"),
-        ({"weight": True}, "weight must be finite, not negative"),
-        ({"seen": -1}, "seen must be in [0, 2^62]"),
-        ({"more": 1}, "it must have gram, layer, moment, seen, weight"),
+        ({"weight": -1.0}, "weight must be finite and not negative, got -1.0"),
+        ({"weight": True}, "weight must be float, got True"),
+        ({"seen": -1}, "seen must be in [0, 2^62], got -1"),
+        ({"more": 1}, "missing in the message or not known: ['more']"),
     ],
 )
 def test_a_message_that_no_detector_could_have_sent_is_refused(changes, says):

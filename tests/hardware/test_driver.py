@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,10 +74,7 @@ def test_a_core_follows_the_detector_that_it_was_loaded_with(activation, alpha):
 def test_load_and_read_are_inverse_within_a_word():
     detector = fitted(forgetting=0.97)
     again = read(load(detector, CORE.emulate()))
-    settings = detector.settings()
-    assert {k: v for k, v in again.settings().items() if k != "forgetting"} == {
-        k: v for k, v in settings.items() if k != "forgetting"
-    }
+    assert replace(again.settings(), forgetting=detector.forgetting) == detector.settings()
     assert again.factor == pytest.approx(0.97, abs=2**-31)
     fraction = CORE.config.fraction
     for name in ("alpha", "b", "beta"):
@@ -87,7 +85,7 @@ def test_load_and_read_are_inverse_within_a_word():
     step = 4 * np.sqrt(P.max()) * 2.0**-CORE.config.root_fraction
     np.testing.assert_allclose(again.state.P, P, rtol=0, atol=16 * step * np.sqrt(P.max()))
     assert (again.n_seen, again.n_skipped, again.n_paused) == (200, 0, 0)
-    assert again.learned()["trace_start"] == pytest.approx(detector.learned()["trace_start"])
+    assert again.learned().trace_start == pytest.approx(detector.learned().trace_start)
 
 
 def test_reading_is_exact_the_second_time():
@@ -107,8 +105,8 @@ def test_what_is_read_counts_the_steps_of_the_core():
     detector.learn_many(X)
     again, mine, theirs = read(device), read(device).learned(), detector.learned()
     assert (again.n_seen, device.n_seen) == (240, 240)
-    assert mine["weight"] == pytest.approx(theirs["weight"])
-    assert mine["shrink"] == pytest.approx(theirs["shrink"])
+    assert mine.weight == pytest.approx(theirs.weight)
+    assert mine.shrink == pytest.approx(theirs.shrink)
     load(again, device)
     assert device.n_seen == 240
 
@@ -189,7 +187,8 @@ def test_a_detector_without_samples_is_refused():
 
 def test_a_beta_that_leaves_the_range_is_refused():
     detector = fitted()
-    detector.resume(detector.learned() | {"beta": np.full((8, 3), 500.0)})
+    learned = replace(detector.learned(), beta=np.full((8, 3), 500.0))
+    detector = Detector.resumed(detector.settings(), learned)
     with pytest.raises(OnladError, match="beta has a value of 500, and a core with 32-bit words"):
         CORE.emulate(detector)
 

@@ -132,7 +132,7 @@ def test_a_file_whose_dump_was_changed_is_refused(tmp_path):
     monitor = PortableMonitor(hidden=4)
     monitor.observe_many(machine(500, 2))
     learned = monitor.learned()
-    learned["dump"][100] ^= 1
+    learned.dump[100] ^= 1
     monitor.learned = lambda: learned
     with pytest.raises(ModelFileError, match="the dump is damaged"):
         onlad.save(monitor, tmp_path / "chip.onlad")

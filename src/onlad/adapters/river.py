@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +14,7 @@ from onlad import kernel, reference
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score
+from onlad.state import DetectorState
 
 try:
     from river.base import AnomalyDetector
@@ -135,21 +137,22 @@ class OnladDetector(AnomalyDetector):
         names = (*self._names, *new)
         if not new:
             return names, self._model
-        parts, N, seed = self._model.learned(), self.n_hidden, self._model.seed
-        if not parts:
-            parts = {
-                "alpha": np.empty((0, N)),
-                "b": reference.draw(1, N, "uniform", seed)[1],
-                "beta": np.empty((N, 0)),
-                "S": np.eye(N) / np.sqrt(self.ridge),
-                "memory": self._model.forgetting.start,
-            }
+        N, seed = self.n_hidden, self._model.seed
+        state = self._model.learned() or DetectorState(
+            S=np.eye(N) / np.sqrt(self.ridge),
+            alpha=np.empty((0, N)),
+            b=reference.draw(1, N, "uniform", seed)[1],
+            beta=np.empty((N, 0)),
+            memory=np.array(self._model.forgetting.start),
+            trace_start=N / self.ridge,
+        )
         own = [(seed << 32) + zlib.crc32(repr(name).encode()) for name in new]
         rows = [reference.draw(1, N, "uniform", s)[0] for s in own]
         # beta = 0 is what a feature that was always 0 would have; h, and so S, never saw it.
-        parts["alpha"] = np.vstack([parts["alpha"], *rows])
-        parts["beta"] = np.hstack([parts["beta"], np.zeros((N, len(new)))])
-        return names, Detector(**self._model.settings()).resume(parts)
+        alpha = np.vstack([state.alpha, *rows])
+        beta = np.hstack([state.beta, np.zeros((N, len(new)))])
+        grown = replace(state, alpha=alpha, beta=beta)
+        return names, Detector.resumed(self._model.settings(), grown)
 
     def _grow(self, features: Iterable[Hashable]) -> None:
         keys, before = tuple(features), self._names

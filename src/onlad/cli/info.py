@@ -122,7 +122,7 @@ def _portable(monitor: PortableMonitor) -> dict[str, Any]:
 
 
 def _detector(detector: Detector) -> dict[str, Any]:
-    learned = detector.learned()
+    state = detector.learned()
     return {
         "samples learned": detector.n_seen,
         "hidden units": detector.n_hidden,
@@ -130,11 +130,11 @@ def _detector(detector: Detector) -> dict[str, Any]:
         "activation": detector.activation,
         "score": detector.score,
         "forgetting": repr(detector.forgetting),
-        "effective samples": round(learned["weight"], 1) if learned else 0,
+        "effective samples": round(state.weight, 1) if state else 0,
         "ridge": detector.ridge,
         "dtype": detector.dtype,
         "seed": detector.seed,
-        "largest weight": float(np.abs(learned["beta"]).max()) if learned else None,
+        "largest weight": float(np.abs(state.beta).max()) if state else None,
     }
 
 

@@ -1,5 +1,6 @@
-"""Many devices: `Bank` runs their models on one machine; beside it, Spark and what they share."""
+"""Many devices: banks run their models on one machine; beside them, Spark and what they share."""
 
 from onlad.fleet.bank import Bank
+from onlad.fleet.monitors import MonitorBank
 
-__all__ = ["Bank"]
+__all__ = ["Bank", "MonitorBank"]

@@ -70,16 +70,16 @@ class Bank:
             if n_features is None:
                 raise ValueError("n_features is needed: the detector has seen nothing yet")
             width = samples.whole("n_features", n_features, 1)
-            detector = Detector(**detector.settings()).start(width)
+            detector = Detector.resumed(detector.settings()).start(width)
         elif n_features not in (None, detector.n_features):
             raise ValueError(
                 f"n_features is {n_features}, but the detector was started with "
                 f"{detector.n_features}"
             )
-        self._settings = detector.settings() | {"forgetting": single.factor(detector)}
+        self._settings = single.settings(detector)
         self._start = single.model(detector)
-        parts = detector.learned()
-        self._layer = Layer(parts["alpha"], parts["b"], detector.activation, detector.loss)
+        state = detector.started()
+        self._layer = Layer(state.alpha, state.b, detector.activation, detector.loss)
         self.device = device
         self._engine = self._make(count)
         self._engine.put(slice(None), self._start)
@@ -128,22 +128,22 @@ class Bank:
     @property
     def n_seen(self) -> Array:
         """Samples learned, by model."""
-        return self._column("counts", SEEN)
+        return np.asarray(self._engine.counts()[:, SEEN])
 
     @property
     def n_skipped(self) -> Array:
         """Samples that were scored but could not be learned, by model."""
-        return self._column("counts", SKIPPED)
+        return np.asarray(self._engine.counts()[:, SKIPPED])
 
     @property
     def n_paused(self) -> Array:
         """Steps that forgot nothing because P was wound up, by model."""
-        return self._column("counts", PAUSED)
+        return np.asarray(self._engine.counts()[:, PAUSED])
 
     @property
     def forgetting(self) -> Array:
         """The forgetting factor of each model. Set it to one number, or to one per model."""
-        return self._column("numbers", FACTOR)
+        return np.asarray(self._engine.numbers()[:, FACTOR])
 
     @forgetting.setter
     def forgetting(self, factors: Any) -> None:
@@ -157,7 +157,7 @@ class Bank:
         self._engine.set_factors(np.broadcast_to(factors, (len(self),)).copy())
 
     def __repr__(self) -> str:
-        detector = Detector(**self._settings)
+        detector = Detector.resumed(self._settings)
         return (
             f"Bank({detector!r}, models={len(self)}, n_features={self.n_features}, "
             f"device={self.device!r})"
@@ -271,9 +271,6 @@ class Bank:
             some = slice(first, first + AT_ONCE)
             self._engine.put(some, Models(*(part[some] for part in models)))
 
-    def _column(self, table: str, column: int) -> Array:
-        return np.asarray(self._engine.table(table)[:, column])
-
     def _run(self, X: Any, mask: Any, *, many: bool, learn: bool) -> Any:
         tensors = self.device == "cuda" and type(X).__module__.partition(".")[0] == "torch"
         if not tensors:
@@ -293,7 +290,7 @@ class Bank:
             losses, leverages = self._engine.many(X, mask)
         else:
             losses, leverages = self._engine.step(X, mask, learn)
-        scores = self._engine.combine(losses, leverages, self._settings["score"])
+        scores = self._engine.combine(losses, leverages, self._settings.score)
         scores = scores.reshape(shape[:-1])
         return scores if tensors else np.asarray(scores.cpu() if self.device == "cuda" else scores)
 

@@ -4,85 +4,101 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import modelfile
-from onlad.detector import Detector
-from onlad.fields import LARGEST_COUNT
+from onlad import fields, modelfile
+from onlad.fields import AT_ONCE, LARGEST_COUNT, Numbers, read, values
 from onlad.fleet.models import FACTOR, SHRINK, TRACE, TRACE_START, WEIGHT, Layer, Models
 from onlad.forgetting import Constant
 from onlad.modelfile import Record, Values, need, refusal, short
-from onlad.persist import check_detector
 from onlad.reference import Array
+from onlad.state import DetectorSettings
 
 LARGEST_BANK = 2**40  # bytes
-AT_ONCE = 1024  # models that are looked at together
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ModelsState:
+    """Models of a bank, as `Models` has them."""
+
+    beta: Annotated[Array, Numbers(("M", "n", "N"))]
+    S: Annotated[Array, Numbers(("M", "N", "N"))]
+    numbers: Annotated[Array, Numbers(("M", 5), "float64")]
+    counts: Annotated[Array, Numbers(("M", 3), "int64")]
+
+    def check(self, M: int, n: int, settings: DetectorSettings) -> None:
+        """Refuse, with `ValueError`, what no models with these settings could be."""
+        fields.check(self, {"M": M, "n": n, "N": settings.n_hidden}, settings.dtype)
+        _check_values(self.S, self.numbers, self.counts)
+
+    def models(self) -> Models:
+        """Return them for an engine."""
+        return Models(self.beta, self.S, self.numbers, self.counts)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BankState(ModelsState):
+    """What a bank has learned: all its models, their random layer, and how new ones start."""
+
+    alpha: Annotated[Array, Numbers(("n", "N"))]
+    b: Annotated[Array, Numbers(("N",))]
+    start: ModelsState
 
 
 def save(
-    path: str | os.PathLike[str], settings: Values, layer: Layer, start: Models, models: Models
+    path: str | os.PathLike[str],
+    settings: DetectorSettings,
+    layer: Layer,
+    start: Models,
+    models: Models,
 ) -> None:
     """Write a bank to the file `path`, whole or not at all."""
-    learned = {"alpha": layer.alpha, "b": layer.b, **models._asdict()}
-    learned["start"] = start._asdict()
+    first = ModelsState(**start._asdict())
+    state = BankState(**models._asdict(), alpha=layer.alpha, b=layer.b, start=first)
     try:
-        _check(settings, learned)
+        _check(settings, state)
     except modelfile.FAULTS as error:
         raise refusal(path, f"was not written: {error}. The file is as it was") from None
-    tree = Record("Bank", {"settings": settings, "learned": learned})
+    own = values(settings) | {"forgetting": settings.forgetting.start[0]}
+    tree = Record("Bank", {"settings": own, "learned": values(state)})
     modelfile.replace(path, modelfile.pieces(tree))
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Values, Layer, Models, Models]:
+def load(path: str | os.PathLike[str]) -> tuple[DetectorSettings, Layer, Models, Models]:
     """Return settings, layer, the start of new models, and all models, as views of the file."""
     data = modelfile.read(path, LARGEST_BANK)
     try:
         tree = modelfile.decode(data, largest=LARGEST_BANK, copy=False)
         is_bank = isinstance(tree, Record) and tree.type == "Bank"
         need(is_bank, f"it is {short(getattr(tree, 'type', tree))}, which is no bank")
-        need(
-            tree.parts.keys() == {"settings", "learned"}, "settings or what was learned is missing"
-        )
-        settings, learned = tree.parts["settings"], tree.parts["learned"]
-        _check(settings, learned)
+        whole = tree.parts.keys() == {"settings", "learned"}
+        need(whole, "settings or what was learned is missing")
+        settings = _settings(tree.parts["settings"])
+        state = read(BankState, tree.parts["learned"], "learned")
+        _check(settings, state)
     except modelfile.FAULTS as error:
         raise refusal(path, f"holds no valid bank: {error}. Save the bank again") from None
-    layer = Layer(
-        learned["alpha"].copy(), learned["b"].copy(), settings["activation"], settings["loss"]
-    )
-    start, models = (
-        Models(*(values[name] for name in Models._fields)) for values in (learned["start"], learned)
-    )
-    return settings, layer, Models(*(part.copy() for part in start)), models
+    layer = Layer(state.alpha.copy(), state.b.copy(), settings.activation, settings.loss)
+    start = Models(*(part.copy() for part in state.start.models()))
+    return settings, layer, start, state.models()
 
 
-def _check(settings: Values, learned: Values) -> None:
-    """Refuse, with `ValueError`, what no bank could have."""
-    a: Any = settings.get("forgetting")
+def _settings(found: Values) -> DetectorSettings:
+    a: Any = found.get("forgetting")  # the factor itself, where a detector has a policy
     need(type(a) is float, f"forgetting must be a float, got {short(a)}")
-    check_detector(settings | {"forgetting": Constant(a)}, {})
-    Detector(**settings)  # knows which strings it takes
-    wanted = {"alpha", "b", "start", *Models._fields}
-    strange = sorted(learned.keys() ^ wanted)
-    need(not strange, f"missing in learned or not known: {short(strange)}")
-    need(type(learned["start"]) is dict, "start must be a dict")
-    strange = sorted(learned["start"].keys() ^ set(Models._fields))
-    need(not strange, f"missing in start or not known: {short(strange)}")
-    N, dtype = settings["n_hidden"], settings["dtype"]
-    counts = learned["counts"]
-    need(type(learned["alpha"]) is np.ndarray and type(counts) is np.ndarray, "arrays are missing")
-    n = learned["alpha"].size // N  # if it is not, the shape below says so
+    return read(DetectorSettings, found | {"forgetting": Constant(a)}, "settings")
+
+
+def _check(settings: DetectorSettings, state: BankState) -> None:
+    """Refuse, with `ValueError`, what no bank could have."""
+    settings.check()
+    n = state.alpha.size // settings.n_hidden  # if it is not, its rule says so
     need(n >= 1, "alpha has no features")
-    _need_array("alpha", learned["alpha"], (n, N), dtype)
-    _need_array("b", learned["b"], (N,), dtype)
-    for values, M in ((learned["start"], 1), (learned, len(counts) if counts.ndim else 0)):
-        _need_array("beta", values["beta"], (M, n, N), dtype)
-        _need_array("S", values["S"], (M, N, N), dtype)
-        _need_array("numbers", values["numbers"], (M, 5), "float64")
-        _need_array("counts", values["counts"], (M, 3), "int64")
-        _check_values(values["S"], values["numbers"], values["counts"])
+    state.start.check(1, n, settings)
+    state.check(len(state.counts) if state.counts.ndim else 0, n, settings)
 
 
 def _check_values(S: Array, numbers: Array, counts: Array) -> None:
@@ -104,12 +120,3 @@ def _check_values(S: Array, numbers: Array, counts: Array) -> None:
         singular = np.flatnonzero(~np.isfinite(volume))
         if len(singular):
             raise ValueError(f"S of model {first + int(singular[0])} is singular")
-
-
-def _need_array(name: str, array: Any, shape: tuple[int, ...], dtype: str) -> None:
-    need(type(array) is np.ndarray, f"{name} must be an array, got {short(array)}")
-    need(array.shape == shape, f"{name} must have shape {shape}, got {array.shape}")
-    need(array.dtype.name == dtype, f"{name} must be {dtype}, got {array.dtype}")
-    for first in range(0, len(array), AT_ONCE):
-        finite = bool(np.isfinite(array[first : first + AT_ONCE]).all())
-        need(finite, f"{name} holds a number that is not finite")

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 import triton
 
+from onlad import kernel
 from onlad.fleet import kernels
 from onlad.fleet.models import FACTOR, Layer, Models, refuse
+from onlad.reference import LEAST_LEVERAGE
 
 INTERPRETED = not isinstance(kernels.step, triton.runtime.JITFunction)
 LARGEST_HIDDEN = 128  # S of one model must fit in the registers of one program
@@ -20,8 +22,7 @@ SAMPLES = 128  # of each model that one round of `many` takes
 CHUNK = 32  # rows whose errors are solved for at once
 SCRATCH = 2**31  # bytes that a round may use besides the models
 TILE_BYTES = 2**15  # of beta that a program holds
-LEAST_LEVERAGE = 1e-3  # as in onlad.reference
-LARGEST = {torch.float32: 1e12, torch.float64: 1e100}  # as in onlad.kernel
+LARGEST = {torch.float32: kernel.LARGEST["float32"], torch.float64: kernel.LARGEST["float64"]}
 OPTIONS = {"enable_fp_fusion": True}  # a * b + c may be rounded once, whatever Triton's default
 
 
@@ -79,9 +80,13 @@ class CudaEngine:
     def __len__(self) -> int:
         return len(self._models.beta)
 
-    def table(self, name: str) -> Any:
-        """Return a copy of the numbers or counts, as a NumPy array."""
-        return getattr(self._models, name).cpu().numpy().copy()
+    def numbers(self) -> Any:
+        """Return a copy of the numbers, as a NumPy array."""
+        return self._models.numbers.cpu().numpy().copy()
+
+    def counts(self) -> Any:
+        """Return a copy of the counts, as a NumPy array."""
+        return self._models.counts.cpu().numpy().copy()
 
     def set_factors(self, factors: Any) -> None:
         """Give each model its forgetting factor."""

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import modelfile
+from onlad import fields, modelfile
 from onlad.detector import Detector
+from onlad.fields import LARGEST_COUNT, Numbers, Within, read, values
 from onlad.modelfile import Record, need
 from onlad.reference import Array, symmetric
-
-LARGEST_COUNT = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +39,23 @@ class Sums:
     """
 
     layer: str
-    gram: Array
-    moment: Array
+    gram: Annotated[Array, Numbers(("gram",))]
+    moment: Annotated[Array, Numbers((range(1, LARGEST_COUNT), range(1, LARGEST_COUNT)))]
     weight: float
-    seen: int
+    seen: Annotated[int, Within(0)]
+
+    def check(self) -> None:
+        """Refuse, with `ValueError`, what no detector could have sent; `gram` is a triangle."""
+        need(len(self.layer) == 64, "layer must be a digest")
+        N = len(self.moment) if self.moment.ndim else 0
+        fields.check(self, {"gram": N * (N + 1) // 2})
+        possible = 0 <= self.weight < np.inf
+        need(possible, f"weight must be finite and not negative, got {self.weight}")
 
     def to_bytes(self) -> bytes:
         """Return the message: one triangle of K, all of V, and a checksum."""
-        values = {
-            "layer": self.layer,
-            "gram": self.gram[np.tril_indices(len(self.gram))],
-            "moment": self.moment,
-            "weight": self.weight,
-            "seen": self.seen,
-        }
-        return modelfile.encode(Record("Sums", {"fields": values}))
+        sent = replace(self, gram=self.gram[np.tril_indices(len(self.gram))])
+        return modelfile.encode(Record("Sums", {"fields": values(sent)}))
 
     @staticmethod
     def from_bytes(data: bytes, name: str = "the message") -> Sums:
@@ -75,18 +76,18 @@ def sums(detector: Detector) -> Sums:
     """Return what `detector` has learned, without the ridge that it started from."""
     if detector.n_features is None:
         raise ValueError("a detector that has seen nothing has no sums")
-    learned = detector.learned()
-    R = np.linalg.inv(learned["S"].astype("float64"))  # K = R'R
+    state = detector.started()
+    R = np.linalg.inv(state.S.astype("float64"))  # K = R'R
     gram = symmetric(R.T @ R)
     size, direction = np.linalg.eigh(gram)
     # Without the ridge nothing is left where nothing was seen; rounding may leave less.
-    size = np.maximum(size - detector.ridge * learned["shrink"], 0.0)
+    size = np.maximum(size - detector.ridge * state.shrink, 0.0)
     return Sums(
         _layer(detector),
         symmetric((direction * size) @ direction.T),
-        gram @ learned["beta"].astype("float64"),
-        learned["weight"],
-        learned["seen"],
+        gram @ state.beta.astype("float64"),
+        state.weight,
+        state.seen,
     )
 
 
@@ -104,8 +105,8 @@ def join(
     weights = [1.0] * len(others) if weights is None else weights
     if len(weights) != len(others):
         raise ValueError(f"there are {len(weights)} weights for the sums of {len(others)} others")
-    own, mine = sums(detector), detector.learned()
-    gram = own.gram + detector.ridge * mine["shrink"] * np.eye(detector.n_hidden)
+    own, mine = sums(detector), detector.started()
+    gram = own.gram + detector.ridge * mine.shrink * np.eye(detector.n_hidden)
     moment, weight, seen = own.moment, own.weight, own.seen
     for other, w in zip(others, weights, strict=True):
         if not 0 <= w < np.inf:
@@ -119,22 +120,23 @@ def join(
         gram, moment = gram + w * other.gram, moment + w * other.moment
         weight, seen = weight + w * other.weight, seen + other.seen
     S = np.linalg.inv(np.linalg.cholesky(gram)).T
-    changes = {
-        "S": S.astype(mine["S"].dtype),
-        "beta": (S @ (S.T @ moment)).astype(mine["beta"].dtype),
-        "trace": float(np.sum(S * S)),
-        "weight": weight,
-        "seen": seen,
-    }
-    return Detector(**detector.settings()).resume(mine | changes)
+    state = replace(
+        mine,
+        S=S.astype(mine.S.dtype),
+        beta=(S @ (S.T @ moment)).astype(mine.beta.dtype),
+        trace=float(np.sum(S * S)),
+        weight=weight,
+        seen=seen,
+    )
+    return Detector.resumed(detector.settings(), state)
 
 
 def _layer(detector: Detector) -> str:
     """Return a digest that two detectors share if their sums can be added."""
-    learned = detector.learned()
+    state = detector.started()
     digest = hashlib.sha256(detector.activation.encode())
-    for name in ("alpha", "b"):  # as float32, which detectors of both dtypes have in common
-        digest.update(learned[name].astype("<f4").tobytes())
+    for array in (state.alpha, state.b):  # as float32, which detectors of both dtypes have
+        digest.update(array.astype("<f4").tobytes())
     return digest.hexdigest()
 
 
@@ -142,25 +144,13 @@ def _read(tree: Any) -> Sums:
     """Return the sums in a decoded message, or raise `ValueError` with what cannot be."""
     known = type(tree) is Record and tree.type == "Sums" and tree.parts.keys() == {"fields"}
     need(known, "it is something else")
-    values = tree.parts["fields"]
-    names = {"layer", "gram", "moment", "weight", "seen"}
-    need(values.keys() == names, f"it must have {', '.join(sorted(names))}")
-    layer, packed, moment = values["layer"], values["gram"], values["moment"]
-    weight, seen = values["weight"], values["seen"]
-    need(type(layer) is str and len(layer) == 64, "layer must be a digest")
-    for name, array, ndim in (("gram", packed, 1), ("moment", moment, 2)):
-        fits = type(array) is np.ndarray and array.dtype == "float64" and array.ndim == ndim
-        need(fits, f"{name} must be a float64 array with {ndim} axes")
-        need(bool(np.isfinite(array).all()), f"{name} holds a number that is not finite")
-    N = len(moment)
-    need(N > 0 and moment.shape[1] > 0, "moment is empty")
-    need(len(packed) == N * (N + 1) // 2, f"gram must be a triangle of {N} rows")
-    need(type(weight) is float and 0 <= weight < np.inf, "weight must be finite, not negative")
-    need(type(seen) is int and 0 <= seen <= LARGEST_COUNT, "seen must be in [0, 2^62]")
+    got = read(Sums, tree.parts["fields"], "the message")
+    got.check()
+    N = len(got.moment)
     gram = np.zeros((N, N))
-    gram[np.tril_indices(N)] = packed
+    gram[np.tril_indices(N)] = got.gram
     gram += np.tril(gram, -1).T
     # A sum of squares is never negative; the sender's product of N terms may round below 0.
     lowest, highest = np.linalg.eigvalsh(gram)[[0, -1]]
     need(lowest >= -N * 1e-12 * max(highest, 1.0), "gram is no sum of squares")
-    return Sums(layer, gram, moment, weight, seen)
+    return replace(got, gram=gram)

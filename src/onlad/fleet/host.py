@@ -53,9 +53,13 @@ class HostEngine:
     def __len__(self) -> int:
         return len(self._beta)
 
-    def table(self, name: str) -> Array:
-        """Return a copy of the numbers or counts."""
-        return np.array(getattr(self.models(), name))
+    def numbers(self) -> Array:
+        """Return a copy of the numbers."""
+        return np.array(self._numbers)
+
+    def counts(self) -> Array:
+        """Return a copy of the counts."""
+        return np.array(self._counts)
 
     def set_factors(self, factors: Any) -> None:
         """Give each model its forgetting factor."""

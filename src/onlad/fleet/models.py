@@ -46,8 +46,12 @@ class Engine(Protocol):
         """Return how many models there are."""
         ...
 
-    def table(self, name: str) -> Any:
-        """Return a copy of the ``numbers`` or ``counts`` of all models, as a NumPy array."""
+    def numbers(self) -> Any:
+        """Return a copy of the numbers of all models, as a NumPy array."""
+        ...
+
+    def counts(self) -> Any:
+        """Return a copy of the counts of all models, as a NumPy array."""
         ...
 
     def set_factors(self, factors: Any) -> None:

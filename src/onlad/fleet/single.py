@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -9,48 +10,46 @@ import numpy as np
 from onlad.detector import Detector
 from onlad.fleet.models import Layer, Models
 from onlad.forgetting import Constant
-from onlad.modelfile import Values
-
-NUMBERS = ("trace", "trace_start", "shrink", "weight")  # the factor is the fifth
-COUNTS = ("seen", "skipped", "paused")
+from onlad.state import DetectorSettings, DetectorState
 
 
-def factor(detector: Detector) -> float:
-    """Return the forgetting factor of a detector, which must be one for good."""
+def settings(detector: Detector) -> DetectorSettings:
+    """Return the settings of a detector, whose forgetting factor must be one for good."""
     if not isinstance(detector.forgetting, Constant):
         raise ValueError(
             "a bank takes a constant forgetting factor, which may differ by model; got "
             f"{detector.forgetting!r}"
         )
-    return detector.factor
+    return replace(detector.settings(), forgetting=Constant(detector.factor))
 
 
 def model(detector: Detector) -> Models:
     """Return a started detector as one model."""
-    parts = detector.learned()
+    one = detector.started()
     return Models(
-        parts["beta"].T[None],
-        parts["S"][None],
-        np.array([[*(parts[name] for name in NUMBERS), factor(detector)]]),
-        np.array([[parts[name] for name in COUNTS]], "int64"),
+        one.beta.T[None],
+        one.S[None],
+        np.array([[one.trace, one.trace_start, one.shrink, one.weight, detector.factor]]),
+        np.array([[one.seen, one.skipped, one.paused]], "int64"),
     )
 
 
-def fitting(detector: Any, settings: Values, layer: Layer) -> Models:
+def fitting(detector: Any, wanted: DetectorSettings, layer: Layer) -> Models:
     """Return a detector as one model of a bank with these settings, if it can be one."""
     if not isinstance(detector, Detector):
         raise TypeError(f"a model of a bank is a Detector, got {detector!r:.60}")
-    theirs = detector.settings() | {"forgetting": factor(detector)}
-    other = [k for k, value in settings.items() if theirs[k] != value and k != "forgetting"]
+    theirs = settings(detector)
+    wanted = replace(wanted, forgetting=theirs.forgetting)  # it may differ by model
+    both = [(f.name, getattr(wanted, f.name), getattr(theirs, f.name)) for f in fields(wanted)]
+    other = [pair for pair in both if pair[1] != pair[2]]
     if other:
-        own, found = (
-            ", ".join(f"{name}={values[name]!r}" for name in other) for values in (settings, theirs)
-        )
+        own = ", ".join(f"{name}={value!r}" for name, value, _ in other)
+        found = ", ".join(f"{name}={value!r}" for name, _, value in other)
         raise ValueError(f"the models of this bank have {own}; the detector has {found}")
     if detector.n_features is None:
-        detector = Detector(**theirs).start(layer.n_features)
-    parts = detector.learned()
-    if not (np.array_equal(parts["alpha"], layer.alpha) and np.array_equal(parts["b"], layer.b)):
+        detector = Detector.resumed(theirs).start(layer.n_features)
+    one = detector.started()
+    if not (np.array_equal(one.alpha, layer.alpha) and np.array_equal(one.b, layer.b)):
         raise ValueError(
             f"the detector has another random layer: {detector.n_features} features, where "
             f"the bank has {layer.n_features}, or other weights"
@@ -58,17 +57,13 @@ def fitting(detector: Any, settings: Values, layer: Layer) -> Models:
     return model(detector)
 
 
-def detector(one: Models, settings: Values, layer: Layer) -> Detector:
+def detector(one: Models, wanted: DetectorSettings, layer: Layer) -> Detector:
     """Return one model as a detector of its own."""
-    beta, S, numbers, counts = (part[0] for part in one)
-    *measured, a = numbers.tolist()
-    learned = {
-        "alpha": layer.alpha,
-        "b": layer.b,
-        "beta": beta.T,
-        "S": S,
-        "memory": np.array([a]),
-        **dict(zip(NUMBERS, measured, strict=True)),
-        **dict(zip(COUNTS, counts.tolist(), strict=True)),
-    }
-    return Detector(**settings | {"forgetting": a}).resume(learned)
+    trace, trace_start, shrink, weight, a = one.numbers[0].tolist()
+    seen, skipped, paused = one.counts[0].tolist()
+    state = DetectorState(
+        S=one.S[0], alpha=layer.alpha, b=layer.b, beta=one.beta[0].T, memory=np.array([a]),
+        seen=seen, skipped=skipped, paused=paused, trace=trace, trace_start=trace_start,
+        shrink=shrink, weight=weight,
+    )  # fmt: skip
+    return Detector.resumed(replace(wanted, forgetting=Constant(a)), state)

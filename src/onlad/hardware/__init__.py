@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +76,8 @@ class OnladCore:
         fixed = {"n_hidden": config.hidden, "activation": config.activation}
         detector = Detector(**{"score": "reconstruction", **settings, **fixed}).start(config.n)
         if config.alpha == "seeded":
-            detector.resume(detector.learned() | {"alpha": weights(config)})
+            own = replace(detector.started(), alpha=weights(config))
+            detector = Detector.resumed(detector.settings(), own)
         return detector
 
     def emulate(self, detector: Detector | None = None) -> Device:

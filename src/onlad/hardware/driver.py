@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ldexp
 from typing import Any
 
@@ -17,6 +18,7 @@ from onlad.hardware.packets import CoreRefusedError, Describe, Ff, Mode, Reason,
 from onlad.hardware.seeded import weights
 from onlad.hardware.transport import Answers, Transport
 from onlad.reference import Array, State, symmetric
+from onlad.state import DetectorSettings, DetectorState
 
 _SCORED = 1  # index of a TRAIN that is answered by the score
 COUNTS = 1 << 16  # the core's counts of steps go round here
@@ -33,7 +35,8 @@ class Device:
         self.transport = transport
         self.config = _config(transport)
         self._scale = 1.0  # c: the core holds c alpha, c b, S / c, beta / c
-        self._start: dict[str, Any] = {}  # what the loaded detector had learned, and its settings
+        self._settings: DetectorSettings | None = None  # of the detector that was loaded
+        self._start: DetectorState | None = None  # what it had learned
         self._steps = self._singular = 0  # since then
         self._paused_before = 0  # the core's count then
 
@@ -97,18 +100,18 @@ class Device:
     @property
     def n_seen(self) -> int:
         """Samples learned, those of the loaded detector included."""
-        return int(self._start.get("seen", 0)) + self._steps - self._singular
+        return (self._start.seen if self._start else 0) + self._steps - self._singular
 
     @property
     def n_skipped(self) -> int:
         """Samples that could not be learned."""
-        return int(self._start.get("skipped", 0)) + self._singular
+        return (self._start.skipped if self._start else 0) + self._singular
 
     @property
     def n_paused(self) -> int:
         """Steps that forgot nothing because P was wound up; the core counts to 65,535 of them."""
         ours = int(self.status()[Status.PAUSED]) - self._paused_before
-        return int(self._start.get("paused", 0)) + ours % COUNTS
+        return (self._start.paused if self._start else 0) + ours % COUNTS
 
     def status(self) -> Array:
         """Return the words of `packets.Status`."""
@@ -137,15 +140,15 @@ class Device:
     def load(self, detector: Detector) -> Device:
         """Take over what a detector has learned."""
         _refuse_unlike(detector, self.config)
-        learned, config = detector.learned(), self.config
+        state, config = detector.started(), self.config
         c = 1.0
         if config.activation == "identity":
-            c = _scale(learned["alpha"], learned["b"], config)
-        start = float(learned["trace_start"])
-        root, mantissa, exponent = fixed.root_words(config, learned["S"] / c)
+            c = _scale(state.alpha, state.b, config)
+        start = state.trace_start
+        root, mantissa, exponent = fixed.root_words(config, state.S / c)
         words = [
-            self._parameter(Mode.B, "b", learned["b"] * c),
-            self._parameter(Mode.BETA, "beta", learned["beta"] / c),
+            self._parameter(Mode.B, "b", state.b * c),
+            self._parameter(Mode.BETA, "beta", state.beta / c),
             packets.writes(Mode.P, root),
             packets.writes(Mode.FF, [fixed.limit_word(WIND_UP * start / c**2)], Ff.LIMIT),
             packets.writes(Mode.FF, [self._ridge(c * np.sqrt(config.hidden / start))], Ff.RIDGE),
@@ -155,12 +158,12 @@ class Device:
             packets.writes(Mode.FF, [self._factor(detector.factor)], Ff.FACTOR),
         ]
         if config.alpha == "seeded":
-            _refuse_other_layer(learned["alpha"], config)
+            _refuse_other_layer(state.alpha, config)
         else:
-            words.insert(0, self._parameter(Mode.ALPHA, "alpha", learned["alpha"] * c))
+            words.insert(0, self._parameter(Mode.ALPHA, "alpha", state.alpha * c))
         self.transport.exchange(np.concatenate(words))
         self._scale = c
-        self._start = learned | {"settings": detector.settings()}
+        self._settings, self._start = detector.settings(), state
         self._steps = self._singular = 0
         status = self.status()
         self._paused_before = int(status[Status.PAUSED])
@@ -173,24 +176,21 @@ class Device:
         """Return a detector that goes on from where the core is."""
         alpha, b, beta = self._layer()
         S, a = self._root(), self.forgetting
-        settings = self._start.get("settings") or {
-            "n_hidden": self.config.hidden,
-            "activation": self.config.activation,
-            "score": "reconstruction",
-        }
-        detector = Detector(**{**settings, "forgetting": a})
+        N, activation = self.config.hidden, self.config.activation
+        plain = Detector(n_hidden=N, activation=activation, score="reconstruction")
+        settings = replace(self._settings or plain.settings(), forgetting=Constant(a))
         limit = fixed.limit_value(int(self._read(Mode.FF, 1, Ff.LIMIT)[0]) & 0xFFFFFFFF)
-        steps = self.n_seen - int(self._start.get("seen", 0))
-        detector.resume({
-            "alpha": alpha, "b": b, "beta": beta, "S": S, "memory": detector.forgetting.start,
-            "trace": float(np.sum(S * S)),
-            "trace_start": limit / WIND_UP * self._scale**2 or float(np.sum(S * S)),
+        steps = self._steps - self._singular
+        shrink, weight = (self._start.shrink, self._start.weight) if self._start else (1.0, 0.0)
+        state = DetectorState(
+            S=S, alpha=alpha, b=b, beta=beta, memory=np.array([a]),
+            seen=self.n_seen, skipped=self.n_skipped, paused=self.n_paused,
+            trace=float(np.sum(S * S)),
+            trace_start=limit / WIND_UP * self._scale**2 or float(np.sum(S * S)),
             # As if no step had been paused: both only serve to merge detectors.
-            "shrink": float(self._start.get("shrink", 1.0)) * a ** (2 * steps),
-            "weight": _weight(float(self._start.get("weight", 0.0)), a, steps),
-            "seen": self.n_seen, "skipped": self.n_skipped, "paused": self.n_paused,
-        })  # fmt: skip
-        return detector
+            shrink=shrink * a ** (2 * steps), weight=_weight(weight, a, steps),
+        )  # fmt: skip
+        return Detector.resumed(settings, state)
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -45,9 +45,10 @@ def from_monitor(monitor: Monitor, modes: int = 3) -> PortableMonitor:
     >>> bool(abs(chip.observe(X[-1]).score - monitor.observe(X[-1]).score) < 0.01)
     True
     """
-    watching = monitor._watching
-    if watching is None:
+    learned = monitor.learned()
+    if learned is None or learned.watching is None:
         raise OnladError("the monitor has not started: show it more samples, or export a fresh one")
+    watching = Watching.resumed(learned.watching, monitor.false_alarms, monitor.seed)
     if not watching.ordered:
         raise OnladError(
             "the monitor was started on samples without order; a chip watches a stream"
@@ -65,7 +66,6 @@ def from_monitor(monitor: Monitor, modes: int = 3) -> PortableMonitor:
     chip.names = monitor.names
     sizes = chip.sizes()
     state = State(sizes)
-    watching.learned()  # the judge hands back units that woke
     for i, mode in enumerate(watching.modes):
         _mode(state, i, mode, sizes)
     _limit(state, watching)
@@ -144,7 +144,7 @@ def _limit(state: State, watching: Watching) -> None:
 
 def _rows(state: State, watching: Watching) -> None:
     """Fill the ring from its end: the newest row lies at the last place."""
-    sizes, moving = state.sizes, watching._moving()
+    sizes, moving = state.sizes, watching.moving
     weights = 1 << np.arange(32, dtype="uint64")
     for back in range(sizes.ring):
         row, into = TICK + watching.at - 1 - back, sizes.ring - 1 - back

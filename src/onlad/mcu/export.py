@@ -142,8 +142,7 @@ def selftest_rows(features: int) -> Array:
 
 def checksum(monitor: PortableMonitor) -> int:
     """Return the checksum of all that was learned after the rows of the self-test."""
-    twin = PortableMonitor(**monitor.settings())
-    twin.names = monitor.names
+    twin = PortableMonitor.resumed(monitor.settings(), names=monitor.names)
     if monitor.n_seen:
         twin.restore(monitor.dump())
     twin.observe_many(selftest_rows(len(monitor.names)))

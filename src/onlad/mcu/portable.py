@@ -7,13 +7,16 @@ is short: no history is kept, a start is measured row by row, each row costs the
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import kernel, samples
+from onlad import fields, kernel, samples
 from onlad.errors import ModelFileError
+from onlad.fields import LARGEST_COUNT, Numbers
 from onlad.mcu.layout import DELAY, HEADER, MODE, Sizes, State
+from onlad.modelfile import need
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
 from onlad.verdict import Verdict, Verdicts
@@ -22,7 +25,38 @@ from onlad.watching import default_window
 GROUPS = 4  # of tanh units, as in `onlad.instance`
 WARMUP = 384
 LARGEST_DUMP = 2**28  # bytes
-_SETTINGS = ("hidden", "window", "modes", "warmup", "false_alarms", "seed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortableSettings:
+    """The arguments of a `PortableMonitor`."""
+
+    hidden: int
+    window: int | None
+    modes: int
+    warmup: int
+    false_alarms: float
+    seed: int
+
+    def check(self) -> None:
+        """Refuse, with `ValueError`, what no monitor has."""
+        PortableMonitor.resumed(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PortableState:
+    """What a `PortableMonitor` has beyond its settings: the words of its dump."""
+
+    names: Names
+    dump: Annotated[Array, Numbers((range(LARGEST_COUNT),), "int64", 0, 2**32 - 1)]
+
+    def check(self, settings: PortableSettings) -> None:
+        """Refuse, with `ValueError`, what no monitor with these settings could have."""
+        once = 0 < len(self.names) == len(set(self.names))
+        need(once, "names must be there, each once")
+        fields.check(self)
+        sizes = PortableMonitor.resumed(settings, names=self.names).sizes()
+        need(sizes.dump == 4 * len(self.dump), "dump does not fit the settings")
 
 
 class PortableMonitor:
@@ -239,35 +273,42 @@ class PortableMonitor:
 
     # -- values in and out --------------------------------------------------------------------
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> PortableSettings:
         """Return the arguments that make an equal monitor."""
-        return {name: getattr(self, name) for name in _SETTINGS}
+        return PortableSettings(
+            hidden=self.hidden, window=self.window, modes=self.modes, warmup=self.warmup,
+            false_alarms=self.false_alarms, seed=self.seed,
+        )  # fmt: skip
 
-    def learned(self) -> dict[str, Any]:
-        """Return all that the monitor has beyond its settings: the words of its dump."""
+    def learned(self) -> PortableState | None:
+        """Return all that the monitor has beyond its settings; None before the first sample."""
         if self._chip is None:
-            return {}
-        words = np.frombuffer(self.dump(), "<u4").astype("int64")
-        return {"names": list(self.names), "dump": words}
+            return None
+        return PortableState(self.names, np.frombuffer(self.dump(), "<u4").astype("int64"))
 
-    def resume(self, learned: dict[str, Any]) -> PortableMonitor:
-        """Take over what `learned` returned, and go on from there to the last bit."""
-        if learned:
-            self.names = tuple(learned["names"])
+    @classmethod
+    def resumed(
+        cls, settings: PortableSettings, state: PortableState | None = None, names: Names = ()
+    ) -> PortableMonitor:
+        """Return the monitor that gave settings and state; it goes on to the last bit.
+
+        Without a state, `names` are those of its features.
+        """
+        s = settings
+        self = cls(
+            hidden=s.hidden, window=s.window, modes=s.modes, warmup=s.warmup,
+            false_alarms=s.false_alarms, seed=s.seed,
+        )  # fmt: skip
+        self.names = names if state is None else state.names
+        if state is not None:
             try:
-                self.restore(learned["dump"].astype("<u4").tobytes())
+                self.restore(state.dump.astype("<u4").tobytes())
             except ModelFileError as error:
                 raise ValueError(str(error)) from None
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"settings": self.settings(), "learned": self.learned(), "names": self.names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["settings"])  # type: ignore[misc]
-        self.resume(state["learned"])
-        self.names = state["names"]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).resumed, (self.settings(), self.learned(), self.names)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
-        return f"PortableMonitor({shown})"
+        return repr(self.settings()).replace("PortableSettings", "PortableMonitor", 1)

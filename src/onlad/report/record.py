@@ -29,7 +29,7 @@ def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any
         "score": float(verdicts.score[i]),
         "threshold": limit if math.isfinite(limit) else None,
         "p_value": float(verdicts.p_value[i]),
-        "severity": severity(ratio, float(verdicts.p_value[i]), unusual, verdicts.rate),
+        "severity": severity(ratio, float(verdicts.p_value[i]), unusual, float(verdicts.rate[i])),
         "is_anomaly": bool(verdicts.is_anomaly[i]),
         "ready": bool(verdicts.ready[i]),
         "learned": bool(verdicts.learned[i]),

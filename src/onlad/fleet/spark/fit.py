@@ -52,14 +52,14 @@ def fit(
     settings, N = detector.settings(), detector.n_hidden
 
     def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        alpha, b = reference.draw(n, N, settings["weights"], settings["seed"])
+        alpha, b = reference.draw(n, N, settings.weights, settings.seed)
         gram, moment, rows, bad = np.zeros((N, N)), np.zeros((N, n)), 0, 0
         for batch in batches:
             X = np.column_stack([c.to_numpy(zero_copy_only=False) for c in batch.columns])
             Z = X if unit is None else scale(X, unit, clip)
             Z = Z[np.abs(Z).max(axis=1) <= LARGEST]  # false for NaN too
             bad, rows = bad + len(X) - len(Z), rows + len(Z)
-            H = reference.activate(Z @ alpha + b, settings["activation"])
+            H = reference.activate(Z @ alpha + b, settings.activation)
             gram += H.T @ H
             moment += H.T @ Z
         sums = np.concatenate([gram.ravel(), moment.ravel(), [rows, bad]])
@@ -77,4 +77,5 @@ def fit(
         )
     if not counts[0]:
         raise ValueError("fit got no rows")
-    return Detector(**settings).fit_sums(gram.reshape(N, N), moment.reshape(N, n), int(counts[0]))
+    fitted = Detector.resumed(settings)
+    return fitted.fit_sums(gram.reshape(N, N), moment.reshape(N, n), int(counts[0]))

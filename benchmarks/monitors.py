@@ -1,0 +1,139 @@
+"""Time a bank of monitors: `python -m benchmarks.monitors`; `table` writes the table of the page.
+
+One row per device and call, and blocks; beside them in the same run a loop of `Monitor.observe`,
+and a bank of detectors with as many inputs. What is counted is processor time on one thread; two
+threads are compared with one by the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks.serve import commit
+from onlad import Detector, Monitor
+from onlad.fleet import Bank, MonitorBank
+from onlad.kernel import BACKEND
+
+SIZES = ((8, 1000), (8, 10_000), (64, 500))  # features, devices
+START, CALLS, ROUNDS = 2_048, 64, 3  # a round is a tick of each device
+FILE = Path(__file__).parent / "results" / "monitors.jsonl"
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "fleet.md"
+MARKS = "<!-- monitors: python -m benchmarks.monitors -->", "<!-- end of monitors -->"
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """Return how long work takes."""
+    begun = clock()
+    work()
+    return clock() - begun
+
+
+def stream(rng: np.random.Generator, devices: int, rows: int, n: int) -> Any:
+    """Return rows of devices, (devices, rows, n)."""
+    cause = np.sin(np.arange(rows) / 20 + rng.uniform(0, 6, (devices, 1)))
+    return rng.normal(size=(devices, rows, n)) + cause[:, :, None]
+
+
+def measure(n: int, devices: int) -> dict[str, object]:
+    """Return microseconds per row, the medians over all rounds, and ratios."""
+    rng = np.random.default_rng(0)
+    start = Monitor().fit(stream(rng, 1, START, n)[0])
+    bank = MonitorBank(start, devices, threads=1)
+    window = start.describe()["window"]
+    detectors = Bank(Detector(n_hidden=64), devices, n_features=n * window, threads=1)
+    X, inputs = stream(rng, devices, CALLS, n), rng.normal(size=(devices, n * window))
+    rows = [dict(enumerate(row)) for row in X[0].tolist()]
+    loop = [bank[i] for i in range(min(devices, 1000))]
+    taken: dict[str, list[float]] = {}
+
+    def keep(name: str, took: float, count: int) -> None:
+        taken.setdefault(name, []).append(took / count * 1e6)
+
+    def one_by_one() -> None:
+        for t in range(CALLS):
+            bank.observe(X[:, t])
+
+    def in_a_loop() -> None:
+        for x in rows:
+            for monitor in loop:
+                monitor.observe(x)
+
+    for _ in range(ROUNDS):
+        keep("one row per call", seconds(one_by_one), devices * CALLS)
+        keep("in blocks", seconds(lambda: bank.observe_many(X)), devices * CALLS)
+        keep("loop of observe", seconds(in_a_loop), len(loop) * CALLS)
+        keep("bank of detectors", seconds(lambda: detectors.update(inputs)), devices)
+        for threads in (1, 2):
+            bank.threads = threads
+            name = f"in blocks, {threads} threads, by the clock"
+            keep(name, seconds(lambda: bank.observe_many(X), time.perf_counter), devices * CALLS)
+        bank.threads = 1
+    found = {name: round(median(each), 2) for name, each in taken.items()}
+    one, two = (found[f"in blocks, {k} threads, by the clock"] for k in (1, 2))
+    return {
+        "features": n,
+        "devices": devices,
+        "us_per_row": found,
+        "rows_per_second": round(1e6 / found["one row per call"]),
+        "rows_per_second_in_blocks": round(1e6 / found["in blocks"]),
+        "loop_ratio": round(found["loop of observe"] / found["one row per call"], 2),
+        "detectors_ratio": round(found["one row per call"] / found["bank of detectors"], 2),
+        "two_threads": round(one / two, 2),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Return the table of the page."""
+    lines = [
+        "| features | devices | rows per second and core, one per call | in blocks "
+        "| a loop takes | a bank of detectors takes | two threads |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in records:
+        # Where others use the cores as well, the clock says nothing of two threads.
+        threads = f"{r['two_threads']} x" if r["load"] < 2 else "not measured"
+        lines.append(
+            f"| {r['features']} | {r['devices']:,} | {r['rows_per_second']:,} "
+            f"| {r['rows_per_second_in_blocks']:,} | {r['loop_ratio']} x "
+            f"| {1 / r['detectors_ratio']:.2f} x | {threads} |"
+        )
+    return "\n".join(lines)
+
+
+def write_table() -> None:
+    """Write the table into the page."""
+    records = [json.loads(line) for line in FILE.read_text().splitlines()]
+    text = PAGE.read_text()
+    begin, end = (text.index(mark) for mark in MARKS)
+    head = text[: begin + len(MARKS[0])]
+    PAGE.write_text(f"{head}\n\n{table(records)}\n\n{text[end:]}")
+
+
+def main() -> None:
+    if sys.argv[1:] != ["table"]:
+        records = []
+        for n, devices in SIZES:
+            record = measure(n, devices) | {
+                "command": "python -m benchmarks.monitors",
+                "commit": commit(),
+                "machine": f"{platform.machine()}, {BACKEND}",
+            }
+            print(json.dumps(record), flush=True)
+            records.append(record)
+        FILE.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_table()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+// A monitor after its start, row by row and tick by tick; watching.py has the definition.
+
+#pragma once
+
+#include "anchor.hpp"
+#include "limit.hpp"
+
+namespace onlad {
+
+// What is said of rows, one entry for each.
+struct Columns {
+    double *score, *threshold, *p_value;
+    bool *ready, *is_anomaly, *learned, *drift;
+    std::int64_t* drifting;
+    double* shares;  // (rows, n)
+    double* around;  // (rows, 2 n + 1): expected, half widths of bands, unusual rows lately
+};
+
+class Watching {
+public:
+    std::shared_ptr<const Layer> layer;
+    const std::size_t tick_rows;
+    bool ordered;
+    std::vector<std::unique_ptr<Mode>> modes;
+    std::vector<std::unique_ptr<Anchor>> anchors;
+    Limit limit;
+    std::int64_t begun = 0, explained = 0, foreign = 0, drifting = -1;
+    std::unique_ptr<Mode> candidate;
+    std::vector<double> quarantine;  // raw windows, (.., d)
+    // Of the tick before and of this one.
+    std::vector<double> kept;           // (width - 1 + 2 TICK, n)
+    std::vector<std::uint8_t> present;  // (2 TICK, s)
+    std::vector<double> score;
+    std::vector<std::int64_t> mode;
+    std::unique_ptr<bool[]> refused, open;
+    std::size_t at = 0;  // rows of this tick
+    // What moves on with each row.
+    std::vector<double> held, age, patience, leans;  // leans: (2, s)
+    double means[statistics] = {};
+    std::size_t current = 0;
+
+    Watching(std::shared_ptr<const Layer> shared, bool ordered)
+        : layer(std::move(shared)),
+          tick_rows(std::size_t(layer->c->watching_TICK)),
+          ordered(ordered),
+          limit(*layer->c),
+          kept((layer->width - 1 + 2 * tick_rows) * layer->n),
+          present(2 * tick_rows * layer->s),
+          score(2 * tick_rows),
+          mode(2 * tick_rows),
+          refused(new bool[2 * tick_rows]()),
+          open(new bool[2 * tick_rows]()),
+          held(layer->n),
+          age(layer->n),
+          patience(layer->n),
+          leans(2 * layer->s) {}
+
+    double threshold() const { return now; }
+
+    std::int64_t learned_rows() const {
+        std::int64_t sum = 0;
+        for (const auto& each : modes) sum += each->count;
+        return sum;
+    }
+
+    // Modes have changed: settle what the rows of the next tick are judged by.
+    void inform() {
+        for (const auto& each : modes) ops.invert(*layer, *each);
+        const Constants& c = *layer->c;
+        const double learned = double(learned_rows());
+        reach.clear();
+        for (const auto& each : modes)
+            for (std::size_t j = 0; j < layer->n; ++j)
+                reach.push_back(each->band[j] * each->scale[j]);
+        now = limit.value(learned);
+        if (ordered && limit.lasts()) {
+            const double top = *std::max_element(score.begin(), score.begin() + tick_begin());
+            now = std::max(now, c.watching_SHELVED * top);
+        }
+        const double trust = ordered ? 1.0 + c.watching_YOUNG / learned : 1.0;
+        gate = c.watching_REFUSED * std::max(1.0, limit.base) * trust;
+    }
+
+    // Judge rows, and move on at each tick.
+    void watch(const double* X, std::size_t count, bool paused, const Columns& out, Room& room) {
+        const std::size_t n = layer->n;
+        for (std::size_t first = 0; first < count;) {
+            const std::size_t some = std::min(count - first, tick_rows - at);
+            const std::size_t begin = tick_rows + at;
+            const std::size_t wide = 2 * n + 1;
+            rows(X + first * n, some, paused, out.shares + first * n, out.around + first * wide,
+                 room);
+            for (std::size_t t = 0; t < some; ++t) {
+                const double found = score[begin + t];
+                const std::size_t i = first + t;
+                out.ready[i] = true;
+                out.score[i] = found;
+                out.threshold[i] = now;
+                out.p_value[i] = limit.p_value(found);
+                out.is_anomaly[i] = found > now;
+                out.learned[i] = !refused[begin + t] && !paused;
+                out.drift[i] = false;
+                out.drifting[i] = drifting;
+                share_out(out.shares + i * n, n);
+                double* around = out.around + i * wide;
+                std::copy_n(reach.data() + std::size_t(mode[begin + t]) * n, n, around + n);
+                around[2 * n] = 1.0;
+                if (found > now) {
+                    const bool* last = refused.get() + begin + t + 1;
+                    around[2 * n] = double(std::count(last - tick_rows, last, true));
+                }
+            }
+            first += some;
+            if (at == tick_rows) out.drift[first - 1] = tick(room);
+        }
+    }
+
+private:
+    const MonitorOperations& ops = *operations<double>().monitor;
+    double now = 0.0, gate = 0.0;
+    std::vector<double> reach;  // (modes, n) half widths of the bands
+
+    std::ptrdiff_t tick_begin() const { return std::ptrdiff_t(tick_rows); }
+
+    // Squares by feature become shares.
+    static void share_out(double* shares, std::size_t n) {
+        double total = 0.0;
+        for (std::size_t j = 0; j < n; ++j) total += shares[j];
+        if (total > 0.0)
+            for (std::size_t j = 0; j < n; ++j) shares[j] /= total;
+    }
+
+    void rows(const double* X, std::size_t count, bool paused, double* shares, double* around,
+              Room& room) {
+        const Layer& l = *layer;
+        const std::size_t begin = tick_rows + at;
+        room.views.clear();
+        for (const auto& each : modes) room.views.push_back(each.get());
+        JudgeState state{&l,           ordered,    room.views.data(), modes.size(),
+                         held.data(),  age.data(), patience.data(),   means,
+                         leans.data(), current};
+        ops.judge(
+            state,
+            {X, count, kept.data() + (begin + l.width - 1) * l.n, present.data() + begin * l.s,
+             score.data() + begin, mode.data() + begin, shares, around, 2 * l.n + 1},
+            room, room);
+        current = state.current;
+        for (std::size_t t = begin; t < begin + count; ++t) {
+            refused[t] = score[t] > gate;
+            open[t] = !paused;
+        }
+        at += count;
+    }
+
+    // Rows of the two ticks at hand, by their numbers.
+    Windows windows(const std::vector<std::size_t>& rows, Room& room) const {
+        const Layer& l = *layer;
+        room.at.clear();
+        room.known.clear();
+        for (const std::size_t i : rows) {
+            room.at.push_back(kept.data() + (i + l.width - 1) * l.n);
+            room.known.push_back(present.data() + i * l.s);
+        }
+        return {room.at.data(), -std::ptrdiff_t(l.n), room.known.data(), rows.size()};
+    }
+
+    bool tick(Room& room) {
+        const std::size_t T = tick_rows;
+        follow(room);
+        if (ordered && limit.lasts()) follow_refused(room);
+        bool confirmed = false;
+        if (decide(room)) {
+            learn(room);
+            limit.take(room.scores.data(), room.scores.size(), gate);
+            if (ordered) confirmed = seclude(room);
+        }
+        look_for_drift(room);
+        if (confirmed) current = std::min(current, modes.size() - 1);
+        std::copy(kept.begin() + std::ptrdiff_t(T * layer->n), kept.end(), kept.begin());
+        std::copy(present.begin() + std::ptrdiff_t(T * layer->s), present.end(), present.begin());
+        std::copy(score.begin() + tick_begin(), score.end(), score.begin());
+        std::copy(mode.begin() + tick_begin(), mode.end(), mode.begin());
+        for (std::size_t t = 0; t < T; ++t) {
+            refused[t] = refused[T + t];
+            open[t] = open[T + t];
+            open[T + t] = false;
+        }
+        at = 0;
+        inform();
+        return confirmed;
+    }
+
+    // The limit follows the rows that were judged while not paused.
+    void follow(Room& room) {
+        room.scores.clear();
+        bool unusual[most_rows];
+        for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
+            if (open[t]) {
+                unusual[room.scores.size()] = score[t] > gate;
+                room.scores.push_back(score[t] / now);
+            }
+        limit.follow(room.scores.data(), unusual, room.scores.size());
+    }
+
+    // Which rows are learned, which are refused, and the scores of those that are normal. False:
+    // there are none to decide.
+    bool decide(Room& room) {
+        const std::size_t T = tick_rows, first = ordered ? 0 : T, stop = first + T;  // no delay
+        room.usual.clear();
+        room.unusual.clear();
+        room.scores.clear();
+        bool any = false;
+        for (std::size_t i = first; i < stop; ++i) {
+            if (!open[i]) continue;
+            any = true;
+            bool spared = true;
+            if (ordered) {
+                const std::size_t end = std::min(i + T + 1, 2 * T);
+                double sum = 0.0;
+                for (std::size_t k = i; k < end; ++k) sum += refused[k];
+                spared = sum / double(end - i) < layer->c->watching_SPARED;
+            }
+            if (spared) room.scores.push_back(score[i]);
+            if (spared && !refused[i]) room.usual.push_back(i);
+            if (!spared) room.unusual.push_back(i);
+        }
+        return any;
+    }
+
+    void learn(Room& room) {
+        for (std::size_t i = 0; i < modes.size(); ++i) {
+            room.own.clear();
+            for (const std::size_t row : room.usual)
+                if (mode[row] == std::int64_t(i)) room.own.push_back(row);
+            if (!room.own.empty()) learn(*modes[i], windows(room.own, room), room);
+        }
+    }
+
+    // Bands follow what is refused for long too, or a machine that changed has none.
+    void follow_refused(Room& room) {
+        for (std::size_t i = 0; i < modes.size(); ++i) {
+            room.own.clear();
+            for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
+                if (mode[t] == std::int64_t(i) && open[t] && refused[t]) room.own.push_back(t);
+            if (room.own.empty()) continue;
+            const Windows w = windows(room.own, room);
+            ops.errors(*layer, *modes[i], w, room, room.e);
+            widen(*layer, *modes[i], room.e + w.count * layer->s, w);
+        }
+    }
+
+    void learn(Mode& m, const Windows& w, Room& room) {
+        const double forgotten = std::pow(layer->c->mode_FORGETTING, 2.0 * double(w.count));
+        ops.learn(*layer, m, w, forgotten, room, room.e);
+        ops.take(*layer, m, room.e, w);
+        widen(*layer, m, room.e + w.count * layer->s, w);
+        m.count += std::int64_t(w.count);
+    }
+
+    // Anchors follow the rows of this tick, and new ones are settled.
+    void look_for_drift(Room& room) {
+        drifting = -1;
+        if (!ordered) return;
+        for (std::size_t i = 0; i < modes.size(); ++i) {
+            if (!anchors[i]) {
+                if (double(modes[i]->count) < layer->c->anchor_SETTLED) continue;
+                ops.invert(*layer, *modes[i]);
+                anchors[i] = std::make_unique<Anchor>(*layer, *modes[i]);
+                continue;
+            }
+            room.own.clear();
+            for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
+                if (mode[t] == std::int64_t(i) && open[t] && score[t] <= now) room.own.push_back(t);
+            if (room.own.empty()) continue;
+            anchors[i]->follow(*layer, windows(room.own, room), room);
+            if (drifting < 0) drifting = anchors[i]->drifting(*layer);
+        }
+    }
+
+    // Refused rows go into quarantine, or old ones leave it; return whether a mode is new.
+    bool seclude(Room& room) {
+        const Layer& l = *layer;
+        const Constants& c = *l.c;
+        if (room.unusual.empty()) {
+            const std::size_t gone =
+                std::min(quarantine.size(), std::size_t(c.watching_EXPIRING) * l.d);
+            quarantine.erase(quarantine.begin(), quarantine.begin() + std::ptrdiff_t(gone));
+            return false;
+        }
+        const Windows w = windows(room.unusual, room);
+        if (!candidate) {
+            for (std::size_t r = 0; r < w.count; ++r)
+                for (std::size_t lag = 0; lag < l.width; ++lag) {
+                    const double* row = w.at[r] + std::ptrdiff_t(lag) * w.step;
+                    quarantine.insert(quarantine.end(), row, row + l.n);
+                }
+            if (quarantine.size() >= std::size_t(c.watching_CANDIDATE) * l.d) make_candidate(room);
+            return false;
+        }
+        explain(w, room);
+        if (double(foreign) > c.watching_FOREIGN * (double(explained) + c.watching_CANDIDATE)) {
+            candidate.reset();
+            return false;
+        }
+        const double enough =
+            std::min(std::max(c.watching_PATIENCE * double(learned_rows()), c.watching_SHORTEST),
+                     c.watching_LONGEST);
+        if (double(explained) < enough) return false;
+        confirm();
+        return true;
+    }
+
+    void make_candidate(Room& room) {
+        const Layer& l = *layer;
+        const std::size_t count = quarantine.size() / l.d;
+        std::vector<std::uint8_t> known(count * l.s);
+        std::vector<const double*> rows(count);
+        std::vector<const std::uint8_t*> knowns(count);
+        for (std::size_t r = 0; r < count; ++r) {
+            rows[r] = quarantine.data() + r * l.d;
+            knowns[r] = known.data() + r * l.s;
+            for (std::size_t j = 0; j < l.n; ++j) known[r * l.s + j] = rows[r][j] == rows[r][j];
+        }
+        candidate = std::make_unique<Mode>(l);
+        start(l, *candidate, {rows.data(), std::ptrdiff_t(l.n), knowns.data(), count}, room);
+        quarantine.clear();
+        quarantine.shrink_to_fit();
+        explained = foreign = 0;
+    }
+
+    // The candidate learns refused rows that it explains.
+    void explain(const Windows& w, Room& room) {
+        const Layer& l = *layer;
+        Mode& m = *candidate;
+        for (std::size_t r = 0; r < w.count; ++r) ops.wake(l, m, w.at[r]);
+        ops.invert(l, m);
+        ops.errors(l, m, w, room, room.e);
+        room.own.clear();
+        const Levels levels(m);
+        for (std::size_t r = 0; r < w.count; ++r) {
+            double found[statistics], total = 0.0;
+            statistics_of(l, m, room.e, r, w.count, w.present[r], found);
+            for (std::size_t k = 0; k < statistics; ++k)
+                total += std::max((found[k] - levels.median[k]) / levels.reach[k], 0.0);
+            if (total / double(statistics) <= 1.0) room.own.push_back(room.unusual[r]);
+        }
+        explained += std::int64_t(room.own.size());
+        foreign += std::int64_t(w.count - room.own.size());
+        if (!room.own.empty()) learn(m, windows(room.own, room), room);
+    }
+
+    void confirm() {
+        if (double(modes.size()) == layer->c->watching_MODES) {
+            const auto fewer = [](const auto& a, const auto& b) { return a->count < b->count; };
+            const auto least = std::min_element(modes.begin(), modes.end(), fewer) - modes.begin();
+            modes.erase(modes.begin() + least);
+            anchors.erase(anchors.begin() + least);
+            for (std::int64_t& each : mode) each = each == least ? 0 : each - (each > least);
+        }
+        modes.push_back(std::move(candidate));
+        anchors.push_back(nullptr);
+    }
+};
+
+}  // namespace onlad

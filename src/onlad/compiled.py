@@ -1,0 +1,106 @@
+"""A started monitor in the kernel: `resumed` makes one, `watch` gives it rows.
+
+`onlad.watching` is the definition, and does what is rare: the start, and rows that a person
+accepts. What it has learned goes into the kernel and comes back as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from onlad import anchor, instance, judge, kernel, limit, mode, watching
+from onlad.anchor import AnchorState
+from onlad.limit import LimitState
+from onlad.mode import ModeState
+from onlad.reference import Array
+from onlad.verdict import Verdict, Verdicts
+from onlad.watching import WatchingState
+
+Names: TypeAlias = tuple[Hashable, ...]
+MODULES = (anchor, instance, judge, limit, mode, watching)
+
+
+def constants() -> dict[str, float]:
+    """Return the constants of the monitor's modules by name; the kernel takes those it needs."""
+    found: dict[str, float] = {}
+    for module in MODULES:
+        where = module.__name__.rpartition(".")[2]
+        for name, value in vars(module).items():
+            if not name.isupper():
+                continue
+            if isinstance(value, (int, float)):
+                found[f"{where}.{name}"] = float(value)
+            elif isinstance(value, tuple):
+                found |= {f"{where}.{name}_{i}": float(each) for i, each in enumerate(value)}
+    return found
+
+
+@lru_cache(maxsize=64)
+def layer(features: int, width: int, seed: int) -> kernel.Layer:
+    """Return what all monitors of one shape and seed share."""
+    tanh, linear = mode.Mode(features, width, True, seed).instances
+    projected = linear.kind == "projected"
+    projection = linear.alpha[:, :-1] if projected else np.empty((0, 0))
+    return kernel.Layer(
+        features, width, tanh.alpha, tanh.b, len(tanh.gram), np.ascontiguousarray(projection),
+        constants(),
+    )  # fmt: skip
+
+
+def resumed(state: WatchingState, rate: float, seed: int, names: Names) -> kernel.Watching:
+    """Return a monitor that goes on from what `learned`, or `Watching.learned`, returned."""
+    own = layer(len(names), state.width, seed)
+    return kernel.Watching(own, rate, state, names, Verdict)
+
+
+def learned(own: kernel.Watching) -> WatchingState:
+    """Return all that was learned."""
+    values = own.values()
+    candidate = values["candidate"]
+    values["modes"] = tuple(ModeState(**each) for each in values["modes"])
+    values["candidate"] = None if candidate is None else ModeState(**candidate)
+    values["anchors"] = tuple(
+        None if each is None else AnchorState(**each) for each in values["anchors"]
+    )
+    values["limit"] = LimitState(**values["limit"])
+    return WatchingState(**values)
+
+
+def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part: slice) -> None:
+    """Judge rows, move on at each tick, and fill in a part of the verdicts."""
+    own.watch(
+        X, paused, verdicts.ready[part], verdicts.score[part], verdicts.threshold[part],
+        verdicts.p_value[part], verdicts.is_anomaly[part], verdicts.learned[part],
+        verdicts.drift[part], verdicts.drifting[part], verdicts.shares[part],
+        verdicts.around[part],
+    )  # fmt: skip
+    verdicts.values[part], verdicts.rate[part] = X, own.rate
+
+
+def watch_all(
+    owns: list[kernel.Watching | None],
+    counts: Array,
+    X: Array,
+    paused: Array,
+    verdicts: Verdicts,
+    *,
+    threads: int,
+) -> None:
+    """Judge rows of many monitors of one number of features, each of which is given once.
+
+    `X` and `verdicts` have the rows of the first monitor, then of the second, and so on; `counts`
+    says how many each has. Threads run without the interpreter lock.
+    """
+    first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
+    kernel.watch_all(
+        owns, first, first * X.shape[1], X.ravel(), paused, verdicts.ready, verdicts.score,
+        verdicts.threshold, verdicts.p_value, verdicts.is_anomaly, verdicts.learned,
+        verdicts.drift, verdicts.drifting, verdicts.shares.ravel(), verdicts.around.ravel(),
+        threads,
+    )  # fmt: skip
+    verdicts.values[:] = X
+    verdicts.rate[:] = np.repeat([0.0 if own is None else own.rate for own in owns], counts)

@@ -1,0 +1,212 @@
+"""A bank of monitors is a loop of `Monitor.observe`, to the last bit."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+
+from onlad import ModelFileError, Monitor, save
+from onlad.fleet import MonitorBank
+
+NAN = np.nan
+NAMES = ("flow", "power", "heat")
+COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
+
+
+def streams(devices, rows, seed=0):
+    """Return rows of devices, (devices, rows, 3): ordered ones and others, with gaps and faults."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(rows)
+    X = rng.normal(size=(devices, rows, 3))
+    X[::2] += 3 * np.sin(t / 15)[None, :, None]  # every other device has no order
+    X[rng.uniform(size=X.shape) < 0.05] = NAN
+    X[rng.uniform(size=X.shape[:2]) < 0.01] *= 20
+    X[2:3, rows // 4 :] += 30.0  # a lasting change
+    return X
+
+
+def loop(monitors, X, mask):
+    """Return what each monitor says of its own rows, one at a time."""
+    return [
+        [monitor.observe(dict(zip(NAMES, row, strict=True))) for row, is_sent in rows if is_sent]
+        for monitor, rows in zip(
+            monitors, (zip(x.tolist(), m, strict=True) for x, m in zip(X, mask, strict=True)),
+            strict=True,
+        )
+    ]  # fmt: skip
+
+
+def fresh(count, **settings):
+    return [Monitor(warmup=100, **settings) for _ in range(count)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_bank_is_a_loop_of_observe_to_the_last_bit(threads):
+    devices, rows = 6, 1500
+    X, mask = streams(devices, rows), np.random.default_rng(1).uniform(size=(devices, rows)) < 0.9
+    mask[:, :3] = True
+    monitors = fresh(devices)
+    expected = loop(monitors, X, mask)
+    bank = MonitorBank(Monitor(warmup=100), devices, names=NAMES, threads=threads)
+    parts = [bank.observe(X[:, t], mask[:, t]) for t in range(400)]  # one row per call,
+    many = bank.observe_many(X[:, 400:1200], mask[:, 400:1200])  # in blocks,
+    at = np.argwhere(mask[:, 1200:])  # and as they come
+    order = np.random.default_rng(2).permutation(len(at))
+    order = order[np.argsort(at[order, 1], kind="stable")]
+    device, t = at[order].T
+    mixed = bank.observe_rows(device, X[device, 1200 + t])
+    for i in range(devices):
+        found = [parts[t][i] for t in range(400) if mask[i, t]]
+        found += [many[i * 800 + t] for t in range(800) if mask[i, 400 + t]]
+        found += [mixed[k] for k in np.flatnonzero(device == i).tolist()]
+        assert found == expected[i]
+        same_state(bank[i], monitors[i])
+    np.testing.assert_array_equal(bank.n_seen, [monitor.n_seen for monitor in monitors])
+    assert bank.ready.all()
+    device, t = np.argwhere(~mask[:, 200:400])[0]
+    silent = parts[200 + t][device]
+    assert [silent.ready, silent.learned, silent.is_anomaly] == [False] * 3
+    assert any(verdict.drift for verdict in expected[2])  # it was all in the streams
+    assert {bank[i].describe()["ordered"] for i in range(devices)} == {True, False}
+
+
+def same_state(one, other):
+    """Insist that two monitors go on alike."""
+    X = streams(1, 200, seed=9)[0]
+    assert one.settings() == other.settings()
+    assert one.n_seen == other.n_seen
+    a, b = copy.deepcopy(one), copy.deepcopy(other)
+    assert a.observe_many(X)[:] == b.observe_many(X)[:]
+
+
+def started(devices=4, **more):
+    monitor = Monitor(warmup=100)
+    rows = streams(1, 400)[0]
+    monitor.observe_many([dict(zip(NAMES, x, strict=True)) for x in rows.tolist()])
+    return monitor, MonitorBank(monitor, devices, **more)
+
+
+def test_a_monitor_goes_in_and_out_without_loss():
+    monitor, bank = started()
+    X = streams(4, 130, seed=3)
+    bank.observe_many(X)
+    out = bank[2]
+    bank.observe_many(X)
+    out.observe_many(X[2])
+    same_state(out, bank[2])
+    bank[0] = out
+    same_state(bank[0], bank[2])
+    out.observe_many(X[2])  # a copy: the bank does not follow
+    assert bank.n_seen[0] == bank.n_seen[2]
+    bank[-1] = Monitor(warmup=100)
+    assert bank.ready.tolist() == [True, True, True, False]
+    assert bank.n_seen[3] == 0
+    same_state(MonitorBank(monitor, 1)[0], monitor)
+
+
+def test_devices_come_and_go():
+    _, bank = started()
+    X = streams(4, 130, seed=3)
+    bank.observe_many(X)
+    kept = [bank[1], bank[3]]
+    bank.grow(2, Monitor(warmup=100, seed=5))
+    bank.grow(1)
+    assert bank.n_seen.tolist() == [530] * 4 + [0, 0, 400]
+    assert bank[5].seed == 5
+    bank.remove([0, 2, 4])
+    assert len(bank) == 4
+    same_state(bank[0], kept[0])
+    same_state(bank[1], kept[1])
+    verdicts = bank.observe(X[:, 0])
+    assert verdicts.ready.tolist() == [True, True, False, True]
+    assert bank[2].n_seen == 1
+
+
+def test_a_device_that_is_paused_learns_nothing():
+    monitor, bank = started(2)
+    bank.paused[1] = True
+    X = streams(2, 200, seed=3)
+    X[1] = X[0]
+    verdicts = bank.observe_many(X)
+    assert verdicts.learned[:200].any()
+    assert not verdicts.learned[200:].any()
+    monitor.paused = True
+    monitor.observe_many(X[1])
+    same_state(bank[1], monitor)
+    assert bank[1].paused
+
+
+def test_bad_rows_are_refused_with_their_devices_and_nothing_changes():
+    _, bank = started(9)
+    before = [bank[i] for i in range(9)]
+    X = streams(9, 2, seed=3)
+    X[[1, 2, 3, 4, 5, 8], 1, 2] = np.inf
+    message = "devices 1, 2, 3, 4, 5 and 1 more sent what is no measurement, such as inf."
+    with pytest.raises(ValueError, match=re.escape(f"{message} No device has changed")):
+        bank.observe_many(X)
+    with pytest.raises(ValueError, match=re.escape("devices 7 sent what is no measurement")):
+        bank.observe_rows([0, 7, 7], [[0, 0, 0], [0, 0, 0], [0, -1e101, 0]])
+    with pytest.raises(ValueError, match=re.escape("(devices, n), here (9, 3); got (9, 2)")):
+        bank.observe(X[:, 0, :2])
+    with pytest.raises(ValueError, match=re.escape("mask must have shape (9,), got (8,)")):
+        bank.observe(X[:, 0], np.ones(8, bool))
+    with pytest.raises(TypeError, match="mask must hold bools"):
+        bank.observe(X[:, 0], np.ones(9))
+    with pytest.raises(IndexError, match="there is no device 9: the bank has 9"):
+        bank.observe_rows([0, 9], X[:2, 0])
+    with pytest.raises(TypeError, match="devices must be one whole number per row"):
+        bank.observe_rows([0.5], X[:1, 0])
+    with pytest.raises(ValueError, match=r"the bank has the features \('flow', 'power', 'heat'\)"):
+        bank[0] = Monitor().fit(streams(1, 100)[0])
+    with pytest.raises(ValueError, match="names are needed"):
+        MonitorBank(Monitor(), 3)
+    with pytest.raises(TypeError, match="a device is named by its index"):
+        _ = bank["pump"]
+    for i, monitor in enumerate(before):
+        same_state(bank[i], monitor)
+
+
+def test_rows_of_no_device_are_none():
+    _, bank = started(2)
+    assert len(bank.observe_rows(np.empty(0, int), np.empty((0, 3)))) == 0
+    assert len(bank.observe_many(np.empty((2, 0, 3)))) == 0
+    assert not bank.observe(np.zeros((2, 3)), np.zeros(2, bool)).ready.any()
+    empty = MonitorBank(Monitor(), 0, names=NAMES)
+    assert len(empty.observe(np.empty((0, 3)))) == 0
+    assert bank.n_seen.tolist() == [400, 400]
+
+
+def test_a_saved_bank_goes_on_to_the_last_bit(tmp_path):
+    _, bank = started(3)
+    bank.grow(1, Monitor(warmup=100))
+    bank.paused[1] = True
+    X = streams(4, 150, seed=3)
+    bank.observe_many(X[:, :70])
+    bank.save(tmp_path / "bank.onlad")
+    twin = MonitorBank.load(tmp_path / "bank.onlad", threads=2)
+    assert (twin.names, twin.threads, twin.paused.tolist()) == (
+        NAMES,
+        2,
+        [False, True, False, False],
+    )
+    one, other = bank.observe_many(X[:, 70:]), twin.observe_many(X[:, 70:])
+    for name in (*COLUMNS, "shares"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    bank.grow(1)
+    twin.grow(1)
+    same_state(bank[4], twin[4])
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    _, bank = started(2)
+    path = tmp_path / "bank.onlad"
+    bank.save(path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError):
+        MonitorBank.load(path)
+    save(bank[0], path)
+    with pytest.raises(ModelFileError, match="which is no MonitorBank"):
+        MonitorBank.load(path)
