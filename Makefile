@@ -12,7 +12,7 @@ EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardwa
 
 .DEFAULT_GOAL := help
 .PHONY: help demo fleet-demo soak test $(PARTS:%=test-%) test-levels quick dist test-slow bench reproduce variants networks benchmark docs lint format clean
-.PHONY: mcu core-area core-accuracy core-latency core-detection
+.PHONY: mcu arm core-area core-accuracy core-latency core-detection
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -86,6 +86,10 @@ benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes 
 mcu: $(VENV)/.dev  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
 	$(BIN)/python -m pytest -q tests/mcu -m "slow or not slow"
 	$(BIN)/python -m experiments.mcu cost
+
+ARM_TESTS ?= tests/test_kernel.py tests/test_instance.py tests/test_judge.py tests/mcu/test_portable.py
+arm: $(VENV)/.dev  ## the kernel for 64-bit Arm, its tests under qemu-user; downloads from Debian
+	.ci/check_arm.sh $(BIN)/python $(ARM_TESTS)
 
 core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
 	$(BIN)/python -m experiments.core_area run

@@ -96,11 +96,16 @@ struct ModeRoom {
 
 #ifdef ONLAD_LEVEL
 
+#if ONLAD_VECTOR_BYTES == 64
+#include <immintrin.h>
+#endif
+
 namespace onlad::ONLAD_LEVEL {
 namespace {
 
 using Doubles = Vec<double>;
 constexpr std::size_t L = Lanes<double>::size;
+static_assert(L <= 2 * lanes);
 
 ONLAD_INLINE Doubles load(const double* p) {
     Doubles v;
@@ -118,10 +123,11 @@ ONLAD_INLINE Doubles weight(const double* p, std::size_t c) {
     } else if constexpr (L < lanes) {
         return load(p + c % lanes);
     } else {
-        Doubles v;
-        for (std::size_t k = 0; k < L; k += lanes)
-            std::memcpy(reinterpret_cast<double*>(&v) + k, p, lanes * sizeof(double));
-        return v;
+#if ONLAD_VECTOR_BYTES == 64  // through memory it would take ten times as long
+        return Doubles(_mm512_maskz_broadcast_f64x4(0xff, _mm256_loadu_pd(p)));
+#else
+        return load(p);
+#endif
     }
 }
 
@@ -156,6 +162,9 @@ ONLAD_INLINE void strip(double* out, std::size_t out_stride, std::size_t rows, c
     std::size_t r = 0;
     for (; r + R <= rows; r += R)
         tile<sign, grouped, R, K>(out + r * out_stride, out_stride, w + r * across, across, along,
+                                  B, stride, count, c);
+    for (; r + 2 <= rows; r += 2)
+        tile<sign, grouped, 2, K>(out + r * out_stride, out_stride, w + r * across, across, along,
                                   B, stride, count, c);
     for (; r < rows; ++r)
         tile<sign, grouped, 1, K>(out + r * out_stride, out_stride, w + r * across, across, along,

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,11 @@ COLLECTIONS = {
     "skab": ("SKAB", "auc", "AUC"),
     "smd": ("SMD", "auc", "AUC"),
     "nab": ("NAB", "auc", "AUC"),
+}
+KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {
+    "monitor": Monitor,
+    "chip": PortableMonitor,
+    "long": lambda: PortableMonitor(warmup=1_536),
 }
 
 
@@ -153,17 +159,17 @@ def detection() -> None:
         if collection.name not in COLLECTIONS or collection.missing():
             continue
         _, name, _ = COLLECTIONS[collection.name]
-        found: dict[str, list[float]] = {"monitor": [], "chip": [], "differ": [], "false": []}
+        found: dict[str, list[float]] = {key: [] for key in (*KINDS, "differ")}
         for series_name in collection.names():
             series = collection.load(series_name)
-            for key, monitor in (("monitor", Monitor()), ("chip", PortableMonitor())):
-                outcome = methods._outcome(monitor.observe_many(series.X))
+            for key, make in KINDS.items():
+                outcome = methods._outcome(make().observe_many(series.X))
                 found[key].append(measures.measure(series, outcome)[name])
             found["differ"] += _differ(series.X, series.history)
         record = {
             "collection": collection.name,
             "series": len(found["chip"]),
-            **{key: round(float(np.mean(found[key])), 4) for key in ("monitor", "chip")},
+            **{key: round(float(np.mean(found[key])), 4) for key in KINDS},
             "differ": round(float(np.mean(found["differ"])), 5) if found["differ"] else None,
         }
         from_where = origin("python -m experiments.mcu detection", "experiments/mcu.py")
@@ -223,6 +229,17 @@ def boards() -> str:
     return markdown(["processor", *(f"{n}, {N}" for n, N in LIMITS), "equal to Python"], found)
 
 
+def soft_float() -> str:
+    """Return how many times as many instructions a row takes without an FPU, in words."""
+    stored = {
+        (r["board"], r["features"], r["hidden"]): r["typical"]
+        for r in latest("mcu/cost", "features", "hidden", "board")
+    }
+    pairs = (("m0-wide", "m4f"), ("rv32", "rv32f"))
+    found = [stored[(soft, *n)] / stored[(hard, *n)] for soft, hard in pairs for n in LIMITS]
+    return f"{int(min(found))} to {int(max(found)) + 1}"
+
+
 def detected() -> str:
     """Return the table of detection beside `Monitor`."""
     stored = {r["collection"]: r for r in latest("mcu/detection", "collection")}
@@ -231,8 +248,10 @@ def detected() -> str:
         if name in stored:
             r = stored[name]
             differ = "" if r["differ"] is None else f"{100 * r['differ']:.2f} %"
-            found.append([title, measured, f"{r['monitor']:.3f}", f"{r['chip']:.3f}", differ])
-    heads = ["data", "measure", "`Monitor()`", "`PortableMonitor()`", "verdicts that differ"]
+            scores = [f"{r[key]:.3f}" for key in KINDS]
+            found.append([title, str(r["series"]), measured, *scores, differ])
+    heads = ["data", "series", "measure", "`Monitor()`", "`PortableMonitor()`",
+             "with `warmup=1536`", "verdicts that differ"]  # fmt: skip
     return markdown(heads, found)
 
 

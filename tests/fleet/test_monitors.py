@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from onlad import ModelFileError, Monitor, save
+from onlad import Detector, ModelFileError, Monitor, modelfile, persist, save
 from onlad.fleet import MonitorBank
+from onlad.modelfile import Record
 
 NAN = np.nan
 NAMES = ("flow", "power", "heat")
@@ -209,4 +210,41 @@ def test_a_damaged_file_is_refused(tmp_path):
         MonitorBank.load(path)
     save(bank[0], path)
     with pytest.raises(ModelFileError, match="which is no MonitorBank"):
+        MonitorBank.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"sizes": np.array([5, 5])}, "sizes and monitors do not fit each other"),
+        ({"sizes": np.array([-1])}, "sizes, paused or monitors are wrong"),
+        ({"sizes": np.array([1.0])}, "sizes, paused or monitors are wrong"),
+        ({"sizes": np.zeros(0, "int64")}, "sizes, paused or monitors are wrong"),
+        ({"paused": np.zeros(9, bool)}, "sizes, paused or monitors are wrong"),
+        ({"names": "abc"}, "a bank has"),
+        ({"names": ["a", "b"]}, "the monitors of a bank have the same names"),
+        ({"more": 1}, "a bank has"),
+    ],
+)
+def test_a_file_with_other_values_is_refused(tmp_path, change, why):
+    _, bank = started(1)
+    path = tmp_path / "bank.onlad"
+    bank.save(path)
+    learned = modelfile.decode(modelfile.read(path)).parts["learned"] | change
+    modelfile.replace(path, modelfile.pieces(Record("MonitorBank", {"learned": learned})))
+    with pytest.raises(ModelFileError, match=re.escape(why)):
+        MonitorBank.load(path)
+
+
+def test_a_bank_of_something_else_is_refused(tmp_path):
+    data = persist.to_bytes(Detector())
+    learned = {
+        "names": ["a"],
+        "monitors": np.frombuffer(data + bytes(-len(data) % 8), "int64"),
+        "sizes": np.array([len(data)]),
+        "paused": np.zeros(0, bool),
+    }
+    path = tmp_path / "bank.onlad"
+    modelfile.replace(path, modelfile.pieces(Record("MonitorBank", {"learned": learned})))
+    with pytest.raises(ModelFileError, match="monitor -1 is Detector"):
         MonitorBank.load(path)

@@ -80,6 +80,21 @@ def test_segments_go_when_the_last_model_that_needs_them_is_written(tmp_path):
 
 
 @pytest.mark.usefixtures("few")
+def test_the_journal_does_not_grow_when_each_checkpoint_is_followed_by_a_crash(tmp_path):
+    service, counts = started(tmp_path), []
+    for _ in range(10):
+        for device in DEVICES:
+            feed(service, machine(10), device=device)
+        checkpoint(service)
+        counts.append(len(service.store.journal.segments()))
+        crash(service)
+        service = started(tmp_path)
+    assert max(counts) <= 5, counts  # twelve models are four turns
+    assert {w.monitor.n_seen for w in service.watchers.values()} == {100}
+    service.close()
+
+
+@pytest.mark.usefixtures("few")
 def test_what_a_person_did_between_two_turns_is_done_once(tmp_path):
     X = machine(600, faults=[410])
     service = started(tmp_path)

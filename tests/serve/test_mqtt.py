@@ -186,7 +186,7 @@ def test_old_retained_values_are_no_samples(tmp_path, broker, version):
             until(lambda: served.samples() == 1, "the new sample")
             time.sleep(0.1)
             assert served.samples() == 1
-            assert served.service.watchers["cabinet", ""].history[0].row == 0
+            assert served.service.watchers["cabinet", ""].history.points()[0].row == 0
 
 
 def test_a_broker_that_goes_and_comes_back(tmp_path, start_broker, version):

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
+from onlad import Monitor
 from onlad.serve import logs, page, payload
 from onlad.serve.config import StreamTable
+from onlad.serve.history import History, Point
 from onlad.serve.listener import Listener
 from onlad.serve.outbox import MOST, Outbox
 from onlad.serve.topics import Pattern
@@ -364,3 +366,21 @@ def test_the_outbox_keeps_what_one_courier_has_and_drops_the_oldest():
         outbox.add({"id": f"n{i}"})
     assert (len(outbox.waiting), outbox.dropped) == (MOST, 3)
     assert outbox.pending("a")[0]["id"] == "n3"
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 12), max_size=12), st.integers(1, 10))
+def test_the_history_has_the_last_samples_in_order(sizes, most):
+    history, expected, row = History(most), [], 0
+    for size in sizes:
+        verdicts = Monitor().observe_many(np.zeros((size, 1)))
+        verdicts.score[:] = row + np.arange(size)
+        verdicts.is_anomaly[:] = verdicts.score % 3 == 0
+        times = 100.0 + row + np.arange(size)
+        history.add(row, times, verdicts)
+        expected += [
+            Point(r, 100.0 + r, float(r), float("inf"), r % 3 == 0, False)
+            for r in range(row, row + size)
+        ]
+        row += size
+    assert history.points() == expected[-most:]

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from onlad import compiled, kernel, modelfile, persist, samples
+from onlad import compiled, kernel, samples
+from onlad.fleet import monitorsfile
 from onlad.fleet.host import usable_cores
-from onlad.modelfile import Record, need, refusal, short
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
 from onlad.verdict import Verdicts
 
-LARGEST_BANK = 2**40  # bytes of a file
 NAMED = 5  # devices that a message names
 COLUMNS = tuple(vars(Verdicts((), 0)).keys() - {"names"})
 
@@ -191,16 +190,8 @@ class MonitorBank:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all monitors to the file `path`, whole or not at all, as `onlad.save` does."""
-        monitors = (self._start, *(self[at] for at in range(len(self))))
-        data = [persist.to_bytes(monitor) for monitor in monitors]
-        raw = b"".join(each + bytes(-len(each) % 8) for each in data)  # arrays have no single bytes
-        learned = {
-            "names": list(self.names),
-            "monitors": np.frombuffer(raw, "int64"),
-            "sizes": np.array([len(each) for each in data], "int64"),
-            "paused": self.paused,
-        }
-        modelfile.replace(path, modelfile.pieces(Record("MonitorBank", {"learned": learned})))
+        monitors = [self._start, *(self[at] for at in range(len(self)))]
+        monitorsfile.save(path, self.names, monitors, self.paused)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> MonitorBank:
@@ -211,41 +202,11 @@ class MonitorBank:
         ModelFileError
             The file is not onlad's, is damaged, or holds no valid bank. The message says which.
         """
-        data = modelfile.read(path, LARGEST_BANK)
-        try:
-            tree = modelfile.decode(data, largest=LARGEST_BANK, copy=False)
-            is_bank = isinstance(tree, Record) and tree.type == "MonitorBank"
-            need(is_bank, f"it is {short(getattr(tree, 'type', tree))}, which is no MonitorBank")
-            learned = tree.parts.get("learned", {})
-            wanted = {
-                "names": list,
-                "monitors": np.ndarray,
-                "sizes": np.ndarray,
-                "paused": np.ndarray,
-            }
-            known = learned.keys() == wanted.keys() and all(
-                type(learned[name]) is kind for name, kind in wanted.items()
-            )
-            need(known, "names, monitors, sizes or paused is missing")
-            sizes, paused, raw = learned["sizes"], learned["paused"], learned["monitors"]
-            kinds = (sizes.dtype, paused.dtype, raw.dtype) == ("int64", "bool", "int64")
-            shapes = sizes.ndim == raw.ndim == 1 and paused.shape == (len(sizes) - 1,)
-            need(
-                kinds and shapes and bool((sizes > 0).all()), "sizes, paused or monitors are wrong"
-            )
-            ends = np.cumsum(-(-sizes // 8))  # in whole numbers of 8 bytes
-            need(ends[-1] == len(raw), "sizes and monitors do not fit each other")
-            each = zip(sizes.tolist(), np.split(raw, ends[:-1]), strict=True)
-            monitors = [
-                persist.from_bytes(part.tobytes()[:size], f"monitor {i}")
-                for i, (size, part) in enumerate(each, -1)
-            ]
-            bank = cls(monitors[0], 0, names=tuple(learned["names"]), threads=threads)
-            for monitor in monitors[1:]:
-                bank.grow(1, monitor)
-            bank.paused = paused.copy()
-        except modelfile.FAULTS as error:
-            raise refusal(path, f"holds no valid bank: {error}. Save the bank again") from None
+        names, monitors, paused = monitorsfile.load(path)
+        bank = cls(monitors[0], 0, names=names, threads=threads)
+        for monitor in monitors[1:]:
+            bank.grow(1, monitor)
+        bank.paused = paused
         return bank
 
     # -- inside -----------------------------------------------------------------------------

@@ -427,7 +427,7 @@ class Definition:
             found, E = self.statistics(place, self.look(place, 0)[2], 0)
             standard = (found - place.levels[0]) / place.levels[1]
             means = kept + SMOOTHING * (np.minimum(standard, 1.0) - kept)
-            leans = self.lean(leant, E, 0)
+            leans = self.lean(leant if i == first else 0 * leant, E, 0)
             score = self.total(place, standard, means, leans)
             if score < best:
                 best, self.current, self.means, self.leans = score, i, means, leans

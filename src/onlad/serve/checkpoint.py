@@ -54,6 +54,7 @@ class Saved(NamedTuple):
     silent: bool
     alarms: list[Alarm]  # empty when they are in a file
     alarm_file: str = ""
+    since: int = 0  # the first segment of the journal with something that the model lacks
 
 
 class Checkpoint(NamedTuple):

@@ -66,7 +66,8 @@ class Disk:
 
     def loaded(self, watcher: Watcher, saved: Saved, segment: int) -> None:
         """Note that a watcher is what the files say, and the journal goes on from a segment."""
-        kept = _Kept(segment, watcher.changes, watcher.n_alarm_changes, saved._replace(alarms=[]))
+        since = max(segment, saved.since)
+        kept = _Kept(since, watcher.changes, watcher.n_alarm_changes, saved._replace(alarms=[]))
         if not saved.alarm_file and watcher.alarms:  # of an older format: they have no file yet
             kept.changes = kept.alarms = -2
             kept.saved = saved
@@ -228,10 +229,14 @@ class Disk:
     def _entry(self, watcher: Watcher) -> Saved | None:
         """Return what a checkpoint says of a watcher: it goes with the model that is written."""
         kept = self._kept.get(watcher.number)
-        if kept is None or kept.saved is None or kept.changes != watcher.changes:
-            return kept.saved if kept is not None else None
-        files = (kept.saved.file, kept.saved.alarm_file)
-        return checkpoint.entry(watcher, *files)._replace(alarms=kept.saved.alarms)
+        if kept is None or kept.saved is None:
+            return None
+        saved = kept.saved
+        if kept.changes == watcher.changes:
+            saved = checkpoint.entry(watcher, saved.file, saved.alarm_file)
+            saved = saved._replace(alarms=kept.saved.alarms)
+        # Of a device that is set aside the rows are written again, so it may need any segment.
+        return saved._replace(since=0 if watcher.failed else kept.since)
 
     async def _extract(self, watcher: Watcher) -> None:
         """Keep what the journal has of a device that is set aside, so that the rest can go."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 from fastapi import FastAPI
 from nicegui import Client, ui
 
@@ -21,8 +22,9 @@ from onlad.errors import OnladError
 from onlad.incident import TOGETHER
 from onlad.reference import Array
 from onlad.report.lines import digits
+from onlad.serve.history import Point
 from onlad.serve.service import Service
-from onlad.serve.watcher import Alarm, Point, Watcher, rounded
+from onlad.serve.watcher import Alarm, Watcher, rounded
 
 EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
@@ -222,7 +224,7 @@ class Device:
             )
         names = [str(name) for name in watcher.names]
         self._sensor = ui.select(names, value=_first(watcher), label="Sensor").classes("w-60")
-        self._band = ui.echart(_bands([], [], 0)).classes("w-full h-64")
+        self._band = ui.echart(_bands([], np.empty((0, 3, 1)), 0)).classes("w-full h-64")
         self._chart = ui.echart(_chart([])).classes("w-full h-64")
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
@@ -245,7 +247,7 @@ class Device:
             f"The last sample came {_ago(watcher.seen)}{_drifting(watcher)}"
         )
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
-        drawn = _chart(list(watcher.history))
+        drawn = _chart(watcher.history.points())
         self._chart.options["series"], self._chart.options["xAxis"] = (
             drawn["series"],
             drawn["xAxis"],
@@ -253,7 +255,7 @@ class Device:
         self._chart.update()
         if self._sensor.value in self._sensor.options:
             index = list(self._sensor.options).index(self._sensor.value)
-            band = _bands(list(watcher.history), list(watcher.sensors), index)
+            band = _bands(watcher.history.points(), watcher.history.around(), index)
             for name in ("series", "xAxis"):
                 self._band.options[name] = band[name]
             self._band.update()
@@ -516,7 +518,7 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
     }
 
 
-def _bands(points: Sequence[Point], around: Sequence[Array], index: int) -> dict[str, Any]:
+def _bands(points: Sequence[Point], around: Array, index: int) -> dict[str, Any]:
     """Return the options of the chart of one sensor: its values, and the band they are in."""
     known = dict(zip((p.row for p in points), (a[:, index].tolist() for a in around), strict=False))
     points = thinned(points)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from onlad.serve.watcher import key
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
 
+SWITCH = 0.0005  # seconds that samples wait for a thread that writes a model
 DRAIN = 0.5  # seconds at the end for what waits; what is not acknowledged then comes again
 TURN, PAUSE = 0.05, 0.002  # seconds after which a start lets others have their turn, and how long
 
@@ -26,6 +28,7 @@ TURN, PAUSE = 0.05, 0.002  # seconds after which a start lets others have their 
 def serve(config: Config) -> None:
     """Run until SIGTERM or SIGINT; then checkpoint and leave."""
     logs.setup(config.service.log, config.service.level)
+    sys.setswitchinterval(SWITCH)
 
     async def until_signal() -> None:
         stop = asyncio.Event()

@@ -3,8 +3,8 @@
 What others build on, in this process and on this event loop:
 
 - ``service.watchers``: every device of every stream, by (stream, device). Of a `Watcher`: ``key``,
-  ``state`` ("learning", "normal", "alarm", "paused", "silent", "failed"), ``history`` (the last
-  `Point`s), ``alarms`` (the last `Alarm`s with causes, newest last), ``alarm`` (the open one),
+  ``state`` ("learning", "normal", "alarm", "paused", "silent", "failed"), ``history`` (of its
+  last samples), ``alarms`` (the last `Alarm`s with causes, newest last), ``alarm`` (the open one),
   ``last`` (what was `Said`), ``paused``, ``samples``, ``bad``, ``names``.
 - ``service.listen(listener)``: a `Listener` hears of each batch, alarm and forgotten device.
 - ``service.orders``: what a person does to a device.

@@ -18,6 +18,7 @@ from onlad.report.record import figures
 from onlad.rows import Names
 from onlad.serve import logs
 from onlad.serve.config import StreamTable
+from onlad.serve.history import History
 from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
@@ -115,17 +116,6 @@ def rounded(score: float) -> float:
     return float(f"{score:.3g}")
 
 
-class Point(NamedTuple):
-    """What the page draws of one sample."""
-
-    row: int
-    time: float
-    score: float
-    threshold: float  # inf while the monitor warms up
-    is_anomaly: bool
-    drift: bool
-
-
 class Said(NamedTuple):
     """What is published of the last sample. It survives a restart, as alarms do."""
 
@@ -147,8 +137,7 @@ class Watcher:
         if not monitor.names:
             self.name(stream.columns)
         self.lost = 0  # rows of the journal that the model has never seen
-        self.history: deque[Point] = deque(maxlen=history)
-        self.sensors: deque[Array] = deque(maxlen=history)  # (3, n): values, expected, half widths
+        self.history = History(history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
         self.last: Said | None = None
         self.seen = 0.0  # when the last sample came, by the clock
@@ -303,38 +292,22 @@ class Watcher:
         matters = follows or bool(verdicts.is_anomaly.any())
         began = self._notice(X, times, first, verdicts) if matters else []
         self._remember(X)
-        if len(X) == 1:
-            self.history.append(
-                Point(
-                    first,
-                    times.item(),
-                    verdicts.score.item(),
-                    verdicts.threshold.item(),
-                    verdicts.is_anomaly.item(),
-                    verdicts.drift.item(),
-                )
-            )
-        else:
-            rows = range(first, first + len(X))
-            columns = (verdicts.score, verdicts.threshold, verdicts.is_anomaly, verdicts.drift)
-            lists = (column.tolist() for column in columns)
-            self.history.extend(map(Point._make, zip(rows, times.tolist(), *lists, strict=True)))
-        around = np.stack((verdicts.values, verdicts.expected, verdicts.reach), axis=1)
-        self.sensors.extend(around.astype("float32"))
+        self.history.add(first, times, verdicts)
         self.samples += len(X)
         self.excluded += len(X) - int(np.count_nonzero(verdicts.learned))
         self.drifts += int(np.count_nonzero(verdicts.drift))
-        self._say(verdicts)
+        self._say(times, verdicts)
         return verdicts, began
 
-    def _say(self, verdicts: Verdicts) -> None:
+    def _say(self, times: Array, verdicts: Verdicts) -> None:
         """Note what is published of the last sample."""
-        newest, index = self.history[-1], int(verdicts.drifting[-1])
+        index = int(verdicts.drifting[-1])
         name = None if index < 0 else str(verdicts.names[index])
         if name is not None and (self.last is None or self.last.drifting != name):
             logs.info("drifting", stream=self.stream.name, device=self.device, feature=name)
         ready = bool(verdicts.ready[-1])
-        self.last = Said(newest.time, ready, newest.score, newest.threshold, name)
+        score, threshold = float(verdicts.score[-1]), float(verdicts.threshold[-1])
+        self.last = Said(float(times[-1]), ready, score, threshold, name)
 
     @property
     def _window(self) -> int:

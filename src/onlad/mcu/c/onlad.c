@@ -339,13 +339,15 @@ static void standardise(const float* levels, float* found) {
     for (i = 0; i < STATISTICS; ++i) found[i] = (found[i] - levels[MEDIAN + i]) / levels[REACH + i];
 }
 
-/* Let leans follow LEANED, which becomes the new leans; a missing value leaves them as they are. */
+/* Let leans follow LEANED, which becomes the new leans; a missing value leaves them as they are.
+ * Without leans before it they begin at 0. */
 static void lean(onlad_monitor* m, int row, const float* before_it) {
     int k;
-    for (k = 0; k < 2 * ONLAD_FEATURES; ++k)
-        LEANED[k] = is_present(m, row, k % ONLAD_FEATURES)
-                        ? before_it[k] + SMOOTHING * (LEANED[k] - before_it[k])
-                        : before_it[k];
+    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+        const float last = before_it ? before_it[k] : 0.0f;
+        const int present = is_present(m, row, k % ONLAD_FEATURES);
+        LEANED[k] = present ? last + SMOOTHING * (LEANED[k] - last) : last;
+    }
 }
 
 /* The four statistics of LEANED. */
@@ -931,7 +933,7 @@ static float judge(onlad_monitor* m, int row) {
         standardise(mode_at(m, slot) + LEVELS_AT, found);
         for (i = 0; i < STATISTICS; ++i)
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
-        lean(m, row, m->memory + LEANS_AT);
+        lean(m, row, turn ? NULL : m->memory + LEANS_AT); /* those of another mode do not count */
         lean_statistics(m, slot, leaned);
         score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
         if (best < 0.0f || score < best) {
