@@ -22,6 +22,9 @@
     X(mode, WINSOR)        \
     X(mode, CORRELATED)    \
     X(mode, STILL)         \
+    X(mode, COVERED)       \
+    X(mode, WIDENING)      \
+    X(mode, NARROWEST)     \
     X(judge, KEEP)         \
     X(judge, FILLED)       \
     X(limit, LEAST)        \

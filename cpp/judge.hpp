@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <limits>
+
 #include "mode.hpp"
 
 namespace onlad {
@@ -28,7 +30,9 @@ struct JudgeRows {
     std::uint8_t* present;  // (count, s)
     double* score;
     std::int64_t* mode;
-    double* shares;  // (count, n)
+    double* shares;    // (count, n)
+    double* expected;  // (n) of each row, `stride` further each
+    std::size_t stride;
 };
 
 // What the arithmetic offers to a monitor.
@@ -161,9 +165,11 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeRoom& room, const Jud
         }
         for (std::size_t i = 0; i < s.modes; ++i) wake(l, *s.mode[i], x);
         double best = 0.0, means[statistics], best_means[statistics];
-        double* shares = call.shares + t * n;
+        double *shares = call.shares + t * n, *expected = call.expected + t * call.stride;
         if (known == 0) {
             std::memset(shares, 0, n * sizeof(double));
+            for (std::size_t j = 0; j < n; ++j)
+                expected[j] = std::numeric_limits<double>::quiet_NaN();
         } else {
             const std::size_t before = s.current;
             auto score = [&](std::size_t i) {
@@ -178,6 +184,9 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeRoom& room, const Jud
                 s.current = i;
                 std::memcpy(best_means, means, sizeof means);
                 std::memcpy(shares, own.squares, n * sizeof(double));
+                const ModeData& m = *s.mode[i];
+                for (std::size_t j = 0; j < n; ++j)
+                    expected[j] = m.centre[j] + (room.x[j] - room.e[l.s + j]) * m.scale[j];
                 double* const leans = own.best_leans;
                 own.best_leans = own.new_leans;
                 own.new_leans = leans;

@@ -58,6 +58,7 @@ struct ModeData {
         *linear_beta;                   // (linear_half), (M, s) if projected, (M, s)
     double *usual, *largest, *leaning;  // (2, s)
     double *inverse, *lean_inverse;     // (2, s) one over usual deviations, and squares of leans
+    double* band;                       // (s) half widths, in units of the mode
     double* levels;                     // (6, statistics): medians and reaches, see Levels
     double weight;
     std::int64_t count;

@@ -39,7 +39,7 @@ public:
 // A mode in memory of its own.
 class Mode : public ModeData {
     static std::size_t size(const Layer& l) {
-        const std::size_t rows = 2 * l.units + l.M * (l.projected ? 2 : 1) + 12;
+        const std::size_t rows = 2 * l.units + l.M * (l.projected ? 2 : 1) + 13;
         return rows * l.s + padded(l.half()) + padded(l.linear_half()) + padded(6 * statistics);
     }
     Memory memory;
@@ -56,6 +56,7 @@ public:
         lean_inverse = take(2 * l.s);
         beta = take(l.units * l.s);
         linear_beta = take(l.M * l.s);
+        band = take(l.s);
         levels = take(6 * statistics);
         moment = take(l.units * l.s);
         gram = take(l.half());
@@ -209,6 +210,36 @@ inline void lean(const Layer& l, Mode& m, std::vector<double>& e, const Windows&
     }
 }
 
+// The band of each feature follows errors of its prediction, e (count, s).
+inline void widen(const Layer& l, ModeData& m, const double* e, const Windows& w) {
+    const Constants& c = *l.c;
+    for (std::size_t j = 0; j < l.n; ++j) {
+        double outside = 0.0, known = 0.0;
+        for (std::size_t r = 0; r < w.count; ++r) {
+            known += w.present[r][j];
+            outside += w.present[r][j] && std::fabs(e[r * l.s + j]) > m.band[j];
+        }
+        const double grown =
+            m.band[j] * std::exp(c.mode_WIDENING * (outside - (1.0 - c.mode_COVERED) * known));
+        const double least = c.mode_NARROWEST * std::sqrt(m.usual[l.s + j]);
+        m.band[j] = std::min(std::max(grown, least), c.mode_CLIP);
+    }
+}
+
+// The first bands: a quantile of the errors of the start, e (count, s).
+inline void first_bands(const Layer& l, ModeData& m, const double* e, const Windows& w) {
+    for (std::size_t j = 0; j < l.n; ++j) {
+        std::vector<double> sizes;
+        for (std::size_t r = 0; r < w.count; ++r)
+            if (w.present[r][j]) sizes.push_back(std::fabs(e[r * l.s + j]));
+        if (sizes.empty()) continue;
+        std::sort(sizes.begin(), sizes.end());
+        const double place = l.c->mode_COVERED * double(sizes.size() - 1);
+        const std::size_t below = std::size_t(place), above = std::min(below + 1, sizes.size() - 1);
+        m.band[j] = sizes[below] + (place - double(below)) * (sizes[above] - sizes[below]);
+    }
+}
+
 // A fresh mode of a stream with an order learns its first rows. The levels come from errors of each
 // half by a model of the other.
 inline void start(const Layer& l, Mode& m, const Windows& w, const Room& room) {
@@ -235,6 +266,7 @@ inline void start(const Layer& l, Mode& m, const Windows& w, const Room& room) {
         }
     }
     ops.take(l, m, e.data(), w);
+    first_bands(l, m, e.data() + w.count * l.s, w);
     ops.learn(l, m, w, 1.0, room, some.data());
     m.count = std::int64_t(w.count);
     ops.invert(l, m);

@@ -186,6 +186,7 @@ std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Room& r
     copy_in(values, "usual", m->usual, 2, l.n, l.s);
     copy_in(values, "largest", m->largest, 2, l.n, l.s);
     copy_in(values, "leaning", m->leaning, 2, l.n, l.s);
+    copy_in(values, "band", m->band, l.n);
     copy_in(values, "levels", m->levels, 6 * statistics);
     if (l.projected) copy_in(values, "linear_moment", m->linear_moment, l.M, l.n, l.s);
     m->weight = number<double>(values, "weight");
@@ -230,6 +231,7 @@ nb::dict mode_values(const Layer& l, const Mode& m) {
     values["weight"] = m.weight;
     values["count"] = m.count;
     values["leaning"] = array(m.leaning, l.s, {2, l.n});
+    values["band"] = array(m.band, l.n);
     values["levels"] = array(m.levels, statistics, {6, statistics});
     return values;
 }
@@ -303,7 +305,7 @@ struct Said {
 class VerdictMaker {
     nb::object type;
     nb::object ready, score, threshold, p_value, is_anomaly, learned, drift, drifting, names,
-        shares;
+        shares, around, rate;
 
     static void set(nb::object& verdict, const nb::object& name, nb::object value) {
         // As object.__setattr__ does it: a verdict is frozen for everybody else.
@@ -322,12 +324,15 @@ public:
                                 {"drift", &drift},
                                 {"drifting", &drifting},
                                 {"_names", &names},
-                                {"_shares", &shares}})
+                                {"_shares", &shares},
+                                {"_around", &around},
+                                {"_rate", &rate}})
             *to = nb::steal(PyUnicode_InternFromString(name));
     }
 
     nb::object of(const Said& one, const nb::tuple& its_names,
-                  const std::vector<double>& its_shares) const {
+                  const std::vector<double>& its_shares, const std::vector<double>& its_around,
+                  double its_rate) const {
         auto* made = reinterpret_cast<PyTypeObject*>(type.ptr());
         nb::object verdict = nb::steal(made->tp_alloc(made, 0));
         if (!verdict.is_valid()) throw nb::python_error();
@@ -344,6 +349,10 @@ public:
         set(verdict, shares,
             nb::bytes(reinterpret_cast<const char*>(its_shares.data()),
                       its_shares.size() * sizeof(double)));
+        set(verdict, around,
+            nb::bytes(reinterpret_cast<const char*>(its_around.data()),
+                      its_around.size() * sizeof(double)));
+        set(verdict, rate, nb::float_(its_rate));
         return verdict;
     }
 };
@@ -359,7 +368,8 @@ public:
           own(own),
           verdict(verdict),
           row(own->n),
-          shares(own->n) {
+          shares(own->n),
+          around(3 * own->n + 1) {
         const Layer& l = *layer;
         Borrowed borrowed(*own);
         const Room& room = *borrowed;
@@ -478,15 +488,15 @@ public:
     void watch_rows(In<double, 2> X, bool paused, Out<bool, 1> ready, Out<double, 1> score,
                     Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
                     Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
-                    Out<double, 2> shares) {
+                    Out<double, 2> shares, Out<double, 2> around) {
         const std::size_t count = X.shape(0);
         auto is = [&](const auto& column) { return column.shape(0) == count; };
         require(X.shape(1) == layer->n && shares.shape(1) == layer->n && is(ready) && is(score) &&
                 is(threshold) && is(p_value) && is(is_anomaly) && is(learned) && is(drift) &&
-                is(drifting) && is(shares));
-        const Columns out{score.data(), threshold.data(),  p_value.data(),
-                          ready.data(), is_anomaly.data(), learned.data(),
-                          drift.data(), drifting.data(),   shares.data()};
+                is(drifting) && is(shares) && is(around) && around.shape(1) == 2 * layer->n + 1);
+        const Columns out{score.data(),      threshold.data(), p_value.data(), ready.data(),
+                          is_anomaly.data(), learned.data(),   drift.data(),   drifting.data(),
+                          shares.data(),     around.data()};
         nb::gil_scoped_release unlocked;
         Borrowed room(*own);
         watch(X.data(), count, paused, out, *room);
@@ -497,16 +507,17 @@ public:
 
 private:
     VerdictMaker verdict;
-    std::vector<double> row, shares;
+    std::vector<double> row, shares, around;
 
     nb::object said(bool paused) {
         Said one;
         Borrowed room(*own);
         watch(row.data(), 1, paused,
               {&one.score, &one.threshold, &one.p_value, &one.ready, &one.is_anomaly, &one.learned,
-               &one.drift, &one.drifting, shares.data()},
+               &one.drift, &one.drifting, shares.data(), around.data() + row.size()},
               *room);
-        return verdict.of(one, names, shares);
+        std::copy(row.begin(), row.end(), around.begin());
+        return verdict.of(one, names, shares, around, limit.rate);
     }
 };
 
@@ -516,13 +527,14 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t
                In<double, 1> X, In<bool, 1> paused, Out<bool, 1> ready, Out<double, 1> score,
                Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
                Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
-               Out<double, 1> shares, std::size_t threads) {
+               Out<double, 1> shares, Out<double, 1> around, std::size_t threads) {
     const std::size_t count = nb::len(monitors), rows = score.shape(0);
     auto is = [&](const auto& column) { return column.shape(0) == rows; };
     require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1 &&
-            paused.shape(0) == count && shares.shape(0) == X.shape(0) && is(ready) &&
-            is(threshold) && is(p_value) && is(is_anomaly) && is(learned) && is(drift) &&
-            is(drifting) && first_row.data()[0] == 0 && first_value.data()[0] == 0 &&
+            paused.shape(0) == count && shares.shape(0) == X.shape(0) &&
+            around.shape(0) == 2 * X.shape(0) + rows && is(ready) && is(threshold) && is(p_value) &&
+            is(is_anomaly) && is(learned) && is(drift) && is(drifting) &&
+            first_row.data()[0] == 0 && first_value.data()[0] == 0 &&
             first_row.data()[count] == std::int64_t(rows) &&
             first_value.data()[count] == std::int64_t(X.shape(0)));
     std::vector<OwnWatching*> each(count);
@@ -548,11 +560,12 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t
                     layer = one.own.get();
                     room = std::make_unique<Borrowed>(*one.own);
                 }
-                one.watch(X.data() + v, std::size_t(first_row.data()[k + 1]) - r, paused.data()[k],
-                          {score.data() + r, threshold.data() + r, p_value.data() + r,
-                           ready.data() + r, is_anomaly.data() + r, learned.data() + r,
-                           drift.data() + r, drifting.data() + r, shares.data() + v},
-                          **room);
+                one.watch(
+                    X.data() + v, std::size_t(first_row.data()[k + 1]) - r, paused.data()[k],
+                    {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
+                     is_anomaly.data() + r, learned.data() + r, drift.data() + r,
+                     drifting.data() + r, shares.data() + v, around.data() + 2 * v + r},
+                    **room);
             }
     };
     {
@@ -582,12 +595,13 @@ void bind_watching(nb::module_& module) {
         .def("observe", &OwnWatching::observe)
         .def("observe_row", &OwnWatching::observe_row)
         .def("watch", &OwnWatching::watch_rows, strict(), nb::arg(), strict(), strict(), strict(),
-             strict(), strict(), strict(), strict(), strict(), strict())
+             strict(), strict(), strict(), strict(), strict(), strict(), strict())
+        .def_prop_ro("rate", [](const OwnWatching& own) { return own.limit.rate; })
         .def_prop_ro("threshold", &OwnWatching::threshold)
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);
     module.def("watch_all", &watch_all, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
                strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
-               strict(), nb::arg());
+               strict(), strict(), nb::arg());
 }
 
 }  // namespace onlad

@@ -13,6 +13,7 @@ struct Columns {
     bool *ready, *is_anomaly, *learned, *drift;
     std::int64_t* drifting;
     double* shares;  // (rows, n)
+    double* around;  // (rows, 2 n + 1): expected, half widths of bands, unusual rows lately
 };
 
 class Watching {
@@ -67,6 +68,10 @@ public:
         for (const auto& each : modes) ops.invert(*layer, *each);
         const Constants& c = *layer->c;
         const double learned = double(learned_rows());
+        reach.clear();
+        for (const auto& each : modes)
+            for (std::size_t j = 0; j < layer->n; ++j)
+                reach.push_back(each->band[j] * each->scale[j]);
         now = limit.value(learned);
         if (ordered && limit.lasts()) {
             const double top = *std::max_element(score.begin(), score.begin() + tick_begin());
@@ -82,7 +87,9 @@ public:
         for (std::size_t first = 0; first < count;) {
             const std::size_t some = std::min(count - first, tick_rows - at);
             const std::size_t begin = tick_rows + at;
-            rows(X + first * n, some, paused, out.shares + first * n, room);
+            const std::size_t wide = 2 * n + 1;
+            rows(X + first * n, some, paused, out.shares + first * n, out.around + first * wide,
+                 room);
             for (std::size_t t = 0; t < some; ++t) {
                 const double found = score[begin + t];
                 const std::size_t i = first + t;
@@ -95,6 +102,13 @@ public:
                 out.drift[i] = false;
                 out.drifting[i] = drifting;
                 share_out(out.shares + i * n, n);
+                double* around = out.around + i * wide;
+                std::copy_n(reach.data() + std::size_t(mode[begin + t]) * n, n, around + n);
+                around[2 * n] = 1.0;
+                if (found > now) {
+                    const bool* last = refused.get() + begin + t + 1;
+                    around[2 * n] = double(std::count(last - tick_rows, last, true));
+                }
             }
             first += some;
             if (at == tick_rows) out.drift[first - 1] = tick(room);
@@ -104,6 +118,7 @@ public:
 private:
     const MonitorOperations& ops = *operations<double>().monitor;
     double now = 0.0, gate = 0.0;
+    std::vector<double> reach;  // (modes, n) half widths of the bands
 
     std::ptrdiff_t tick_begin() const { return std::ptrdiff_t(tick_rows); }
 
@@ -115,7 +130,8 @@ private:
             for (std::size_t j = 0; j < n; ++j) shares[j] /= total;
     }
 
-    void rows(const double* X, std::size_t count, bool paused, double* shares, Room& room) {
+    void rows(const double* X, std::size_t count, bool paused, double* shares, double* around,
+              Room& room) {
         const Layer& l = *layer;
         const std::size_t begin = tick_rows + at;
         room.views.clear();
@@ -123,10 +139,11 @@ private:
         JudgeState state{&l,           ordered,    room.views.data(), modes.size(),
                          held.data(),  age.data(), patience.data(),   means,
                          leans.data(), current};
-        ops.judge(state,
-                  {X, count, kept.data() + (begin + l.width - 1) * l.n,
-                   present.data() + begin * l.s, score.data() + begin, mode.data() + begin, shares},
-                  room, room);
+        ops.judge(
+            state,
+            {X, count, kept.data() + (begin + l.width - 1) * l.n, present.data() + begin * l.s,
+             score.data() + begin, mode.data() + begin, shares, around, 2 * l.n + 1},
+            room, room);
         current = state.current;
         for (std::size_t t = begin; t < begin + count; ++t) {
             refused[t] = score[t] > gate;
@@ -150,6 +167,7 @@ private:
     bool tick(Room& room) {
         const std::size_t T = tick_rows;
         follow(room);
+        if (ordered && limit.lasts()) follow_refused(room);
         bool confirmed = false;
         if (decide(room)) {
             learn(room);
@@ -218,10 +236,24 @@ private:
         }
     }
 
+    // Bands follow what is refused for long too, or a machine that changed has none.
+    void follow_refused(Room& room) {
+        for (std::size_t i = 0; i < modes.size(); ++i) {
+            room.own.clear();
+            for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
+                if (mode[t] == std::int64_t(i) && open[t] && refused[t]) room.own.push_back(t);
+            if (room.own.empty()) continue;
+            const Windows w = windows(room.own, room);
+            ops.errors(*layer, *modes[i], w, room, room.e);
+            widen(*layer, *modes[i], room.e + w.count * layer->s, w);
+        }
+    }
+
     void learn(Mode& m, const Windows& w, Room& room) {
         const double forgotten = std::pow(layer->c->mode_FORGETTING, 2.0 * double(w.count));
         ops.learn(*layer, m, w, forgotten, room, room.e);
         ops.take(*layer, m, room.e, w);
+        widen(*layer, m, room.e + w.count * layer->s, w);
         m.count += std::int64_t(w.count);
     }
 

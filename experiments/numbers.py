@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments import ablation, adapter_defaults, mcu, plain_p, score_choice, wind_up
+from experiments import ablation, adapter_defaults, bands, mcu, plain_p, score_choice, wind_up
+from experiments.benchmark import normals
 from experiments.pages import renewed
 from experiments.records import read
 from onlad import Detector, Monitor, limit, persist, watching
 from onlad.fleet.exchange import sums
-from onlad.serve import connection, disk, marks, service
+from onlad.serve import checkpoint, connection, disk, marks, service
 
 ROOT = Path(__file__).parent.parent
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -115,6 +116,9 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "serve 99": lambda: span("p99_ms"),
     "serve cpu": lambda: span("cpu_us"),
     "serve runs": lambda: WORDS[len(results("serve"))],
+    "snapshots": lambda: str(checkpoint.SNAPSHOTS),
+    "band rows": lambda: f"{normals.ROWS:,}",
+    "band seeds": lambda: WORDS[normals.SEEDS],
     "root share": lambda: f"{100 * 64**2 / (3 * 512 * 64 + 3 * 64**2):.0f} %",
     "gpu loss": lambda: exactness("float32", "loss"),
     "gpu model": lambda: exactness("float32", "model"),
@@ -127,6 +131,7 @@ def tables() -> dict[str, str]:
         "plain_p": plain_p.table(),
         "limits": wind_up.table(),
         "ablation": ablation.table(),
+        "bands": bands.table(),
         "search": adapter_defaults.search(),
         "judged": adapter_defaults.judged(),
         "sums": messages(),

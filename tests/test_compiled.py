@@ -56,6 +56,15 @@ def defined(own, X, paused):
         verdicts.score[part], verdicts.learned[part] = score, ~refused & (not paused)
         verdicts.p_value[part] = own.limit.p_values(score)
         verdicts.is_anomaly[part] = score > verdicts.threshold[part]
+        rows = np.arange(TICK + own.at - len(score), TICK + own.at)
+        verdicts.expected[part], verdicts.reach[part] = (
+            own.expected[rows],
+            own.reach[own.mode[rows]],
+        )
+        anomalies = verdicts.is_anomaly[part]
+        verdicts.unusual[part] = [
+            own.unusual(i) if odd else 1 for i, odd in zip(rows.tolist(), anomalies, strict=True)
+        ]
         verdicts.drift[stop - 1] = own.at == TICK and own.tick()
         first = stop
     return verdicts
@@ -145,6 +154,8 @@ def test_the_compiled_monitor_is_the_definition(n, window, shuffled, rows):
             else:
                 np.testing.assert_array_equal(a, b, err_msg=name)
         np.testing.assert_allclose(found.shares, expected.shares, rtol=0, atol=bound)
+        # In raw units, which are of the order of 10 to 100; a spike is clipped at 10,000 units.
+        np.testing.assert_allclose(found.around, expected.around, rtol=bound, atol=1e4 * bound)
         values = one.learned()
         assert_near(compiled.learned(other), values, bound)
         confirmed += int(found.drift.sum())
@@ -182,7 +193,7 @@ def test_gram_matrices_are_kept_once_and_come_back_to_the_last_bit(n):
     again = compiled.resumed(values, RATE, 0, range_of(n))
     assert_near(compiled.learned(again), values, 0.0)
     one, two = said(own, X[500:], False), said(again, X[500:], False)
-    for name in (*COLUMNS, "shares"):
+    for name in (*COLUMNS, "shares", "around"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
 
 
@@ -257,10 +268,11 @@ def test_arrays_that_do_not_fit_are_refused():
     with refusal:
         own.observe_row(np.zeros(4), False)
     columns = [np.zeros(4, bool), *np.zeros((3, 4)), *np.zeros((3, 4), bool)]
+    wide = [np.zeros((4, 3)), np.zeros((4, 7))]
     with refusal:
-        own.watch(np.zeros((5, 3)), False, *columns, np.zeros(4, "int64"), np.zeros((4, 3)))
+        own.watch(np.zeros((5, 3)), False, *columns, np.zeros(4, "int64"), *wide)
     with pytest.raises(TypeError):  # a converted output would be lost
-        own.watch(np.zeros((4, 3)), False, *columns, np.zeros(4, "int32"), np.zeros((4, 3)))
+        own.watch(np.zeros((4, 3)), False, *columns, np.zeros(4, "int32"), *wide)
     assert_near(compiled.learned(own), values, 0.0)
 
 

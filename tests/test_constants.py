@@ -25,6 +25,7 @@ CONSTANTS = [
     ("$B$, $F$", "mode.BEYOND, mode.FEW", "reach of a level, widening for few rows"),
     ("$\\operatorname{reach}_{\\min}$", "mode.LEAST", "of rows and leans, of running means"),
     ("$\\gamma$", "mode.SMOOTHING", "weight of the newest row in a running mean"),
+    ("", "mode.COVERED, mode.WIDENING", "share that a band holds, its step"),
     ("", "mode.WINSOR", "deviations that an error counts for at most in its lean"),
     ("$c$", "mode.CORRELATED", "rows over which errors are taken to be alike in a lean"),
     ("", "judge.KEEP", "score up to which the mode of the row before is kept"),

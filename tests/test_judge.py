@@ -20,11 +20,8 @@ def made(X, width, ordered=True, seed=0):
 def defined(moving, modes, X):
     """Return what the definition says of the rows of `X`, and what it holds after them."""
     own = judge.Judge(moving, modes)
-    rows, n = X.shape
-    score, mode = np.empty(rows), np.empty(rows, "int64")
-    shares, held = np.empty((rows, n)), np.empty((rows, n))
-    own.rows(X, score, mode, shares, held)
-    return {"score": score, "mode": mode, "shares": shares, "held": held}, own.moving
+    names = ("score", "mode", "shares", "held", "expected")
+    return dict(zip(names, own.rows(X), strict=True)), own.moving
 
 
 def modes_of(n, width, count, ordered=True):

@@ -97,8 +97,11 @@ def test_a_track_is_bounded_and_loses_no_peak(total, monkeypatch):
     assert one.n_seen == total
     assert one.row.tolist() == [i * one.width for i in range(len(one))] == one.times
     assert one.drift.sum() == (total > 5000)
-    strongest = sorted(np.concatenate(scores)[np.concatenate(scores) > 2])[-track.STRONGEST :]
-    assert sorted(alarm["score"] for alarm in one.strongest) == strongest
+    listed = one.incidents
+    assert len(listed) == min(one.n_incidents, track.MOST)
+    if one.n_incidents == len(listed):
+        assert sum(each.anomalies for each in listed) == alarms
+    assert [each.begin for each in listed] == sorted(each.begin for each in listed)
 
 
 @pytest.fixture(scope="module")

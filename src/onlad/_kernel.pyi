@@ -113,8 +113,11 @@ class Watching:
         drift: Array,
         drifting: Array,
         shares: Array,
+        around: Array,
         /,
     ) -> None: ...
+    @property
+    def rate(self) -> float: ...
     @property
     def threshold(self) -> float: ...
     @property
@@ -157,6 +160,7 @@ def watch_all(
     drift: Array,
     drifting: Array,
     shares: Array,
+    around: Array,
     threads: int,
     /,
 ) -> None: ...

@@ -76,7 +76,9 @@ def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part
         X, paused, verdicts.ready[part], verdicts.score[part], verdicts.threshold[part],
         verdicts.p_value[part], verdicts.is_anomaly[part], verdicts.learned[part],
         verdicts.drift[part], verdicts.drifting[part], verdicts.shares[part],
+        verdicts.around[part],
     )  # fmt: skip
+    verdicts.values[part], verdicts.rate[part] = X, own.rate
 
 
 def watch_all(
@@ -97,5 +99,8 @@ def watch_all(
     kernel.watch_all(
         owns, first, first * X.shape[1], X.ravel(), paused, verdicts.ready, verdicts.score,
         verdicts.threshold, verdicts.p_value, verdicts.is_anomaly, verdicts.learned,
-        verdicts.drift, verdicts.drifting, verdicts.shares.ravel(), threads,
+        verdicts.drift, verdicts.drifting, verdicts.shares.ravel(), verdicts.around.ravel(),
+        threads,
     )  # fmt: skip
+    verdicts.values[:] = X
+    verdicts.rate[:] = np.repeat([0.0 if own is None else own.rate for own in owns], counts)

@@ -50,12 +50,11 @@ class Judge:
     def __init__(self, moving: Moving, modes: list[Mode]) -> None:
         self.moving, self.modes = moving, modes
 
-    def rows(self, X: Array, score: Array, mode: Array, shares: Array, held: Array) -> None:
-        """Fill in score, mode, squares by feature and values held for each row of `X`."""
-        for t, x in enumerate(X):
-            score[t], mode[t], shares[t], held[t] = self._row(x)
+    def rows(self, X: Array) -> tuple[Array, ...]:
+        """Return score, mode, squares by feature, values held and expected for each row of `X`."""
+        return tuple(np.array(column) for column in zip(*map(self._row, X), strict=True))
 
-    def _row(self, x: Array) -> tuple[float, int, Array, Array]:
+    def _row(self, x: Array) -> tuple[float, int, Array, Array, Array]:
         now, present = self.moving, ~np.isnan(x)
         known, age = np.where(present, x, now.held), np.where(present, 0.0, now.age + 1)
         for each in self.modes:
@@ -65,6 +64,10 @@ class Judge:
             window = np.concatenate((known, now.past.ravel()))[None]
             best = self._best(window, present[None])
         own = self.modes[best[1]]
+        expected = np.full(len(x), np.nan)
+        if present.any():
+            V = own.scaled(window)
+            expected = own.centre + (V[0, : len(x)] - own.errors(V)[1, 0]) * own.scale
         old = ~present & (age > now.patience) & (own.scale > 0)
         if old.any():
             V = own.scaled(np.concatenate((known, now.past.ravel()))[None])
@@ -72,7 +75,7 @@ class Judge:
             known = np.where(old, own.centre + made * own.scale, known)
         past = np.vstack((known[None], now.past))[:-1] if len(now.past) else now.past
         self.moving = Moving(known, age, now.patience, past, best[2], best[3], np.array([best[1]]))
-        return best[0], best[1], best[4], known
+        return best[0], best[1], best[4], known, expected
 
     def _best(self, window: Array, present: Array) -> tuple[float, int, Array, Array, Array]:
         now, current = self.moving, int(self.moving.mode[0])

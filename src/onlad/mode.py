@@ -43,6 +43,9 @@ LEAST = (0.5, 0.05)  # the least reach of a level: of rows and leans, of running
 WINSOR = 3.0  # deviations that an error counts for at most in its lean
 CORRELATED = 4.0  # rows over which errors are taken to be alike, in the deviation of a lean
 STILL = 1e-9  # of a centre: what moves by less does not move
+COVERED = 0.95  # share of the normal values of a feature that its band holds
+WIDENING = 0.02  # by which a value outside of its band raises the logarithm of the width
+NARROWEST = 1e-3  # of the root of the usual square: no band is narrower
 
 # In a file: wider than any stream needs, and narrow enough that no square or quotient overflows.
 LARGEST_UNIT = 1e120  # a mode may be made of values that another mode made up
@@ -75,6 +78,7 @@ class ModeState:
     scale: Annotated[Array, Numbers(("n",), low=0, high=LARGEST_UNIT)]
     usual: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
     largest: Annotated[Array, Numbers((2, "n"), low=0, high=LARGEST_SQUARE)]
+    band: Annotated[Array, Numbers(("n",), low=0, high=CLIP)]
     leaning: Annotated[Array, Numbers((2, "n"), low=SMALLEST_REACH, high=WINSOR**2)]
     levels: Annotated[Array, Numbers((6, STATISTICS), high=LARGEST_LEVEL)]
     weight: Annotated[float, Within(0, MEMORY)]
@@ -104,6 +108,7 @@ class Mode:
         self.instances = self._instances()
         self.usual: Array = np.zeros((2, features))
         self.largest: Array = np.ones((2, features))  # square that was learned; 1 if it never moved
+        self.band: Array = np.zeros(features)  # errors of the prediction that are within COVERED
         self.weight = 0.0  # rows behind `usual`
         self.count = 0  # rows learned
         one = np.ones(STATISTICS)
@@ -173,6 +178,7 @@ class Mode:
             _learn(others, V[rest], n, 1.0)
             E[:, part] = _errors(others, V[part], n)
         self._take(E, present)
+        self.band = _quantile(np.abs(E[1]), present)
         _learn(self.instances, V, n, 1.0)
         self.count = len(V)
         E *= np.sqrt(self.inverse())[:, None] * present
@@ -200,6 +206,7 @@ class Mode:
         V = self.scaled(windows)
         E = _learn(self.instances, V, self.features, FORGETTING ** (2 * len(V)))
         self._take(E, present)
+        self.widen(E[1], present)
         self.count += len(V)
 
     def accept(self, window: Array, present: Array) -> None:
@@ -220,6 +227,15 @@ class Mode:
         self.usual = np.where(count > 0, mean, self.usual)
         self.weight = min(self.weight + len(present), MEMORY)
 
+    def widen(self, errors: Array, present: Array) -> None:
+        """Let the band of each feature follow errors of its prediction: wider if more lie outside.
+
+        Over time a share of COVERED lies inside, whatever the distribution is.
+        """
+        outside = ((np.abs(errors) > self.band) & present).sum(axis=0)
+        grown = self.band * np.exp(WIDENING * (outside - (1 - COVERED) * present.sum(axis=0)))
+        self.band = np.clip(grown, NARROWEST * np.sqrt(self.usual[1]), CLIP)
+
     # -- values in and out --------------------------------------------------------------------
 
     def learned(self) -> ModeState:
@@ -230,6 +246,7 @@ class Mode:
             linear_moment=linear.moment.copy() if linear.kind == "projected" else np.empty(0),
             centre=self.centre.copy(), scale=self.scale.copy(), usual=self.usual.copy(),
             largest=self.largest.copy(), leaning=self.leaning.copy(), levels=np.array(self.levels),
+            band=self.band.copy(),
             weight=float(self.weight), count=self.count,
         )  # fmt: skip
 
@@ -244,6 +261,7 @@ class Mode:
         tanh.solve()
         linear.solve()
         self.usual, self.largest = state.usual.copy(), state.largest.copy()
+        self.band = state.band.copy()
         self.weight, self.count = state.weight, state.count
         self.leaning, self.levels = state.leaning.copy(), Levels(*state.levels.copy())
         return self
@@ -327,6 +345,12 @@ def _check_sums(gram: Array, last: float) -> None:
         np.linalg.cholesky(gram + np.diag(ridge / 2))
     except np.linalg.LinAlgError:
         raise ValueError("the sums of a mode are not those of any rows") from None
+
+
+def _quantile(sizes: Array, present: Array) -> Array:
+    """Return the COVERED quantile of each feature's values, 0 where there are none."""
+    known = [sizes[present[:, j], j] for j in range(sizes.shape[1])]
+    return np.array([np.quantile(each, COVERED) if len(each) else 0.0 for each in known])
 
 
 def _level(found: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:

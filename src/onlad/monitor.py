@@ -182,23 +182,26 @@ class Monitor:
         watching = self._watching
         if watching is None:
             row, self._names = read_one(x, self._names)
-            return self._watch(row[None, :])[0]
+            return self._watch(row[None, :], None)[0]
         verdict: Verdict | None = watching.observe(x, bool(self.paused), LARGEST)
         if verdict is None:  # no plain dict of numbers
             verdict = watching.observe_row(read_one(x, self.names)[0], bool(self.paused))
         self.n_seen += 1
         return verdict
 
-    def observe_many(self, X: Any) -> Verdicts:
+    def observe_many(self, X: Any, pause: Array | None = None) -> Verdicts:
         """Return the verdicts on many samples in order; the same as a loop of `observe`.
 
-        `X` is a matrix with one sample per row, a data frame, or an iterable of samples.
+        `X` is a matrix with one sample per row, a data frame, or an iterable of samples. Where
+        `pause` is True a sample is judged and not learned, as while the monitor is ``paused``.
         """
         X, names = read_many(X, self.names)
+        if pause is not None and pause.shape != (len(X),):
+            raise ValueError(f"pause must have {len(X)} entries, got shape {pause.shape}")
         if len(X) == 0:
             return Verdicts(names, 0)
         self._names = names
-        return self._watch(np.ascontiguousarray(X))
+        return self._watch(np.ascontiguousarray(X), pause)
 
     def accept(self, X: Any) -> None:
         """Learn the last row of `X` whatever its score is, with the rows before it as its window.
@@ -223,6 +226,24 @@ class Monitor:
         watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
         watching.accept(X)
         self._go_on(watching.learned())
+
+    def reject(self) -> None:
+        """Let what is excluded from learning now never become a mode: a person says it is a fault.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(2000, 3)).cumsum(axis=0)
+        >>> monitor = Monitor()
+        >>> verdicts = monitor.observe_many(np.concatenate((X, 1000 - 50 * X[:500])))
+        >>> monitor.reject()
+        >>> monitor.describe()["quarantine"], monitor.describe()["candidate"]
+        (0, False)
+        """
+        if self._watching is not None:
+            watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
+            watching.reject()
+            self._go_on(watching.learned())
 
     def describe(self) -> dict[str, Any]:
         """Return what the monitor decided by itself, and whether it is ready, and if not, why.
@@ -256,24 +277,25 @@ class Monitor:
 
     # -- the way of a sample ------------------------------------------------------------------
 
-    def _watch(self, X: Array) -> Verdicts:
+    def _watch(self, X: Array, pause: Array | None) -> Verdicts:
         verdicts = Verdicts(self.names, len(X))
+        paused = np.full(len(X), self.paused) if pause is None else pause | self.paused
+        edges = [*(np.flatnonzero(np.diff(paused)) + 1).tolist(), len(X)]
         first = 0
         while first < len(X):
             if self._watching is None:
-                stop = self._keep(X, first)
+                stop = self._keep(X, first, paused)
             else:
-                stop = len(X)
-                compiled.watch(
-                    self._watching, X[first:], bool(self.paused), verdicts, slice(first, stop)
-                )
+                stop = next(edge for edge in edges if edge > first)
+                part = slice(first, stop)
+                compiled.watch(self._watching, X[part], bool(paused[first]), verdicts, part)
             self.n_seen += stop - first
             first = stop
         return verdicts
 
-    def _keep(self, X: Array, first: int) -> int:
+    def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
-        useful = first + np.flatnonzero(~np.isnan(X[first:]).all(axis=1))
+        useful = first + np.flatnonzero(~(np.isnan(X[first:]).all(axis=1) | paused[first:]))
         useful = useful[: self.warmup - len(self._kept)]
         self._kept = np.concatenate((self._kept.reshape(-1, X.shape[1]), X[useful]))
         if len(self._kept) < self.warmup:

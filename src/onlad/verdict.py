@@ -1,20 +1,46 @@
-"""What a monitor says: of one sample a `Verdict`, of many the same as columns."""
+"""What a monitor says: of one sample a `Verdict`, of many the same as columns.
+
+What few callers read is computed when it is read: causes, bands, directions and severity.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from onlad import kernel
+from onlad.reference import Array
+from onlad.severity import severity
+
+
+class Around(NamedTuple):
+    """What was known around one sample, from which the rest of its verdict follows."""
+
+    names: tuple[Hashable, ...]
+    values: Array  # (n,) NaN where one is missing
+    expected: Array  # (n,) NaN where nothing was
+    reach: Array  # (n,) half widths of the bands
+    unusual: int  # samples lately, with this one
+    rate: float  # the false-alarm budget
+
+    def band(self, side: int) -> dict[Hashable, float]:
+        """Return where the bands begin (-1), end (1), and what is expected (0)."""
+        return self.named(self.expected + side * self.reach)
+
+    def named(self, numbers: Array) -> dict[Hashable, float]:
+        """Return numbers by name, those that are known."""
+        pairs = zip(self.names, numbers.tolist(), strict=True)
+        return {name: number for name, number in pairs if not math.isnan(number)}
 
 
 class _LateCauses:
-    """The shares of the features, of which `causes` are made when somebody asks for them."""
+    """What `causes` and the rest are made of when somebody asks for them."""
 
-    __slots__ = ("_names", "_shares")
+    __slots__ = ("_around", "_names", "_rate", "_shares")
 
     if not TYPE_CHECKING:
 
@@ -54,6 +80,16 @@ class Verdict(_LateCauses):
     drifting
         The feature that moved away slowly from where it was when the mode was young, or None. A
         notice, not an alarm.
+    expected
+        What the model made of each feature from the others and from the samples before, in raw
+        units. Empty while there is no model.
+    low, high
+        The band around it in which 95 % of normal values lie.
+    direction
+        ``"above"`` or ``"below"`` for each feature that lies outside of its band.
+    severity
+        0 to 100, the same on every machine (`onlad.severity`): ten points for each factor of ten in
+        how rarely normal data scores so high, and in how many samples were unusual lately.
     """
 
     ready: bool
@@ -66,13 +102,57 @@ class Verdict(_LateCauses):
     drift: bool
     drifting: Hashable | None = None
 
+    @property
+    def around(self) -> Around:
+        """What was known around the sample; a copy of a verdict has nothing there."""
+        data, names = getattr(self, "_around", b""), getattr(self, "_names", ())
+        if not data:
+            none = np.empty(0)
+            return Around((), none, none, none, 1, 1.0)
+        n, numbers = len(names), np.frombuffer(data)
+        values, expected, reach = numbers[: 3 * n].reshape(3, n)
+        rate = float(getattr(self, "_rate", 1.0))
+        return Around(names, values, expected, reach, int(numbers[-1]), rate)
+
+    @property
+    def expected(self) -> dict[Hashable, float]:
+        """What the model made of each feature."""
+        return self.around.band(0)
+
+    @property
+    def low(self) -> dict[Hashable, float]:
+        """Where the band of each feature begins."""
+        return self.around.band(-1)
+
+    @property
+    def high(self) -> dict[Hashable, float]:
+        """Where the band of each feature ends."""
+        return self.around.band(1)
+
+    @property
+    def direction(self) -> dict[Hashable, str]:
+        """Above or below, of each feature outside of its band."""
+        low, high, around = self.low, self.high, self.around
+        return {
+            name: "above" if value > high[name] else "below"
+            for name, value in around.named(around.values).items()
+            if name in high and not low[name] <= value <= high[name]
+        }
+
+    @property
+    def severity(self) -> float:
+        """How severe it is, 0 to 100."""
+        around = self.around
+        return severity(self.score / self.threshold, self.p_value, around.unusual, around.rate)
+
 
 class Verdicts(Sequence[Verdict]):
     """Verdicts of many samples as columns; ``verdicts[i]`` is a `Verdict`.
 
     The columns are arrays with one entry per sample: ``ready``, ``score``, ``threshold``,
     ``p_value``, ``is_anomaly``, ``learned``, ``drift``, ``drifting`` (the number of the feature, or
-    -1), and ``shares`` with one column for each feature, in the order of ``names``.
+    -1), ``severity``, and with one column for each feature, in the order of ``names``, ``shares``,
+    ``values``, ``expected``, ``low`` and ``high``.
     """
 
     def __init__(self, names: tuple[Hashable, ...], rows: int) -> None:
@@ -86,6 +166,10 @@ class Verdicts(Sequence[Verdict]):
         self.drift = np.zeros(rows, bool)
         self.drifting = np.full(rows, -1, "int64")
         self.shares = np.zeros((rows, len(names)))
+        self.values = np.full((rows, len(names)), np.nan)
+        self.around = np.full((rows, 2 * len(names) + 1), np.nan)  # as the kernel fills it in
+        self.around[:, -1] = 1.0
+        self.rate = np.ones(rows)  # the false-alarm budget
 
     def __len__(self) -> int:
         return len(self.score)
@@ -98,7 +182,7 @@ class Verdicts(Sequence[Verdict]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         drifting = int(self.drifting[index])
-        return Verdict(
+        verdict = Verdict(
             ready=bool(self.ready[index]),
             score=float(self.score[index]),
             threshold=float(self.threshold[index]),
@@ -109,6 +193,46 @@ class Verdicts(Sequence[Verdict]):
             drift=bool(self.drift[index]),
             drifting=self.names[drifting] if drifting >= 0 else None,
         )
+        data = np.concatenate((self.values[index], self.around[index])).tobytes()
+        for name, value in (
+            ("_names", self.names),
+            ("_around", data),
+            ("_rate", float(self.rate[index])),
+        ):
+            object.__setattr__(verdict, name, value)  # it is frozen for everybody else
+        return verdict
+
+    @property
+    def expected(self) -> Array:
+        """What the model made of each feature."""
+        return self.around[:, : len(self.names)]
+
+    @property
+    def reach(self) -> Array:
+        """Half widths of the bands."""
+        return self.around[:, len(self.names) : -1]
+
+    @property
+    def unusual(self) -> Array:
+        """How many samples were unusual lately."""
+        return self.around[:, -1]
+
+    @property
+    def low(self) -> Array:
+        """Where bands begin."""
+        return np.asarray(self.expected - self.reach)
+
+    @property
+    def high(self) -> Array:
+        """Where bands end."""
+        return np.asarray(self.expected + self.reach)
+
+    @property
+    def severity(self) -> Array:
+        """How severe each sample is, 0 to 100."""
+        columns = ((self.score / self.threshold), self.p_value, self.unusual, self.rate)
+        each = zip(*(column.tolist() for column in columns), strict=True)
+        return np.array([severity(r, p, int(u), f) for r, p, u, f in each], float)
 
     def __iter__(self) -> Iterator[Verdict]:
         return (self[i] for i in range(len(self)))

@@ -176,6 +176,8 @@ class Watching:
         self.at = 0  # rows of this tick
         self._judge = judge.Judge(judge.first(np.zeros(features), width), self.modes)
         self._now = np.inf
+        self.expected: Array = np.zeros((2 * TICK, features))  # of the rows of this tick
+        self.reach: Array = np.zeros((0, features))  # of each mode: half widths of the bands
 
     @classmethod
     def start(cls, X: Array, window: int | None, rate: float, seed: int) -> Watching:
@@ -235,6 +237,7 @@ class Watching:
 
     def _inform(self) -> None:
         """Settle the limit of the next tick."""
+        self.reach = np.array([mode.band * mode.scale for mode in self.modes])
         self._now = self.limit.value(self.learned_rows)
         if self.ordered and self.limit.lasts():
             self._now = max(self._now, SHELVED * float(self.score[:TICK].max()))
@@ -258,7 +261,7 @@ class Watching:
 
     # -- rows ---------------------------------------------------------------------------------
 
-    def rows(self, X: Array, shares: Array, paused: bool) -> tuple[Array, Array]:
+    def rows(self, X: Array, shares: Array, paused: bool | Array) -> tuple[Array, Array]:
         """Judge rows of one tick; fill in their squares by feature.
 
         Return views of their scores and of which are refused. They hold until the next `tick`.
@@ -267,11 +270,17 @@ class Watching:
         self.at += len(X)
         stop = TICK + self.at
         held = self.held[self.width - 1 :][first:stop]
-        self._judge.rows(X, self.score[first:stop], self.mode[first:stop], shares, held)
+        said = self._judge.rows(X)
+        self.score[first:stop], self.mode[first:stop], shares[:], held[:], expected = said
+        self.expected[first:stop] = expected
         self.refused[first:stop] = self.score[first:stop] > self._gate
         self.present[first:stop] = ~np.isnan(X)
-        self.open[first:stop] = not paused
+        self.open[first:stop] = np.logical_not(paused)
         return self.score[first:stop], self.refused[first:stop]
+
+    def unusual(self, row: int) -> int:
+        """Return how many of the TICK rows up to this one were refused."""
+        return int(np.count_nonzero(self.refused[row - TICK + 1 : row + 1]))
 
     @property
     def threshold(self) -> float:
@@ -292,6 +301,8 @@ class Watching:
         """Move on after TICK rows; return whether a new mode was confirmed."""
         judged = self.score[TICK:][self.open[TICK:]]  # while paused nothing follows the stream
         self.limit.follow(judged / self._now, judged > self._gate)
+        if self.ordered and self.limit.lasts():
+            self._widen()
         first, stop = (0, TICK) if self.ordered else (TICK, 2 * TICK)  # no order: no delay
         decided = np.arange(first, stop)[self.open[first:stop]]
         confirmed = False
@@ -325,6 +336,15 @@ class Watching:
             own = rows[self.mode[rows] == i]
             if len(own):
                 mode.learn(self._windows(self.held, own), self.present[own])
+
+    def _widen(self) -> None:
+        """Let bands follow what is refused for long too, or a machine that changed has none."""
+        rows = TICK + np.flatnonzero(self.open[TICK:] & self.refused[TICK:])
+        for i, mode in enumerate(self.modes):
+            own = rows[self.mode[rows] == i]
+            if len(own):
+                windows = self._windows(self.held, own)
+                mode.widen(mode.errors(mode.scaled(windows))[1], self.present[own])
 
     def _look_for_drift(self) -> None:
         """Let anchors follow the rows of this tick, and settle new ones."""
@@ -395,6 +415,12 @@ class Watching:
         scores = [mode.score(mode.standardised(window, known)[0])[0] for mode in self.modes]
         self.modes[int(np.argmin(scores))].accept(window, known)
         self._inform()
+
+    def reject(self) -> None:
+        """Drop the quarantine, the candidate, and what of the last rows would go there."""
+        self.quarantine, self.candidate = self.quarantine[:0], None
+        self.explained = self.foreign = 0
+        self.open[: TICK + self.at] &= ~self.refused[: TICK + self.at]
 
     # -- values in and out --------------------------------------------------------------------
 

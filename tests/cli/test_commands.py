@@ -318,8 +318,10 @@ def test_plot_draws_what_watch_saw(folder, tmp_path, capsys, suffix):
     data = path.read_bytes()
     assert len(data) > 10_000
     if suffix == "html":
-        alarms = main(capsys, "watch", folder / "two.csv", "--load", folder / "pump.onlad")[1]
-        rows = [line.split("row ")[1].split()[0] for line in alarms.splitlines()]
+        load = ("--load", folder / "pump.onlad", "--output", "jsonl")
+        said = main(capsys, "watch", folder / "two.csv", *load)[1].splitlines()
+        rows = [json.loads(line)[end] for line in said for end in ("begin", "end")]
+        assert rows
         assert [row for row in rows if f"<td>{row}</td>".encode() not in data] == []
 
 

@@ -20,7 +20,8 @@ import onlad
 from onlad.report.lines import digits
 from onlad.streams.lines import LONGEST
 
-KEYS = ["row", "time", "score", "threshold", "p_value", "causes", "drifting"]
+KEYS = ["row", "time", "score", "threshold", "p_value", "severity", "causes", "direction"]
+KEYS += ["expected", "low", "high", "drifting"]
 
 # What a command needs at most, in KiB, after its last line of standard error.
 MEASURED = """
@@ -45,8 +46,18 @@ def judged(X, monitor=None):
                 "score": verdict.score,
                 "threshold": verdict.threshold if verdict.ready else None,
                 "p_value": verdict.p_value,
+                "severity": verdict.severity,
                 "causes": {name: round(share, 4) for name, share in verdict.causes.items()},
+                "direction": verdict.direction,
                 "drifting": verdict.drifting,
+                **{
+                    name: {key: float(f"{value:.6g}") for key, value in found.items()}
+                    for name, found in zip(
+                        ("expected", "low", "high"),
+                        (verdict.expected, verdict.low, verdict.high),
+                        strict=True,
+                    )
+                },
             }
         )
     return lines
@@ -80,8 +91,32 @@ def test_every_verdict_is_the_librarys_to_the_bit(pump, expected):
     assert re.fullmatch(r"onlad: 600 samples, \d+ alarms, \d+\.\d s\n", done.stderr)
 
 
+def test_alarms_close_in_time_are_one_line(pump, expected):
+    at = [e["row"] for e in expected if e["threshold"] is not None and e["score"] > e["threshold"]]
+    (line,) = run("watch", pump).stdout.splitlines()  # nothing is 64 rows from the next
+    cause = next(iter(expected[at[0]]["causes"]))
+    assert line.startswith("incident 1  2026-01-01T")
+    assert f"rows {at[0]} to {at[-1]}  severity " in line
+    assert re.search(rf"  {cause} \d+% (above|below) \(\S+, usually \S+ to \S+\)", line)
+    (found,) = objects(run("watch", pump, "--output", "jsonl").stdout)
+    assert (found["state"], found["begin"], found["end"]) == ("ended", at[0], at[-1])
+    assert found["anomalies"] == len(at)
+    assert found["value"][cause] == pytest.approx(found["expected"][cause], rel=1)
+    assert not found["low"][cause] <= found["value"][cause] <= found["high"][cause]
+
+
+def test_a_live_source_says_where_an_incident_begins(pump, X):
+    found = objects(run("watch", "-", "--output", "jsonl", input=pump.read_text()).stdout)
+    assert [each["state"] for each in found] == ["begins", "ended"]
+    with running("watch", "-") as command:
+        command.give("".join(table(X).splitlines(keepends=True)[:546]))
+        assert "incident 1 begins" in command.line()
+        status, out, _ = command.end()
+        assert (status, out.count("incident 1 ")) == (0, 1)
+
+
 def test_alarms_are_lines_for_people(pump, expected):
-    done = run("watch", pump)
+    done = run("watch", pump, "--rows")
     alarms = [e for e in expected if e["threshold"] is not None and e["score"] > e["threshold"]]
     assert len(alarms) > 5
     lines = done.stdout.splitlines()

@@ -19,7 +19,7 @@ def test_every_number_is_used():
     assert used == set(numbers.NUMBERS)
 
 
-def test_the_glossary_has_at_most_thirty_terms():
+def test_the_glossary_has_at_most_thirty_two_terms():
     text = (numbers.ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     terms = re.findall(r"^\| (?!term|---)(.+?) \|", text, re.MULTILINE)
-    assert 20 <= len(terms) <= 30
+    assert 20 <= len(terms) <= 32

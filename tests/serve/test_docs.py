@@ -172,6 +172,7 @@ def test_every_key_stands_on_the_page_with_its_default():
         "[http]": config.HttpTable,
         "[webhook]": config.WebhookTable,
         "[[streams]]": config.StreamTable,
+        "[[streams.sensors]]": config.SensorTable,
     }
     for head, table in tables.items():
         part = text.split(f"| `{head}` | default | |\n")[1].split("\n\n")[0]
@@ -226,7 +227,7 @@ def test_the_page_on_the_pi(tmp_path, broker, receiver):
         wait_until_ready(http)
         shell.run(fault)
         until(lambda: receiver.got, "the alarm on the phone")
-        assert receiver.got[0][0].startswith(b"machine/pi: score ")
+        assert receiver.got[0][0].startswith(b"machine/pi: severity ")
         kill, look = plug.split("sleep 5\n")
         shell.run(kill)
         wait_until_ready(http)
@@ -268,7 +269,7 @@ def test_the_recipes_for_node_red_home_assistant_and_grafana(tmp_path, broker):
         until(lambda: client.on("onlad/home/boiler/alarm"), "the alarm, on both topics")
         alarm = client.on("onlad/home/boiler/alarm")[0]
         # What the function node and the template take from it.
-        assert alarm["text"].startswith("home/boiler: score ")
+        assert alarm["text"].startswith("home/boiler: severity ")
         (grep,) = blocks("recipes.md", "bash", "Grafana")
         out = Shell(tmp_path, broker.port, http).run(grep)
         assert 'onlad_alarms_total{stream="home"} 1.0' in out

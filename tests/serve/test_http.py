@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 from onlad import persist
 from onlad.cli import main
 from onlad.errors import OnladError
+from onlad.serve.audit import verify
 
 CONFIG = """
 [service]
@@ -130,6 +131,21 @@ def test_what_a_person_does(tmp_path):
         assert (stream["state"], stream["samples"]) == ("normal", 600)
         (alarm,) = stream["alarms"]
         assert (alarm["row"], alarm["marked"]) == (500, False)
+        label = {"alarm": alarm["id"], "label": "fault", "comment": "valve", "by": "Kim"}
+        assert client.post("/streams/pump/label", json=label).json() == {"learned": 0}
+        (told,) = client.get("/streams").json()[0]["alarms"]
+        assert (told["label"], told["comment"]) == ("fault", "valve")
+        assert client.post("/streams/pump/label", json=label | {"label": ""}).status_code == 200
+        assert client.post("/streams/pump/label", json=label | {"label": "x"}).status_code == 409
+        assert client.post("/streams/pump/label", json=label | {"alarm": "x"}).status_code == 404
+        assert client.post("/streams/pump/label", json=label | {"by": 1}).status_code == 422
+        assert client.post("/streams/pump/label", json="fault").status_code == 422
+        trail = [said for _, said in verify(tmp_path / "state")]
+        assert [(said["kind"], said["label"]) for said in trail] == [
+            ("label", "fault"),
+            ("label", ""),
+        ]
+        assert (trail[0]["by"], trail[0]["comment"], trail[0]["stream"]) == ("Kim", "valve", "pump")
         marked = client.post("/streams/pump/normal", json=alarm["id"]).json()
         assert marked["learned"] >= 1
         assert client.get("/streams").json()[0]["alarms"][0]["marked"]
@@ -137,6 +153,12 @@ def test_what_a_person_does(tmp_path):
         unmarked = running.service.streams["pump"].monitor()
         before = unmarked.observe_many([sample(x) for x in X])
         assert again["verdicts"][40]["score"] < before.score[640]
+        assert client.post("/streams/pump/label", json=label).status_code == 409  # it was learned
+        file = client.post("/streams/pump/snapshots").json()["file"]
+        assert file in client.get("/streams/pump/snapshots").json()
+        assert client.post("/streams/pump/revert", json=file).json()["samples"] == 700
+        assert client.post("/streams/pump/revert", json="../state.json").status_code == 409
+        assert client.post("/streams/pump/revert", json=1).status_code == 422
         assert client.post("/streams/pump/normal", json="pump/1").status_code == 404
         assert client.post("/streams/pump/normal", content=b"{").status_code == 422
 

@@ -621,7 +621,7 @@ def test_undelivered_alarms_survive(tmp_path, broker, receiver):
     receiver.fail = 0
     with Served(path):
         until(lambda: receiver.got, "the alarm after a restart")
-        assert receiver.got[0][0].startswith(b"pump/a: score ")
+        assert receiver.got[0][0].startswith(b"pump/a: severity ")
 
 
 def test_a_broker_that_takes_nothing_stalls_nobody(tmp_path, broker):

@@ -114,8 +114,8 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         expect(cards).to_have_count(1)
         page.get_by_label("Filter").fill("")
 
-        page.get_by_text("pump/south").click()
-        expect(page.locator("canvas")).to_be_visible()
+        cards.filter(has_text="pump/south").click()
+        expect(page.locator("canvas")).to_have_count(2)  # a sensor with its band, and the score
         expect(page.get_by_text("940 samples, 1 alarms")).to_be_visible()
         alarm = page.locator(".q-card").first
         expect(alarm).to_contain_text("valve")
@@ -133,6 +133,14 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         expect(page.get_by_text(re.compile(r"Learned \d+ samples"))).to_be_visible()
         assert [a["marked"] for a in _described(client, "south")["alarms"]] == [True]
 
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("button", name="This was normal")).to_be_visible()
+        page.get_by_role("button", name="Take a snapshot").click()
+        expect(page.get_by_text("The model is kept as it is now")).to_be_visible()
+        page.get_by_role("button", name="Go back").click()
+        page.get_by_role("button", name="After 940 samples").click()
+        expect(page.get_by_text("The model is as it was then")).to_be_visible()
+
         with page.expect_download() as download:
             page.get_by_role("button", name="Save the model").click()
         path = tmp_path / download.value.suggested_filename
@@ -147,6 +155,43 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         page.get_by_role("button", name="Undo").click()
         expect(page.get_by_text("940 samples")).to_be_visible()
         assert _described(client, "south")["samples"] == 940
+    assert errors == []
+
+
+def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser, tmp_path):
+    expect, errors = playwright.expect, []
+    with serving(tmp_path) as (client, address), opened(browser, address, errors) as page:
+        for device in ("north", "south"):
+            send(client, machine(900, seed=5), device)
+        for device in ("north", "south"):  # they fail together
+            send(client, machine(40, seed=3, faults=[30, 31, 32, 33, 34]), device)
+        incidents = page.get_by_role("list", name="Incidents")
+        expect(incidents).to_contain_text("and 1 more")
+        expect(incidents).to_contain_text("valve")
+        expect(incidents).to_contain_text("usually")
+        picture(page, "incidents")
+        incidents.get_by_role("link").first.click()
+        expect(page.locator("canvas")).to_have_count(2)
+        expect(page.get_by_label("Sensor")).to_have_value("valve")  # the cause comes first
+        alarm = page.locator(".q-card").first
+        expect(alarm).to_contain_text(re.compile(r"(above|below) \(\S+, usually \S+ to \S+\)"))
+
+        page.get_by_role("button", name="Seen").click()
+        expect(page.get_by_text("seen", exact=True)).to_be_visible()
+        page.get_by_role("button", name="Undo").click()
+        page.get_by_role("button", name="Fault", exact=True).click()
+        page.get_by_label("What was it?").fill("a worn valve")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("fault", exact=True)).to_be_visible()
+        expect(page.get_by_text("“a worn valve”")).to_be_visible()
+        device = re.search(r"device=(\w+)", page.url)[1]
+        assert _described(client, device)["alarms"][0]["comment"] == "a worn valve"
+
+        send(client, machine(200, seed=7), device)
+        send(client, machine(40, seed=3, faults=[30, 31, 32, 33, 34]), device)
+        expect(page.locator(".q-card").first).to_contain_text("like a worn valve")
+        picture(page, "alarm")
+        assert _described(client, device)["alarms"][-1]["text"].endswith(". Like a worn valve")
     assert errors == []
 
 
@@ -174,7 +219,7 @@ def test_it_reads_well_on_a_phone_and_in_the_dark(browser, tmp_path):
         dark = {"color_scheme": "dark", "has_touch": True}
         where = f"{address}/watch?stream=pump&device=north"
         with opened(browser, where, errors, size=PHONE, **dark) as page:
-            playwright.expect(page.locator("canvas")).to_be_visible()
+            playwright.expect(page.locator("canvas").first).to_be_visible()
             playwright.expect(page.locator(".q-card").first).to_contain_text("valve")
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= PHONE["width"]  # nothing to push aside

@@ -379,6 +379,54 @@ def test_an_alarm_that_was_marked_as_normal_stays_learned_after_a_crash(tmp_path
     assert persist.to_bytes(again.monitor) == persist.to_bytes(watcher.monitor)
 
 
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+@pytest.mark.parametrize("labels", [("fault",), ("normal",), ("normal", ""), ("seen", "normal")])
+def test_labels_and_their_undoing_outlive_a_crash(tmp_path, when, labels):
+    X = machine(700, faults=[500])
+    service = started(tmp_path)
+    feed(service, X[:600])
+    watcher = service.watchers["pump", ""]
+    before = persist.to_bytes(watcher.monitor)
+    if when == "before":
+        asyncio.run(service.disk.checkpoint())
+    for label in labels:
+        asyncio.run(service.orders.label(watcher, watcher.alarms[-1].id, label, "a valve"))
+    if labels[-1] == "":
+        assert persist.to_bytes(watcher.monitor) == before  # what was learned is gone
+    if when == "after":
+        asyncio.run(service.disk.checkpoint())
+    feed(service, X[600:])
+    crash(service)
+    again = started(tmp_path).watchers["pump", ""]
+    for name in ("label", "comment", "marked", "undo"):
+        assert getattr(again.alarms[0], name) == getattr(watcher.alarms[0], name)
+    assert persist.to_bytes(again.monitor) == persist.to_bytes(watcher.monitor)
+
+
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+def test_going_back_to_a_snapshot_outlives_a_crash(tmp_path, when):
+    X = machine(900)
+    service = started(tmp_path)
+    feed(service, X[:500])
+    watcher = service.watchers["pump", ""]
+    file = asyncio.run(service.orders.snapshot(watcher))
+    kept = persist.to_bytes(watcher.monitor)
+    feed(service, X[500:700])
+    if when == "before":
+        asyncio.run(service.disk.checkpoint())
+    asyncio.run(service.orders.revert(watcher, file))
+    assert watcher.monitor.n_seen == 700  # rows are counted on
+    watcher.monitor.n_seen = 500
+    assert persist.to_bytes(watcher.monitor) == kept
+    watcher.monitor.n_seen = 700
+    if when == "after":
+        asyncio.run(service.disk.checkpoint())
+    feed(service, X[700:])
+    crash(service)
+    again = started(tmp_path).watchers["pump", ""]
+    assert persist.to_bytes(again.monitor) == persist.to_bytes(watcher.monitor)
+
+
 def test_a_clock_that_jumps_makes_nothing_late(tmp_path, monkeypatch):
     service = started(tmp_path)
     now = time.time()

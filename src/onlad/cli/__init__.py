@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from onlad import __version__
 from onlad.cli import (
+    audit,
+    backtest,
     completion,
     core,
     demo,
@@ -36,11 +38,13 @@ COMMANDS = (
     merge,
     plot,
     evaluate,
+    backtest,
     export,
     demo,
     serve,
     forget,
     repair,
+    audit,
     core,
     completion,
 )

@@ -27,7 +27,8 @@ def add(commands: Commands) -> None:
         "the scores and the alarms were. Samples without a label, and those before the monitor is "
         "ready, do not count. An "
         "event is a run of samples with an anomalous label; its delay is the number of samples "
-        "before its first alarm; a false alarm is a run of alarms that no label marks.",
+        "before its first alarm; a false alarm is a run of alarms that no label marks; an incident "
+        "is made of alarms less than 64 samples apart, and right if one of them is.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad evaluate pump.csv --label fault\n"
@@ -73,6 +74,7 @@ def table(report: Report) -> str:
         "delay": (delay, "samples to the first alarm of a found event, in the median"),
         "false alarms": (f"{report.false_alarms:,}",
                          f"in {report.samples - report.anomalous:,} normal samples"),
+        "incidents": (f"{report.right_incidents} of {report.incidents}", "are right"),
     }  # fmt: skip
     return "\n".join(
         f"{name:<13}{number.replace('nan%', '-').replace('nan', '-'):>10}   {words}"

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.rows import Names
+from onlad.rules import Rules
 from onlad.streams.block import Block
 from onlad.streams.settings import kept, settle
+from onlad.streams.times import seconds
 from onlad.verdict import Verdicts
 
 LONGEST_NAME = 200  # of a file, in bytes
+NONE = Rules()
 
 
 def say(words: str) -> None:
@@ -78,8 +83,9 @@ class Models:
         wanted: Mapping[str, Any],
         load: Path | None = None,
         monitor: Monitor | None = None,
+        rules: Rules = NONE,
     ) -> None:
-        self._wanted, self._load = wanted, load
+        self._wanted, self._load, self._rules = wanted, load, rules
         self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
         self._saved: dict[str, int] = {}  # samples that were seen when it was saved
         if load and not load.is_dir():
@@ -111,7 +117,18 @@ class Models:
             fresh = monitor or Monitor(**self._wanted)
             monitor = Monitor.resumed(fresh.settings(), names=block.names)
             self._monitors[block.series] = monitor
-        return monitor.observe_many(block.values)
+        when = None
+        if self._rules.maintenance and block.times is not None:
+            try:
+                when = np.array([seconds(time if time is not None else "") for time in block.times])
+            except ValueError as error:
+                raise OnladError(f"maintenance needs times: {error}") from None
+        try:
+            return self._rules.observe(monitor, block.values, when)
+        except ValueError as error:
+            if when is None and self._rules.maintenance:
+                raise OnladError(f"{error}. --time names the column") from None
+            raise
 
     def _loaded(self, series: str) -> Monitor | None:
         path = self._load / file_name(series) if self._load and series else None

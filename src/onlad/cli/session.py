@@ -31,6 +31,7 @@ class Session:
         self._args, self._models, self._save = args, models, save
         self._many = False
         self.samples = self.alarms = self.bad = 0
+        self.incidents = 0
         self.seconds = 0.0
         self._first_bad = self._last_bad = ""
         self._bar: _Bar | None = None
@@ -145,6 +146,8 @@ class Session:
         said = [_counted(self.samples, "sample")]
         if self._models.judges:
             said.append(_counted(self.alarms, "alarm"))
+        if self.incidents:
+            said[-1] += f" in {_counted(self.incidents, 'incident')}"
         if self.bad:
             last = f" (the last: {self._last_bad})" if self.bad > SHOWN else ""
             said.append(_counted(self.bad, "bad row") + last)

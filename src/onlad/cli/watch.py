@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source
 from onlad.cli.models import Models
+from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
+from onlad.cli.told import Told
 from onlad.report.evaluation import truths
 from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
@@ -21,10 +23,11 @@ def add(commands: Commands) -> None:
     """Add `onlad watch`."""
     parser = commands.add_parser(
         "watch",
-        help="watch a file, a pipe or a broker, and print each alarm with its causes",
-        description="Watch a stream: learn what is normal while it comes, and print each alarm as "
-        "a line, with its causes. No labels and no training are needed; the first alarm can come "
-        "after 256 samples.",
+        help="watch a file, a pipe or a broker, and print each incident with its causes",
+        description="Watch a stream: learn what is normal while it comes, and print each incident "
+        "as a line, with its severity, its causes, and what was expected of them. Anomalies less "
+        "than 64 samples apart are one incident; a live source also prints where it begins. No "
+        "labels and no training are needed; the first one can come after 256 samples.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad watch pump.csv\n"
@@ -44,7 +47,10 @@ def add(commands: Commands) -> None:
         help="lines for people (the default), JSON lines, or Influx line protocol; a line of line "
         "protocol that came in goes out with fields added",
     )  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="print every sample, not only alarms")
+    parser.add_argument(
+        "--rows", action="store_true", help="print each anomaly, not incidents; as influx does"
+    )
+    parser.add_argument("--all", action="store_true", help="print every sample")
     add_load(parser)
     parser.add_argument(
         "--save", type=Path, metavar="MODEL",
@@ -55,6 +61,7 @@ def add(commands: Commands) -> None:
         help="load it if it is there, and save it: for a command that is started again and again",
     )  # fmt: skip
     add_monitor(parser)
+    add_rules(parser)
     parser.set_defaults(run=run, usage=parser.error)
 
 
@@ -63,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     if args.model and (args.load or args.save):
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
-    models = Models(wanted(args), load)
+    rules, settings = ruled(args)
+    models = Models(settings, load, rules=rules)
+    live = args.follow or "://" in args.source or args.source == "-"
     session = Session(args, models, args.model or args.save)
     writers: dict[str, Writer] = {
         "people": people,
@@ -72,10 +81,15 @@ def run(args: argparse.Namespace) -> int:
     }
     write = writers[args.output]
     counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
+    rows = args.rows or args.all or args.output == "influx"
+    log = None if rows else Told(rules, args.output == "jsonl", live)
 
     def take(block: Block, verdicts: Verdicts) -> None:
+        if log is not None:
+            log.add(block, verdicts)
+            session.incidents = log.count
         shown = range(len(verdicts)) if args.all else np.flatnonzero(verdicts.is_anomaly).tolist()
-        if shown:
+        if shown and log is None:
             sys.stdout.write(write(block, verdicts, shown))
             sys.stdout.flush()
         if block.labels is not None:
@@ -88,7 +102,11 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write("".join(line + "\n" for line in block.lines))
             sys.stdout.flush()
 
-    status = session.run(take, passed)
+    try:
+        status = session.run(take, passed)
+    finally:
+        if log is not None:
+            log.finish(session.say)
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
         session.say(

@@ -2,7 +2,8 @@
 
 Each sample counts for AUC, AUC-PR, precision and recall. An event is a run of samples with an
 anomalous label: it is found if one of them is an alarm, and the delay is the number of samples
-before the first. A false alarm is a run of alarms on samples that no label marks.
+before the first. A false alarm is a run of alarms on samples that no label marks. An incident, as
+`onlad.incident` has it, is right if one of its alarms is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from onlad.incident import close
 from onlad.reference import Array
 from onlad.streams.block import MISSING, StreamError
 
@@ -68,6 +70,8 @@ class Report:
     found: int
     delay: float
     false_alarms: int
+    incidents: int
+    right_incidents: int
 
     def as_dict(self) -> dict[str, float | None]:
         """Return the numbers by name, None for NaN."""
@@ -86,6 +90,7 @@ def evaluate(score: Array, alarm: Array, truth: Array) -> Report:
     (1.0, 1.0, 0.5, 1, 0.0)
     """
     hits = int(np.count_nonzero(alarm & truth))
+    found = close(np.flatnonzero(alarm))
     starts, stops = runs(truth)
     delays = [
         int(np.argmax(alarm[start:stop]))
@@ -104,6 +109,8 @@ def evaluate(score: Array, alarm: Array, truth: Array) -> Report:
         found=len(delays),
         delay=float(np.median(delays)) if delays else math.nan,
         false_alarms=len(runs(alarm & ~truth)[0]),
+        incidents=len(found),
+        right_incidents=sum(bool(truth[part].any()) for part in found),
     )
 
 

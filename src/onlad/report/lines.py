@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from onlad.report.record import record
 from onlad.streams import influx
@@ -39,10 +39,10 @@ def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
     lines = []
     for i in which:
         time, found = _time(block, i), record(verdicts, i)
-        when = f"row {block.row[i]}" if time is None else f"{_readable(time)}  row {block.row[i]}"
+        when = f"row {block.row[i]}" if time is None else f"{readable(time)}  row {block.row[i]}"
         series = f"{block.series}  " if block.series else ""
         shown = list(found["causes"].items())[:SHOWN]
-        said = ", ".join(f"{name} {share:.0%}" for name, share in shown)
+        said = ", ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
         mark, limit = ">" if found["is_anomaly"] else "<=", found["threshold"]
         against = "(learning)" if limit is None else f"{mark} {digits(limit)}"
         lines.append(f"{series}{when}  score {digits(found['score'])} {against}  {said}".rstrip())
@@ -50,11 +50,11 @@ def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
 
 
 def jsonl(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
-    """Return JSON lines: row, time, score, threshold (null while learning), p_value, causes.
-
-    And drifting: the feature that drifts slowly, or null.
-    """
-    names = ("score", "threshold", "p_value", "causes", "drifting")
+    """Return JSON lines: row, time, and of `record` what a sample's line needs."""
+    names = (
+        "score", "threshold", "p_value", "severity", "causes", "direction", "expected", "low",
+        "high", "drifting",
+    )  # fmt: skip
     lines = []
     for i in which:
         found = record(verdicts, i)
@@ -127,11 +127,18 @@ class InfluxLines:
             return ""
 
 
+def _outside(found: dict[str, Any], name: str) -> str:
+    """Return on which side of its band a feature is, and the band."""
+    side = found["direction"].get(name)
+    low, high = found["low"].get(name), found["high"].get(name)
+    return f" {side} {low:g} to {high:g}" if side else ""
+
+
 def _time(block: Block, i: int) -> Time:
     return None if block.times is None else block.times[i]
 
 
-def _readable(time: Time) -> str:
+def readable(time: Time) -> str:
     """Return a time for people; nanoseconds, as line protocol has them, as a date."""
     if isinstance(time, int) and abs(time) >= 10**17:
         when = datetime.fromtimestamp(time // 10**9, tz=timezone.utc)

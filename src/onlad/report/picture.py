@@ -15,6 +15,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from onlad.report.incidents import causes
 from onlad.report.track import Track
 
 INK, LINE, ALARM, FAINT = "#222222", "#5b6b7b", "#D00000", "#eeeeee"
@@ -112,23 +113,23 @@ def page(track: Track, title: str) -> str:
          str(track.names[int(np.argmax(track.shares[b]))]) if track.alarms[b] else ""]
         for b in range(len(track))
     ]  # fmt: skip
-    alarms = [
-        (each["row"], "" if each["time"] is None else each["time"], f"{each['score']:.1f}",
-         f"{each['threshold']:.1f}",
-         ", ".join(f"{name} {share:.0%}" for name, share in each["causes"].items()))
-        for each in track.strongest
+    listed = [
+        (each.number, each.begin, each.end, "" if each.times[0] is None else each.times[0],
+         f"{each.severity:.0f}", causes(each), ", ".join(map(str, each.similar[:3])))
+        for each in track.incidents
     ]  # fmt: skip
     rows = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in alarm) + "</tr>"
-        for alarm in alarms
+        "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in incident) + "</tr>"
+        for incident in listed
     )
     total = int(track.alarms.sum())
-    left_out = f", the {len(alarms)} strongest" if total > len(alarms) else ""
+    left_out = f", the {len(listed)} most severe" if track.n_incidents > len(listed) else ""
     return PAGE.substitute(
         title=html.escape(title),
         svg=svg[svg.index("<svg") :],
         data=json.dumps({"buckets": buckets, "left": LEFT, "right": RIGHT}).replace("</", "<\\/"),
-        summary=f"{track.n_seen:,} samples, {total:,} alarms{left_out}",
+        summary=f"{track.n_seen:,} samples, {total:,} alarms, {track.n_incidents:,} incidents"
+        f"{left_out}",
         rows=rows,
     )
 
@@ -162,7 +163,8 @@ $svg
 </figure>
 <p>$summary</p>
 <table>
-<thead><tr><th>row</th><th>time</th><th>score</th><th>threshold</th><th>causes</th></tr></thead>
+<thead><tr><th>incident</th><th>from row</th><th>to row</th><th>time</th><th>severity</th>
+<th>causes</th><th>like</th></tr></thead>
 <tbody>
 $rows
 </tbody>

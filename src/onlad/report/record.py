@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from onlad import kernel
+from onlad.severity import severity
 from onlad.verdict import Verdicts
 
 
@@ -13,7 +13,8 @@ def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any
     """Return the verdict on sample `i` as JSON can hold it.
 
     ``threshold`` is None while the monitor learns, ``drifting`` None where nothing drifts. Names
-    are text. Without `explain` there are no causes, which take most of the time.
+    are text. Without `explain` there are no causes, directions and bands, which take most of the
+    time.
 
     Examples
     --------
@@ -22,15 +23,34 @@ def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any
     True
     """
     limit, drifting = float(verdicts.threshold[i]), int(verdicts.drifting[i])
-    shares = kernel.causes(verdicts.names, verdicts.shares[i]) if explain else {}
-    return {
+    told = verdicts[i] if explain else None
+    ratio, unusual = float(verdicts.score[i]) / limit, int(verdicts.unusual[i])
+    found: dict[str, Any] = {
         "score": float(verdicts.score[i]),
         "threshold": limit if math.isfinite(limit) else None,
         "p_value": float(verdicts.p_value[i]),
+        "severity": severity(ratio, float(verdicts.p_value[i]), unusual, float(verdicts.rate[i])),
         "is_anomaly": bool(verdicts.is_anomaly[i]),
         "ready": bool(verdicts.ready[i]),
         "learned": bool(verdicts.learned[i]),
         "drift": bool(verdicts.drift[i]),
         "drifting": None if drifting < 0 else str(verdicts.names[drifting]),
-        "causes": {str(name): round(share, 4) for name, share in shares.items()},
+        "causes": {},
     }
+    if told is not None:
+        found["causes"] = {str(name): round(share, 4) for name, share in told.causes.items()}
+        found["direction"] = {str(name): side for name, side in told.direction.items()}
+        for name in ("expected", "low", "high"):
+            found[name] = {str(key): figures(value) for key, value in getattr(told, name).items()}
+    return found
+
+
+def figures(value: float) -> float:
+    """Return a number in raw units with the digits that a person needs.
+
+    Examples
+    --------
+    >>> figures(21.123456789)
+    21.1235
+    """
+    return float(f"{value:.6g}")

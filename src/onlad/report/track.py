@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from onlad import kernel
+from onlad.incident import Incident, Incidents
 from onlad.reference import Array
 from onlad.streams.block import Block, Time
 from onlad.verdict import Verdicts
 
 BUCKETS = 2048  # at most twice as many; a picture has no more columns
-STRONGEST = 200  # alarms that are kept one by one
+MOST = 200  # incidents that are kept, the most severe ones
 
 
 class Track:
@@ -30,7 +30,8 @@ class Track:
         self.n_seen = 0
         self._times: list[Time] = []
         self._columns: dict[str, Array] = {}
-        self._strongest: list[tuple[float, int, dict[str, Any]]] = []  # a heap
+        self._open = Incidents()
+        self._severe: list[tuple[float, int, Incident]] = []  # a heap
 
     def __getattr__(self, name: str) -> Array:
         if name.startswith("_") or name not in self._columns:
@@ -47,9 +48,16 @@ class Track:
         return self._times[: len(self)]
 
     @property
-    def strongest(self) -> list[dict[str, Any]]:
-        """The strongest alarms, in their order."""
-        return [alarm for _, _, alarm in sorted(self._strongest, key=lambda each: each[1])]
+    def incidents(self) -> list[Incident]:
+        """The most severe incidents, in their order."""
+        for incident in self._open.finish():
+            self._keep(incident)
+        return [incident for _, _, incident in sorted(self._severe, key=lambda each: each[1])]
+
+    @property
+    def n_incidents(self) -> int:
+        """How many there were."""
+        return self._open.count
 
     def add(self, block: Block, verdicts: Verdicts) -> None:
         """Take the verdicts on a block."""
@@ -72,8 +80,8 @@ class Track:
                 columns["row"][b] = block.row[i]
                 self._times.append(None if block.times is None else block.times[i])
         self.n_seen += n
-        for i in np.flatnonzero(alarm).tolist():
-            self._keep(block, verdicts, i)
+        for incident in self._open.add(verdicts, block.row, block.times):
+            self._keep(incident)
 
     def _start(self, names: tuple[Any, ...]) -> None:
         self.names = names
@@ -105,17 +113,7 @@ class Track:
         self._times = self._times[::2]
         self.width *= 2
 
-    def _keep(self, block: Block, verdicts: Verdicts, i: int) -> None:
-        score, row = float(verdicts.score[i]), int(block.row[i])
-        if len(self._strongest) == STRONGEST and score <= self._strongest[0][0]:
-            return
-        alarm = {
-            "row": row,
-            "time": None if block.times is None else block.times[i],
-            "score": score,
-            "threshold": float(verdicts.threshold[i]),
-            "causes": dict(list(kernel.causes(verdicts.names, verdicts.shares[i]).items())[:3]),
-        }
-        heapq.heappush(self._strongest, (score, row, alarm))
-        if len(self._strongest) > STRONGEST:
-            heapq.heappop(self._strongest)
+    def _keep(self, incident: Incident) -> None:
+        heapq.heappush(self._severe, (incident.severity, incident.number, incident))
+        if len(self._severe) > MOST:
+            heapq.heappop(self._severe)

@@ -31,6 +31,7 @@ from onlad.serve.journal import Journal
 from onlad.serve.watcher import Alarm, Said, Watcher
 
 FORMAT = 3
+SNAPSHOTS = 20  # of each device
 OLDEST = 2  # format that is read: it has the alarms in state.json
 _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (.*)\}\n', re.DOTALL)
 
@@ -185,6 +186,28 @@ class Store:
         data = base64.b64encode(persist.to_bytes(model)).decode()
         modelfile.replace(folder / name, json.dumps(_packed(saved) | {"model": data}).encode())
         return name
+
+    def snapshot(self, number: int, model: Monitor) -> str:
+        """Keep a model as it is now; return the name of its file. Old ones of the device go."""
+        folder, name = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}.onlad"
+        folder.mkdir(exist_ok=True)
+        persist.save(model, folder / name)
+        for old in self.snapshots(number)[:-SNAPSHOTS]:
+            (folder / old).unlink(missing_ok=True)
+        return name
+
+    def snapshots(self, number: int) -> list[str]:
+        """Return the snapshots of a device, the newest last."""
+        return sorted(path.name for path in (self.folder / "snapshots").glob(f"{number:06d}-*"))
+
+    def snapped(self, number: int, name: str) -> Monitor:
+        """Return the model of a snapshot of a device."""
+        if name not in self.snapshots(number):
+            raise StateError("there is no such snapshot of the device")
+        model = persist.load(self.folder / "snapshots" / name)
+        if not isinstance(model, Monitor):
+            raise StateError(f"{name} holds no monitor")
+        return model
 
     def forgotten(self, name: str) -> tuple[Saved, Monitor]:
         """Return what a device was that has been forgotten."""

@@ -15,6 +15,7 @@ from onlad.serve.tables import (
     Config,
     HttpTable,
     MqttTable,
+    SensorTable,
     ServiceTable,
     StreamTable,
     WebhookTable,
@@ -172,6 +173,11 @@ class _Check:
         for name in FIXED:
             if stream.model is not None and getattr(stream, name) is not None:
                 self.mistake((*place, name), "is that of the model. Remove it here")
+        if isinstance(stream, StreamTable):
+            try:
+                _ = stream.rules
+            except ValueError as error:
+                self.mistake((*place, "maintenance"), str(error))
         if stream.model is not None and isinstance(stream, StreamTable):
             try:
                 stream.template()
@@ -215,6 +221,7 @@ __all__ = [
     "ConfigError",
     "HttpTable",
     "MqttTable",
+    "SensorTable",
     "ServiceTable",
     "StreamTable",
     "WebhookTable",

@@ -30,6 +30,7 @@ class History:
 
     def __init__(self, most: int) -> None:
         self._ring: Array = np.empty((most, len(Point._fields)))
+        self._around: Array = np.empty((most, 0))  # (most, 3, n) values, expected, half widths
         self._count = 0  # of all points ever
 
     def add(self, first: int, times: Array, verdicts: Verdicts) -> None:
@@ -43,7 +44,21 @@ class History:
             columns = (rows, times, v.score, v.threshold, v.is_anomaly, v.drift)
             new = np.column_stack([column[-most:] for column in columns])
             self._ring[np.arange(end - len(new), end) % most] = new
+        self._draw(verdicts, end)
         self._count = end
+
+    def _draw(self, verdicts: Verdicts, end: int) -> None:
+        most, n = len(self._ring), len(verdicts.names)
+        if self._around.shape[1:] != (3, n):
+            self._around = np.full((most, 3, n), np.nan, "float32")
+        columns = (verdicts.values, verdicts.expected, verdicts.reach)
+        new = np.stack([column[-most:] for column in columns], axis=1)
+        self._around[np.arange(end - len(new), end) % most] = new
+
+    def around(self) -> Array:
+        """Return values, expected values and half widths of bands of what is kept, (.., 3, n)."""
+        most = len(self._ring)
+        return self._around[np.arange(max(0, self._count - most), self._count) % most]
 
     def points(self) -> list[Point]:
         """Return what is kept."""

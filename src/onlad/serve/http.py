@@ -138,6 +138,31 @@ def _add_person(app: FastAPI, service: Service) -> None:
             return _refusal(422, "the body must be the id of an alarm, as a JSON text")
         return _json({"learned": await service.orders.mark_normal(watcher, alarm)})
 
+    @app.post("/streams/{name}/label")
+    async def label(name: str, request: Request, device: str = "") -> Response:
+        watcher, said = found(name, device), _loads(await request.body())
+        keys = ("alarm", "label", "comment", "by")
+        if not isinstance(said, dict) or not all(isinstance(said.get(k, ""), str) for k in keys):
+            return _refusal(422, 'the body must be {"alarm": ID, "label": TEXT, "comment": TEXT}')
+        learned = await service.orders.label(watcher, *(said.get(k, "") for k in keys))
+        return _json({"learned": learned})
+
+    @app.get("/streams/{name}/snapshots")
+    async def snapshots(name: str, device: str = "") -> Response:
+        return _json(service.store.snapshots(found(name, device).number))
+
+    @app.post("/streams/{name}/snapshots")
+    async def snapshot(name: str, device: str = "") -> Response:
+        return _json({"file": await service.orders.snapshot(found(name, device))})
+
+    @app.post("/streams/{name}/revert")
+    async def revert(name: str, request: Request, device: str = "") -> Response:
+        watcher, file = found(name, device), _loads(await request.body())
+        if not isinstance(file, str):
+            return _refusal(422, "the body must be the name of a snapshot, as a JSON text")
+        await service.orders.revert(watcher, file)
+        return _json(_described(watcher))
+
     @app.get("/streams/{name}/model")
     async def model(name: str, device: str = "") -> Response:
         watcher = found(name, device)

@@ -13,10 +13,13 @@ from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import StateError
 from onlad.serve.frames import Fact
-from onlad.serve.watcher import Alarm, Watcher, key
+from onlad.serve.watcher import LABELS, Alarm, Watcher, key
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
+
+
+LONGEST = 500  # letters of a comment
 
 
 class DiskError(OnladError):
@@ -36,7 +39,7 @@ class Orders:
     async def pause(self, watcher: Watcher, paused: bool) -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note("paused", number=watcher.number, paused=paused)
+            self._note("paused", watcher, number=watcher.number, paused=paused)
             watcher.paused = paused
 
     async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
@@ -47,8 +50,61 @@ class Orders:
                 raise UnknownError("there is no such alarm, or it is no longer kept")
             if watcher.failed:
                 raise StateError(watcher.failed)
-            self._note("normal", number=watcher.number, alarm=alarm)
+            self._note("normal", watcher, number=watcher.number, alarm=alarm)
             return watcher.mark_normal(found)
+
+    async def label(
+        self, watcher: Watcher, alarm: str, label: str, comment: str = "", by: str = ""
+    ) -> int:
+        """Note what a person says that an alarm was; return how many samples were learned.
+
+        An empty label takes it back, as long as nothing was learned.
+        """
+        async with self._service.turn:
+            found: Alarm | None = next((a for a in watcher.alarms if a.id == alarm), None)
+            if found is None:
+                raise UnknownError("there is no such alarm, or it is no longer kept")
+            if watcher.failed:
+                raise StateError(watcher.failed)
+            if label not in LABELS:
+                raise StateError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
+            if found.marked and label == "" and found.undo:
+                self._revert(watcher, found.undo, by)
+                found.marked = False
+            if found.marked and label != "normal":
+                raise StateError("the samples of this alarm were learned as normal")
+            if label == "normal" and not found.marked:
+                found.undo = self._snapshot(watcher)
+            said: dict[str, Any] = {"alarm": alarm, "label": label}
+            said["comment"] = comment[:LONGEST]
+            said |= {"undo": found.undo, "row": watcher.journaled}
+            self._note("label", watcher, by, number=watcher.number, **said)
+            return watcher.put_label(found, label, comment[:LONGEST])
+
+    async def snapshot(self, watcher: Watcher) -> str:
+        """Keep the model of a device as it is now; return the name of the snapshot."""
+        async with self._service.turn:
+            return self._snapshot(watcher)
+
+    def _snapshot(self, watcher: Watcher) -> str:
+        try:
+            file = self._service.store.snapshot(watcher.number, watcher.monitor)
+            self._service.audit.note("snapshot", device=watcher.key, file=file)
+        except OSError as error:
+            what = f"the snapshot cannot be written: {error.strerror}"
+            raise DiskError(f"{what}. Nothing was changed") from None
+        return file
+
+    async def revert(self, watcher: Watcher, file: str, by: str = "") -> None:
+        """Go back to a snapshot: what was learned since is gone."""
+        async with self._service.turn:
+            self._revert(watcher, file, by)
+
+    def _revert(self, watcher: Watcher, file: str, by: str) -> None:
+        model = self._service.store.snapped(watcher.number, file)
+        row = watcher.journaled
+        self._note("reverted", watcher, by, number=watcher.number, file=file, row=row)
+        watcher.revert(model)
 
     async def forget(self, watcher: Watcher) -> str:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""
@@ -63,7 +119,7 @@ class Orders:
             except OSError as error:
                 what = f"the undo file cannot be written: {error.strerror}"
                 raise DiskError(f"{what}. Nothing was changed") from None
-            self._note("forgotten", number=watcher.number)
+            self._note("forgotten", watcher, number=watcher.number)
             service.remove(watcher)
         logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
         for listener in service.listeners:
@@ -90,9 +146,13 @@ class Orders:
             twin = watcher.twin()
         return await asyncio.to_thread(persist.to_bytes, twin)
 
-    def _note(self, kind: str, **values: Any) -> None:
-        """Journal what a person does before it is done."""
+    def _note(self, kind: str, watcher: Watcher | None = None, by: str = "", **values: Any) -> None:
+        """Put what a person does into the audit trail and the journal before it is done."""
+        told = dict(values)
+        if watcher is not None:
+            told |= {"stream": watcher.stream.name, "device": watcher.device}
         try:
+            self._service.audit.note(kind, **told, by=by)
             self._service.store.journal.append([Fact(kind, values)])
         except OSError as error:
             what = f"the journal cannot be written: {error.strerror}"

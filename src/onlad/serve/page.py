@@ -1,22 +1,26 @@
 """The page: what the service sees, and what a person can do. NiceGUI, in the same process.
 
-`attach` adds two views to the application. ``/`` lists the devices, those in alarm first.
-``/watch`` shows one: score against threshold, drift, the causes of its alarms, and the buttons. A
-view looks at the service once a second while it is open, and changes it through `Service` alone.
+`attach` adds two views to the application. ``/`` lists the incidents of all devices, and the
+devices, those in alarm first. ``/watch`` shows one: its sensors with their bands, score against
+threshold, drift, its alarms with what was expected, and the buttons. A view looks at the service
+once a second while it is open, and changes it through `Service` alone.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 from fastapi import FastAPI
 from nicegui import Client, ui
 
 from onlad.errors import OnladError
+from onlad.incident import TOGETHER
+from onlad.reference import Array
 from onlad.report.lines import digits
 from onlad.serve.history import Point
 from onlad.serve.service import Service
@@ -26,6 +30,7 @@ EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
 POINTS = 500  # of a curve: more than a phone has columns
 ALARMS = 8  # in the list, newest first
+RECENT = 7 * 86400  # seconds that the list of incidents goes back
 WAITING = 100  # views without a browser
 CAUSES = 6  # features that are named
 WORST_FIRST = ("failed", "alarm", "silent", "learning", "paused", "normal")
@@ -37,6 +42,7 @@ COLOURS = {
     "paused": "grey",
     "normal": "positive",
 }
+SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey"))  # from which on, colour
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
 
 
@@ -47,6 +53,7 @@ def attach(app: FastAPI, service: Service) -> None:
     def devices() -> None:
         _make_room()
         _frame(service)
+        Incidents(service)
         Devices(service)
 
     @ui.page("/watch", title="onlad")
@@ -83,6 +90,62 @@ def _frame(service: Service) -> None:
         state.text = "; ".join(service.health.problems()) or "service: well"
 
     ui.timer(EVERY, look)
+
+
+class Incidents:
+    """The newest incidents of all devices; those that began together are one."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._listed: list[tuple[Any, ...]] | None = None
+        self._list = ui.column().classes("w-full gap-1").props('role=list aria-label="Incidents"')
+        ui.timer(2 * EVERY, self._look)
+
+    def _look(self) -> None:
+        since = time.time() - RECENT
+        found = [
+            (alarm, watcher)
+            for watcher in self._service.watchers.values()
+            for alarm in watcher.alarms
+            if alarm.time >= since or alarm is watcher.alarm
+        ]
+        shown = joined(found)[:ALARMS]
+        listed = [(a.id, a.severity, a.label, a.comment, len(others)) for (a, _), others in shown]
+        if listed == self._listed:
+            return
+        self._listed = listed
+        self._list.clear()
+        with self._list:
+            if shown:
+                ui.label("Incidents").classes("text-lg font-medium")
+            for (alarm, watcher), others in shown:
+                with ui.row().classes("w-full items-center no-wrap gap-2").props("role=listitem"):
+                    _severity(alarm)
+                    where = watcher.key + (f" and {len(others)} more" if others else "")
+                    ui.link(where, _address(watcher)).classes("truncate")
+                    ui.label(
+                        f"{_when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}"
+                    ).classes("text-sm opacity-80 truncate")
+                    if alarm.label:
+                        ui.badge(alarm.label, color="grey")
+
+
+def joined(
+    found: Sequence[tuple[Alarm, Watcher]],
+) -> list[tuple[tuple[Alarm, Watcher], list[Watcher]]]:
+    """Return alarms, the newest first; of those that began within a minute the most severe."""
+    groups: list[list[tuple[Alarm, Watcher]]] = []
+    for pair in sorted(found, key=lambda pair: -pair[0].time):
+        if groups and groups[-1][-1][0].time - pair[0].time <= TOGETHER:
+            groups[-1].append(pair)
+        else:
+            groups.append([pair])
+    shown = []
+    for group in groups:
+        worst = max(group, key=lambda pair: pair[0].severity)
+        others = {id(watcher): watcher for _, watcher in group if watcher is not worst[1]}
+        shown.append((worst, list(others.values())))
+    return shown
 
 
 class Devices:
@@ -159,14 +222,19 @@ class Device:
             ui.label(f"{said} has learned. Forget the device to let it start again.").classes(
                 "text-sm text-warning"
             )
+        names = [str(name) for name in watcher.names]
+        self._sensor = ui.select(names, value=_first(watcher), label="Sensor").classes("w-60")
+        self._band = ui.echart(_bands([], np.empty((0, 3, 1)), 0)).classes("w-full h-64")
         self._chart = ui.echart(_chart([])).classes("w-full h-64")
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
             ui.button("Save the model", on_click=self._save).props("outline")
+            ui.button("Take a snapshot", on_click=self._snap).props("outline")
+            ui.button("Go back", on_click=self._choose).props("outline")
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
         ui.label("Alarms").classes("text-lg font-medium")
         self._alarms = ui.column().classes("w-full gap-2")
-        self._listed: list[tuple[str, bool, int]] | None = None
+        self._listed: list[tuple[Any, ...]] | None = None
         self._timer = ui.timer(EVERY, self._look)
 
     def _look(self) -> None:
@@ -185,8 +253,16 @@ class Device:
             drawn["xAxis"],
         )
         self._chart.update()
+        if self._sensor.value in self._sensor.options:
+            index = list(self._sensor.options).index(self._sensor.value)
+            band = _bands(watcher.history.points(), watcher.history.around(), index)
+            for name in ("series", "xAxis"):
+                self._band.options[name] = band[name]
+            self._band.update()
         newest = list(watcher.alarms)[: -ALARMS - 1 : -1]
-        listed = [(alarm.id, alarm.marked, alarm.last) for alarm in newest]
+        listed = [
+            (alarm.id, alarm.marked, alarm.last, alarm.label, alarm.comment) for alarm in newest
+        ]
         if listed != self._listed:
             self._listed = listed
             self._alarms.clear()
@@ -201,18 +277,64 @@ class Device:
             with ui.row().classes("w-full items-center justify-between no-wrap"):
                 lasted = alarm.last - alarm.row + 1
                 told = f"{_when(alarm.time)}, {lasted} sample" + "s" * (lasted > 1)
-                ui.label(f"{told}, score up to {digits(alarm.highest)}")
-                if alarm.marked:
-                    ui.badge("marked as normal", color="grey")
-                else:
-                    ui.button("This was normal", on_click=lambda: self._mark(alarm)).props(
-                        "flat dense no-caps"
-                    )
+                with ui.row().classes("items-center no-wrap gap-2"):
+                    _severity(alarm)
+                    ui.label(f"{told}, score up to {digits(alarm.highest)}")
+                self._buttons(alarm)
+            said = [
+                alarm.comment and f"“{alarm.comment}”",
+                alarm.like and f"like {alarm.like}",
+                "" if alarm.told else "not told: too many that day",
+            ]
+            if any(said):
+                ui.label(". ".join(filter(None, said))).classes("text-sm")
             for name, share in list(alarm.causes.items())[:CAUSES]:
                 with ui.row().classes("w-full items-center no-wrap gap-2"):
                     ui.label(name).classes("w-1/4 truncate text-sm")
                     ui.linear_progress(share, show_value=False, color="negative").classes("grow")
-                    ui.label(f"{share:.0%}").classes("w-12 text-right text-sm")
+                    ui.label(alarm.says(name).removeprefix(f"{name} ")).classes(
+                        "w-1/2 text-right text-sm"
+                    )
+
+    def _buttons(self, alarm: Alarm) -> None:
+        if alarm.marked:
+            ui.badge("marked as normal", color="grey")
+            if alarm.undo:
+                ui.button("Undo", on_click=lambda: self._label(alarm, "")).props(
+                    "flat dense no-caps"
+                )
+            return
+        with ui.row().classes("items-center gap-1"):
+            if alarm.label:
+                ui.badge(alarm.label, color="grey")
+                ui.button("Undo", on_click=lambda: self._label(alarm, "")).props(
+                    "flat dense no-caps"
+                )
+                return
+            ui.button("This was normal", on_click=lambda: self._label(alarm, "normal")).props(
+                "flat dense no-caps"
+            )
+            for label in ("fault", "maintenance"):
+                ui.button(
+                    label.capitalize(), on_click=lambda label=label: self._comment(alarm, label)
+                ).props("flat dense no-caps")
+            ui.button("Seen", on_click=lambda: self._label(alarm, "seen")).props(
+                "flat dense no-caps"
+            )
+
+    def _comment(self, alarm: Alarm, label: str) -> None:
+        """Ask what it was; the next alarm like it is called so."""
+        with ui.dialog(value=True) as dialog, ui.card():
+            text = ui.input("What was it?").props("autofocus").classes("w-72")
+
+            async def keep() -> None:
+                dialog.close()
+                await self._label(alarm, label, text.value or "")
+
+            text.on("keydown.enter", keep)
+            with ui.row():
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Keep", on_click=keep)
 
     async def _toggle(self) -> None:
         try:
@@ -221,15 +343,48 @@ class Device:
             ui.notify(str(error), type="negative")
         self._look()
 
-    async def _mark(self, alarm: Alarm) -> None:
+    async def _label(self, alarm: Alarm, label: str, comment: str = "") -> None:
         try:
-            count = await self._service.orders.mark_normal(self._watcher, alarm.id)
-            said, kind = f"Learned {count} sample" + "s" * (count != 1), "positive"
+            count = await self._service.orders.label(
+                self._watcher, alarm.id, label, comment, by="the page"
+            )
+            said, kind = "Noted", "positive"
+            if label == "normal":
+                said = f"Learned {count} sample" + "s" * (count != 1)
         except OnladError as error:
             said, kind = str(error), "negative"
         with self._alarms:  # the button that was clicked may be gone by now
             ui.notify(said, type=kind)  # type: ignore[arg-type]
         self._look()
+
+    async def _snap(self) -> None:
+        try:
+            await self._service.orders.snapshot(self._watcher)
+            ui.notify("The model is kept as it is now", type="positive")
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+
+    def _choose(self) -> None:
+        """Let a person choose a snapshot to go back to."""
+        kept = self._service.store.snapshots(self._watcher.number)[::-1]
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label("Go back to a snapshot? What was learned since is gone." if kept else
+                     "There is no snapshot yet.")  # fmt: skip
+
+            async def back(file: str) -> None:
+                dialog.close()
+                try:
+                    await self._service.orders.revert(self._watcher, file, by="the page")
+                    ui.notify("The model is as it was then", type="positive")
+                except OnladError as error:
+                    ui.notify(str(error), type="negative")
+
+            for file in kept:
+                seen = int(file.split("-")[1].split(".")[0])
+                ui.button(f"After {seen:,} samples", on_click=lambda file=file: back(file)).props(
+                    "flat no-caps"
+                )
+            ui.button("Cancel", on_click=dialog.close).props("flat")
 
     def _ask(self) -> None:
         """Ask for confirmation."""
@@ -264,6 +419,18 @@ class Device:
     async def _save(self) -> None:
         content = await self._service.orders.model_bytes(self._watcher)
         ui.download(content, f"{self._watcher.stream.name}.onlad")
+
+
+def _severity(alarm: Alarm) -> None:
+    """Show the severity as a number in a colour."""
+    colour = next(c for least, c in SEVERITIES if alarm.severity >= least)
+    ui.badge(f"{alarm.severity:.0f}", color=colour).props('aria-label="severity"')
+
+
+def _first(watcher: Watcher) -> str | None:
+    """Return the sensor that is shown first: the cause of the newest alarm."""
+    causes = watcher.alarms[-1].causes if watcher.alarms else {}
+    return next(iter(causes), None) or next(map(str, watcher.names), None)
 
 
 def _address(watcher: Watcher) -> str:
@@ -348,4 +515,37 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
         "xAxis": {"type": "category", "axisLabel": words, "data": [_when(p.time) for p in points]},
         "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
         "series": [score, threshold, anomalies],
+    }
+
+
+def _bands(points: Sequence[Point], around: Array, index: int) -> dict[str, Any]:
+    """Return the options of the chart of one sensor: its values, and the band they are in."""
+    known = dict(zip((p.row for p in points), (a[:, index].tolist() for a in around), strict=False))
+    points = thinned(points)
+
+    def column(of: Callable[[float, float, float], float]) -> list[float | None]:
+        found = (of(*known.get(p.row, (math.nan,) * 3)) for p in points)
+        return [float(f"{value:.6g}") if math.isfinite(value) else None for value in found]
+
+    line = {"type": "line", "showSymbol": False, "animation": False}
+    low = line | {"name": "low", "stack": "band", "lineStyle": {"opacity": 0}, "color": GREY}
+    low |= {"data": column(lambda value, expected, reach: expected - reach), "stackStrategy": "all"}
+    band = line | {"name": "band", "stack": "band", "lineStyle": {"opacity": 0}, "color": GREY}
+    band |= {"data": column(lambda value, expected, reach: 2 * reach), "stackStrategy": "all"}
+    band |= {"areaStyle": {"color": GREY, "opacity": 0.3}}
+    values = column(lambda value, expected, reach: value)
+    value = line | {"name": "value", "color": BLUE, "data": values}
+    marks = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
+    pairs = zip(points, values, strict=True)
+    marks |= {"animation": False, "data": [v if p.is_anomaly else None for p, v in pairs]}
+    words = {"color": GREY}
+    axis = {"scale": True, "axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}}
+    return {
+        "grid": {"left": 56, "right": 16, "top": 32, "bottom": 24},
+        "legend": {"top": 0, "textStyle": words, "data": ["value", "band", "anomalies"]},
+        "tooltip": {"trigger": "axis"},
+        "dataZoom": [{"type": "inside"}],
+        "xAxis": {"type": "category", "axisLabel": words, "data": [_when(p.time) for p in points]},
+        "yAxis": axis,
+        "series": [low, band, value, marks],
     }

@@ -249,6 +249,14 @@ class _Resumption:
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"] and not alarm.marked:
                     watcher.mark_normal(alarm)
+        elif fact.kind == "reverted" and watcher.journaled == values["row"]:
+            watcher.revert(self.service.store.snapped(watcher.number, values["file"]))
+        elif fact.kind == "label" and watcher.journaled == values["row"]:
+            for alarm in watcher.alarms:
+                if alarm.id == values["alarm"]:
+                    alarm.undo = values["undo"]
+                    alarm.marked &= values["label"] != ""  # that was taken back by a snapshot
+                    watcher.put_label(alarm, values["label"], values["comment"])
         elif fact.kind == "false_alarms" and watcher.journaled == values["row"]:
             watcher.settle({"false_alarms": values["rate"]})
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from onlad.serve import logs, settings
+from onlad.serve.audit import Audit
 from onlad.serve.checkpoint import Store
 from onlad.serve.config import Config
 from onlad.serve.devices import Devices
@@ -58,6 +59,7 @@ class Service:
             raise
         self.streams, self.watchers = self.devices.streams, self.devices.watchers
         self.quarantine = Quarantine(config.service.state)
+        self.audit = Audit(config.service.state)
         self.listeners: list[Listener] = []
         self.outbox = Outbox(self._delivered)
         self.health = Health(self)
@@ -89,6 +91,7 @@ class Service:
                 with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
                     facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
                     self.store.journal.append([Fact("false_alarms", facts)])
+                    self.audit.note("false_alarms", device=watcher.key, rate=rate)
             watcher.kept = kept(watcher.monitor, wanted[watcher.stream.name])
         devices = ((w.stream.name, w.device, w.monitor) for w in self.watchers.values())
         for line in settings.kept_by(wanted, devices):

@@ -6,6 +6,7 @@ The journal comes before the monitors, so that a model is never ahead of what ca
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -169,6 +170,9 @@ async def _watch(service: Service, part: Part, X: Array, times: Array) -> list[V
         service.quarantine.drop()
         watcher.hear(part.seen)
         said.append(verdicts)
+        for i in np.flatnonzero(verdicts.drift).tolist():
+            with contextlib.suppress(OSError):  # the journal says so when the disk is full
+                service.audit.note("mode added", device=watcher.key, row=first + i)
         for alarm in alarms:
             logs.warning("alarm", **alarm.message())
             service.outbox.add(alarm.message())

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
+from onlad.rules import ROLES, SIDES, Rules, Sensor
 from onlad.serve.topics import Pattern
 from onlad.streams.block import Choice
 from onlad.streams.client import Login
@@ -146,6 +147,16 @@ class WebhookTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SensorTable:
+    """[[streams.sensors]]: what matters of a sensor."""
+
+    name: str  # or a pattern such as temp_*; the first table that fits counts
+    ignore_below: float = rule(0.0, low=0, high=1e100)  # deviations, in the sensor's unit
+    only: str = rule("both", allowed=SIDES)  # the side to which a deviation matters
+    role: str = rule("alarm", allowed=ROLES)  # explain: a cause, no alarm; watch: not even a cause
+
+
+@dataclass(frozen=True, kw_only=True)
 class StreamTable:
     """[[streams]]: a source and how it is watched."""
 
@@ -164,6 +175,10 @@ class StreamTable:
     false_alarms: float | None = setting("false_alarms")
     quiet: int = rule(32, low=1, high=1_000_000)  # normal samples that end an alarm
     silent_after: float | None = rule(None, low=0.1, high=1e9)  # seconds without a sample
+    sensors: tuple[SensorTable, ...] = ()
+    maintenance: tuple[str, ...] = ()  # "Sat 22:00-23:30": neither alarms nor learning
+    zone: str = "UTC"  # of these times
+    alarms_per_day: int | None = rule(None, low=1, high=1_000_000)  # of each device; none: all
 
     REMOVED: ClassVar[dict[str, str]] = {
         "threshold": "is gone; the threshold follows false_alarms, the share of normal samples at "
@@ -183,6 +198,17 @@ class StreamTable:
     def choice(self) -> Choice:
         """Return which values are watched."""
         return Choice(columns=self.columns, ignore=self.ignore, time=self.time)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """Return what people say of the machine, or raise `ValueError` that says what is wrong."""
+        sensors = tuple(Sensor(**dataclasses.asdict(each)) for each in self.sensors)
+        return Rules(
+            sensors=sensors,
+            maintenance=self.maintenance,
+            zone=self.zone,
+            incidents_per_day=self.alarms_per_day,
+        )
 
     def template(self) -> Monitor:
         """Return what each device starts from, or raise `ValueError` that says why it cannot."""

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onlad.incident import ALIKE, cosine
 from onlad.monitor import Monitor
 from onlad.reference import Array
-from onlad.report.lines import digits
+from onlad.report.record import figures
 from onlad.rows import Names
 from onlad.serve import logs
 from onlad.serve.config import StreamTable
@@ -23,6 +24,8 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 KEPT_ALARMS = 20
+SENSORS = 8  # causes whose values and bands an alarm keeps
+LABELS = ("", "seen", "normal", "fault", "maintenance")
 LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
 
 
@@ -45,20 +48,56 @@ class Alarm:
     before: int = 0  # rows of the window before the first anomaly
     rows: list[list[float]] = field(default_factory=list)  # those, and what followed
     learned: list[bool] = field(default_factory=list)  # one per row
+    severity: float = 0.0  # of its peak, as what follows
+    sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
+    told: bool = True  # not if there were too many that day
+    label: str = ""  # what a person says that it was: one of LABELS
+    comment: str = ""
+    like: str = ""  # the comment on a similar alarm of the past, or its id
+    undo: str = ""  # the snapshot from before its samples were learned as normal
 
     def message(self) -> dict[str, Any]:
         """Return the alarm as it is published, without its samples."""
         told = {"kind": "anomaly"} | asdict(self)
-        for name in ("rows", "learned", "marked", "last", "highest", "before"):
+        for name in ("rows", "learned", "marked", "last", "highest", "before", "told", "undo"):
             del told[name]
-        largest = list(self.causes.items())[:3]
-        causes = ", ".join(f"{feature} {100 * share:.0f} %" for feature, share in largest)
+        causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
+        like = f". Like {self.like}" if self.like else ""
         name = key(self.stream, self.device)
-        score, threshold = digits(self.score), digits(self.threshold)
-        told["text"] = f"{name}: score {score} above {threshold}. {causes}"
+        told["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
         for name in ("score", "threshold"):
             told[name] = rounded(told[name])
         return told
+
+    def says(self, feature: str) -> str:
+        """Return the part of a feature, and where it is."""
+        said, sensor = (
+            f"{feature} {100 * self.causes[feature]:.0f} %",
+            self.sensors.get(feature, {}),
+        )
+        if "direction" not in sensor:
+            return said
+        low, high = sensor["low"], sensor["high"]
+        return (
+            f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {low:.4g} to {high:.4g})"
+        )
+
+    def peak(self, verdict: Verdict) -> None:
+        """Take over what is said of the most severe anomaly so far."""
+        if verdict.severity <= self.severity:
+            return
+        self.severity = verdict.severity
+        self.causes = {str(name): share for name, share in verdict.causes.items()}
+        values = verdict.around.named(verdict.around.values)
+        numbers = {"value": values, "expected": verdict.expected, "low": verdict.low,
+                   "high": verdict.high}  # fmt: skip
+        self.sensors = {
+            str(name): {
+                kind: figures(found[name]) for kind, found in numbers.items() if name in found
+            }
+            | ({"direction": verdict.direction[name]} if name in verdict.direction else {})
+            for name in list(verdict.causes)[:SENSORS]
+        }
 
 
 def key(stream: str, device: str) -> str:
@@ -109,6 +148,7 @@ class Watcher:
         self.begin_counts()
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
+        self._today = (-1.0, 0)  # a day, and the alarms told in it
         self._before: deque[Array] = deque()  # the rows of the window before the next sample
         self._n_before = 0  # rows in it, or some more
         self._kept = 0  # rows of a window that come before its last, at most
@@ -117,6 +157,7 @@ class Watcher:
         """Count from here on what came since the start of the process; replays do not."""
         self.late: set[str] = set()  # names that came later, and were reported
         self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = self.excluded = 0
+        self.untold = 0  # alarms that were too many
 
     @property
     def key(self) -> str:
@@ -169,9 +210,20 @@ class Watcher:
             "score": rounded(last.score) if last is not None and last.ready else None,
             "threshold": rounded(last.threshold) if last is not None and last.ready else None,
             "drifting": last.drifting if last is not None else None,
+            "severity": self.alarm.severity if self.alarm is not None else 0.0,
+            "maintenance": self.serviced,
+            "untold": self.untold,
             "samples": self.monitor.n_seen,
             "seen": self.seen,
         }
+
+    @property
+    def serviced(self) -> bool:
+        """Whether the last sample came in a time of maintenance."""
+        rules = self.stream.rules
+        if not rules.maintenance or self.last is None:
+            return False
+        return bool(rules.calendar.during([self.last.time])[0])
 
     def hear(self, seen: float) -> None:
         """Note that a sample came, and when by the clock."""
@@ -234,7 +286,7 @@ class Watcher:
         monitor, first = self.monitor, self.monitor.n_seen
         if not self._before:
             self._kept = self._window - 1
-        verdicts = monitor.observe_many(X)
+        verdicts = self.stream.rules.observe(monitor, X, times)
         # As it was before these rows: the samples of an alarm are the same however they come.
         follows = bool(self.alarms) and first - self.alarms[-1].last <= self.stream.quiet
         matters = follows or bool(verdicts.is_anomaly.any())
@@ -285,11 +337,13 @@ class Watcher:
                     newest.rows = rows[max(0, here - self._kept) : here].tolist()  # its window
                     newest.before = len(newest.rows)
                     newest.learned = [True] * newest.before
-                    began.append(newest)
+                    if newest.told:
+                        began.append(newest)
                     is_open = True
                 assert newest is not None
                 newest.last = first + i
                 newest.highest = max(newest.highest, float(verdicts.score[i]))
+                newest.peak(verdicts[i])
             if is_open and newest is not None and len(newest.rows) < LONGEST:
                 newest.rows.append(X[i].tolist())
                 newest.learned.append(bool(verdicts.learned[i]))
@@ -307,9 +361,49 @@ class Watcher:
             p_value=verdict.p_value,
             causes={str(name): share for name, share in verdict.causes.items()},
         )
+        alarm.peak(verdict)
+        alarm.like = self._like(alarm)
+        most, day = self.stream.rules.incidents_per_day, when // 86400
+        if most is not None:
+            today = sum(a.told and a.time // 86400 == day for a in self.alarms)
+            if self._today[0] != day:
+                self._today = (day, today)
+            alarm.told = max(today, self._today[1]) < most
+            self._today = (day, self._today[1] + alarm.told)
+            self.untold += not alarm.told
         self.alarms.append(alarm)
         self.n_alarms += 1
         return alarm
+
+    def _like(self, alarm: Alarm) -> str:
+        """Return what people call the most similar alarm of the past, or its id; or nothing."""
+        scored = [(cosine(alarm.causes, past.causes), past) for past in self.alarms]
+        alike = [pair for pair in scored if pair[0] >= ALIKE]
+        named = [pair for pair in alike if pair[1].comment] or alike
+        best = max(named, key=lambda pair: pair[0])[1] if named else None
+        return "" if best is None else best.comment or best.id
+
+    def revert(self, monitor: Monitor) -> None:
+        """Go on with the model of a snapshot, as if it had seen the rows since without learning."""
+        monitor.n_seen, monitor.paused = self.monitor.n_seen, self.paused
+        self.monitor = monitor
+        self._changes += 1
+
+    def put_label(self, alarm: Alarm, label: str, comment: str) -> int:
+        """Note what a person says of an alarm; return how many samples were learned.
+
+        What is excluded from learning while a fault is named never becomes a mode.
+        """
+        if label not in LABELS:
+            raise ValueError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
+        if alarm.marked and label != "normal":
+            raise ValueError("the samples of this alarm were learned as normal")
+        alarm.label, alarm.comment = label, comment
+        self.n_alarm_changes += 1
+        self._changes += 1
+        if label in ("fault", "maintenance"):
+            self.monitor.reject()
+        return self.mark_normal(alarm) if label == "normal" and not alarm.marked else 0
 
     def settle(self, wanted: Mapping[str, Any]) -> bool:
         """Let settings that can be changed take effect; return whether anything changed."""

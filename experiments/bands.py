@@ -1,0 +1,79 @@
+"""Whether bands hold 95 % of normal values, and severities come as rarely as they say.
+
+python -m experiments.bands       # minutes; needs no data: it is simulated
+python -m experiments.numbers     # its table, from the records alone
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmark.normals import NORMALS, SEEDS, make
+from experiments.pages import markdown
+from experiments.records import append, latest, origin
+from onlad import Incidents, Monitor
+
+NAME = "bands"
+ROWS, INCIDENTS = (20, 30), (40, 50, 60)  # severities that are counted
+ORIGIN = origin("python -m experiments.bands", "experiments/benchmark")
+
+
+def run(kind: str, seed: int) -> dict[str, Any]:
+    """Watch normal data of one kind, without a history."""
+    X = make(kind, seed).X
+    verdicts = Monitor().observe_many(X)
+    known = verdicts.ready[:, None] & ~np.isnan(X)
+    inside = (verdicts.low <= X) & (verdicts.high >= X) & known
+    each = inside.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    severity = verdicts.severity[verdicts.ready]
+    incidents = Incidents()
+    ended = incidents.add(verdicts) + incidents.finish()
+    return {
+        "kind": kind,
+        "seed": seed,
+        "inside": round(float(inside.sum() / known.sum()), 4),
+        "feature": [round(float(share), 4) for share in (each.min(), each.max())],
+        "rows": len(severity),
+        "severe": {str(least): int(np.sum(severity >= least)) for least in ROWS},
+        "incidents": {str(s): sum(e.severity >= s for e in ended) for s in INCIDENTS},
+        **ORIGIN,
+    }
+
+
+def found() -> list[dict[str, Any]]:
+    """Return the newest records."""
+    return latest(NAME, "kind", "seed")
+
+
+def table() -> str:
+    """Return the table of the page: by kind, over the seeds."""
+    rows = []
+    for kind in NORMALS:
+        own = [record for record in found() if record["kind"] == kind]
+        shares = [record["inside"] for record in own]
+        least = min(record["feature"][0] for record in own)
+        most = max(record["feature"][1] for record in own)
+        total = sum(record["rows"] for record in own)
+        counted = [("severe", s) for s in ROWS] + [("incidents", s) for s in INCIDENTS]
+        each = [sum(record[name][str(s)] for record in own) / total for name, s in counted]
+        rows.append(
+            [kind, f"{np.mean(shares):.1%}", f"{least:.1%} to {most:.1%}"]
+            + [f"{10_000 * share:.1f}" for share in each]
+        )
+    heads = ["normal data", "in the band", "by sensor"]
+    heads += [f"samples of {s} and more" for s in ROWS]
+    return markdown(heads + [f"incidents of {s} and more" for s in INCIDENTS], rows)
+
+
+def main() -> None:
+    done = {(record["kind"], record["seed"], record["commit"]) for record in found()}
+    for kind in NORMALS:
+        for seed in range(SEEDS):
+            if (kind, seed, ORIGIN["commit"]) not in done:
+                append(NAME, [run(kind, seed)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""`onlad backtest`."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source
+from onlad.cli.models import Models
+from onlad.cli.rules import add_rules, ruled
+from onlad.cli.session import Session
+from onlad.cli.told import Told
+from onlad.streams.block import Block
+from onlad.verdict import Verdicts
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad backtest`."""
+    parser = commands.add_parser(
+        "backtest",
+        help="say which alarms would have come with these settings",
+        description="Go through a history with the settings and rules of a stream of the service, "
+        "and print each incident that would have been told. The end says how many anomalies the "
+        "rules of sensors and maintenance took back, and how many incidents were too many for "
+        "alarms_per_day. Nothing is kept.",
+        formatter_class=Help,
+        epilog="examples:\n"
+        "  onlad backtest history.csv --config onlad.toml\n"
+        "  onlad backtest history.csv --config onlad.toml --false-alarms 1/1000",
+    )
+    add_source(parser)
+    parser.add_argument("--json", action="store_true", help="print incidents as JSON lines")
+    add_load(parser)
+    add_monitor(parser)
+    add_rules(parser, needed=True)
+    parser.set_defaults(run=run, usage=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch with the rules, print, and count what they took back."""
+    rules, settings = ruled(args)
+    told = Told(rules, args.json, live=False)
+    session = Session(args, Models(settings, args.load, rules=rules))
+    taken_back = 0
+
+    def take(block: Block, verdicts: Verdicts) -> None:
+        nonlocal taken_back
+        above = verdicts.score > verdicts.threshold
+        taken_back += int(np.count_nonzero(above & ~verdicts.is_anomaly))
+        told.add(block, verdicts)
+        session.incidents = told.count
+
+    status = session.run(take)
+    told.finish(session.say)
+    session.say(f"{taken_back:,} anomalies were taken back by the rules")
+    return status

@@ -1,0 +1,69 @@
+"""What a run tells of its incidents, one line each, within the budget of its rules."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from onlad.errors import OnladError
+from onlad.incident import Incident, Incidents
+from onlad.report.incidents import described, line
+from onlad.rules import Budget, Rules
+from onlad.streams.block import Block, Say
+from onlad.streams.times import seconds
+from onlad.verdict import Verdicts
+
+
+class Told:
+    """Prints the incidents of each series; those of a `live` source also as they begin."""
+
+    def __init__(self, rules: Rules, as_json: bool, live: bool) -> None:
+        self._rules, self._json, self._live = rules, as_json, live
+        self._series: dict[str, tuple[Incidents, Budget]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(incidents.count for incidents, _ in self._series.values())
+
+    def add(self, block: Block, verdicts: Verdicts) -> None:
+        """Take a block; print what ended in it, and what goes on."""
+        if block.series not in self._series:
+            self._series[block.series] = (Incidents(), Budget(self._rules.incidents_per_day))
+        own, budget = self._series[block.series]
+        before = own.open.number if own.open else 0
+        for ended in own.add(verdicts, block.row, block.times):
+            self._tell(ended, block.series, budget, begins=False)
+        if self._live and own.open and own.open.number != before:
+            self._tell(own.open, block.series, budget, begins=True)
+
+    def finish(self, say: Say) -> None:
+        """Print what was open when the run ended, and say how many were not told."""
+        for series, (own, budget) in self._series.items():
+            for ended in own.finish():
+                self._tell(ended, series, budget, begins=False)
+        untold = sum(budget.suppressed for _, budget in self._series.values())
+        if untold:
+            say(f"{untold:,} of them were too many for a day, and not told")
+
+    def _tell(self, incident: Incident, series: str, budget: Budget, *, begins: bool) -> None:
+        begin = incident.times[0]
+        if budget.per_day is not None and begin is None:
+            raise OnladError("alarms_per_day needs samples with a time")
+        if not budget.allows(incident, 0.0 if begin is None else _seconds(begin)):
+            budget.suppressed += not begins
+            return
+        if self._json:
+            found = {"series": series} if series else {}
+            found |= {"state": "begins" if begins else "ended", **described(incident)}
+            sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
+        else:
+            sys.stdout.write(line(incident, series, begins=begins))
+        sys.stdout.flush()
+
+
+def _seconds(time: str | float) -> float:
+    try:
+        return seconds(time)
+    except ValueError:
+        return 0.0  # without a budget it does not matter, and with one it is all one day

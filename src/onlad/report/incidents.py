@@ -1,0 +1,65 @@
+"""Incidents for others: a line that a person reads, and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from onlad.incident import Incident
+from onlad.report.lines import SHOWN, readable
+from onlad.report.record import figures
+
+LIKE = 3  # similar incidents in a line
+
+
+def described(incident: Incident) -> dict[str, Any]:
+    """Return an incident as JSON can hold it; names are text."""
+    found = asdict(incident)
+    for name in ("causes", "direction", "value", "expected", "low", "high"):
+        found[name] = {
+            str(key): value if name == "direction" else figures(value)
+            for key, value in found[name].items()
+        }
+    return found
+
+
+def line(incident: Incident, series: str = "", *, begins: bool = False) -> str:
+    """Return the line of an incident that began, or that is over."""
+    first, last, _ = incident.times
+    rows = f"row {incident.begin}"
+    if not begins and incident.end > incident.begin:
+        rows = f"rows {incident.begin} to {incident.end}"
+    when = "" if first is None else readable(first)
+    if when and not begins and incident.end > incident.begin:
+        when += f" to {readable(last)}"
+    parts = [
+        series,
+        f"incident {incident.number}" + (" begins" if begins else ""),
+        when,
+        rows,
+        f"severity {incident.severity:.0f}",
+        causes(incident),
+        _like(incident),
+    ]
+    return "  ".join(part for part in parts if part) + "\n"
+
+
+def causes(incident: Incident) -> str:
+    """Return the largest causes for people, with what was expected of them."""
+    return ", ".join(_cause(incident, name) for name in list(incident.causes)[:SHOWN])
+
+
+def _cause(incident: Incident, name: Any) -> str:
+    said = f"{name} {incident.causes[name]:.0%}"
+    side = incident.direction.get(name)
+    if side is None:
+        return said
+    low, high = incident.low[name], incident.high[name]
+    return f"{said} {side} ({incident.value[name]:.4g}, usually {low:.4g} to {high:.4g})"
+
+
+def _like(incident: Incident) -> str:
+    if incident.label:
+        return f"like {incident.label!r}"
+    shown = ", ".join(map(str, incident.similar[:LIKE]))
+    return f"like {shown}" if shown else ""

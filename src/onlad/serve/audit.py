@@ -1,0 +1,77 @@
+"""The audit trail: what was done to models, each line with the digest of the one before.
+
+A line that is changed, taken out or put in breaks the chain from there on. Who could write the
+whole file anew is found by a digest that was noted elsewhere: `verify` says whether it is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onlad.errors import OnladError
+
+FILE = "audit.jsonl"
+FIRST = "0" * 64  # what stands before the first line
+
+
+class AuditError(OnladError):
+    """The trail is not what was written."""
+
+
+class Audit:
+    """Adds lines to the trail of a state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._head = FIRST
+        if self._path.exists():
+            data = self._path.read_bytes()
+            whole = data[: data.rfind(b"\n") + 1]
+            if len(whole) < len(data):  # a crash tore the last line
+                os.truncate(self._path, len(whole))
+            if whole:
+                self._head = hashlib.sha256(whole[:-1].split(b"\n")[-1]).hexdigest()
+
+    def note(self, kind: str, **values: Any) -> None:
+        """Add a line, on the disk when this returns; `OSError` if it cannot be."""
+        said = {"time": round(time.time(), 3), "kind": kind, **values, "before": self._head}
+        line = json.dumps(said, ensure_ascii=False).encode()
+        with self._path.open("ab") as file:
+            file.write(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._head = hashlib.sha256(line).hexdigest()
+
+
+def verify(folder: Path, head: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the digest and the content of each line, or raise `AuditError` where the chain breaks.
+
+    With `head`, a digest that was noted before, the trail must have it.
+    """
+    path = folder / FILE
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise AuditError(f"{path} cannot be read: {error.strerror}") from None
+    before, found = FIRST, head is None
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            said = json.loads(line)
+            fits = said["before"] == before
+        except (ValueError, KeyError, TypeError):
+            fits = False
+        if not fits:
+            raise AuditError(f"{path}, line {number}: the chain is broken here")
+        before = hashlib.sha256(line).hexdigest()
+        found = found or before == head
+        yield before, said
+    if lines[-1]:
+        raise AuditError(f"{path}, line {len(lines)}: the line is torn")
+    if not found:
+        raise AuditError(f"{path} does not have the digest {head}: it was written anew")
