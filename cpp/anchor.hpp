@@ -34,9 +34,8 @@ public:
                     mean += w.at[r][std::ptrdiff_t(lag) * w.step + std::ptrdiff_t(j)];
                 mean /= double(w.count);
                 const double value = scale[j] > 0.0 ? (mean - centre[j]) / scale[j] : 0.0;
-                z[lag * l.n + j] = value == value ? std::min(std::max(value, -c.anchor_FARTHEST),
-                                                             c.anchor_FARTHEST)
-                                                  : 0.0;
+                if (std::fabs(value) > c.anchor_FARTHEST) return;
+                z[lag * l.n + j] = value == value ? value : 0.0;
             }
         if (l.projected) {
             const std::size_t columns = padded(l.M - 1);

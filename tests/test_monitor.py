@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from onlad import Monitor
 from onlad.fields import values
+from onlad.monitor import MOST_KEPT, YOUTH, youth
 from onlad.watching import TICK
 from plants import plant, smooth, white
 
@@ -590,3 +591,53 @@ def test_records_without_order_are_told_from_a_stream():
     assert (monitor.describe()["ordered"], monitor.describe()["window"]) == (False, 1)
     assert verdicts.is_anomaly.mean() < 0.005
     assert Monitor(window=3).fit(records).describe()["window"] == 3
+
+
+# -- youth ---------------------------------------------------------------------------------
+
+
+def widening(rows, seed=0):
+    """Return a stream whose first 300 rows show a tenth of its range, as a slow process does."""
+    rng = np.random.default_rng(seed)
+    load = np.sin(np.arange(rows) / 400 * np.pi) * np.minimum(np.arange(rows) / 900, 1)
+    return np.column_stack([load, -2 * load, load**2]) * 10 + 0.1 * rng.normal(size=(rows, 3))
+
+
+def test_a_stream_that_was_too_short_at_its_start_starts_anew_with_all_its_rows():
+    X = widening(4000)
+    monitor = Monitor()
+    verdicts = monitor.observe_many(X)
+    confirmed = np.flatnonzero(verdicts.drift)
+    assert len(confirmed) > 0
+    said = monitor.describe()
+    assert len(said["modes"]) == 1
+    assert said["start"] == confirmed[-1] + 1
+    assert verdicts.is_anomaly[confirmed[-1] + 1 :].mean() < 0.01
+
+
+def test_a_young_stream_in_blocks_is_the_same_as_one_by_one():
+    X = widening(3000)
+    one, many = Monitor(), Monitor()
+    single = [one.observe(x) for x in X]
+    parts = np.concatenate([many.observe_many(part).score for part in np.array_split(X, 7)])
+    np.testing.assert_array_equal([verdict.score for verdict in single], parts)
+    assert any(verdict.drift for verdict in single)
+
+
+def test_youth_ends_and_a_lasting_change_is_a_mode_from_then_on():
+    X = plant(YOUTH + 4000)[0]
+    monitor = Monitor()
+    monitor.observe_many(X[:YOUTH])
+    assert monitor.young
+    monitor.observe_many(X[YOUTH : YOUTH + 100])
+    assert not monitor.young
+    changed = X[YOUTH + 100 :] + 12 * X.std(axis=0) * (-1.0) ** np.arange(X.shape[1])
+    assert monitor.observe_many(changed).drift.any()
+    assert len(monitor.describe()["modes"]) == 2
+    assert not Monitor().fit(X[:300]).young
+
+
+@pytest.mark.parametrize("n", [1, 16, 17, 1000])
+def test_a_wide_stream_is_young_for_less_so_that_few_numbers_are_kept(n):
+    assert youth(n) * n <= MOST_KEPT
+    assert youth(n) == YOUTH if n <= 16 else youth(n) < YOUTH

@@ -16,7 +16,7 @@ from onlad.fields import values
 from onlad.instance import HIDDEN, PROJECTED
 from onlad.limit import GAP, RECENT
 from onlad.mode import packed
-from onlad.monitor import FEWEST, Monitor
+from onlad.monitor import FEWEST, YOUTH, Monitor
 from onlad.persist import load, save
 from onlad.watching import CANDIDATE, MODES, TICK
 
@@ -211,10 +211,12 @@ def test_what_is_missing_in_a_monitor_is_refused(tmp_path, way):
     refused(tmp_path, changed(SEASONED, way, None), says)
 
 
-def test_a_monitor_that_warms_up_and_watches_is_refused(tmp_path):
-    learned = values(SEASONED.learned()) | {"warming": np.ones((4, 3))}
+def test_a_monitor_that_is_young_and_has_kept_more_than_it_saw_is_refused(tmp_path):
+    kept = np.ones((SEASONED.n_seen + 1, 3))
+    learned = values(SEASONED.learned()) | {"warming": kept}
     data = written(*spelled("Monitor", values(SEASONED.settings()), learned))
-    refused(tmp_path, data, "missing in learned or not known: ['watching']")
+    most = min(SEASONED.n_seen, YOUTH)
+    refused(tmp_path, data, f"warming must hold at most {most} rows, got {len(kept)}")
 
 
 # -- arrays -------------------------------------------------------------------------------------

@@ -52,9 +52,12 @@ def assert_goes_on(monitor, X, path):
     ids=repr,
 )
 def test_a_loaded_monitor_goes_on_to_the_last_bit(tmp_path, options, n):
-    monitor, X = Monitor(**{"warmup": FEWEST} | options), stream(ROWS, n)
+    X = stream(ROWS, n)
+    monitor = Monitor(**{"warmup": FEWEST} | options).fit(
+        X[: 2 * FEWEST]
+    )  # a young one has no modes
     states, step = set(), 3 * TICK // 2 + 5  # in the middle of a tick, each time at another row
-    for first in range(0, ROWS, step):
+    for first in range(2 * FEWEST, ROWS, step):
         assert_goes_on(monitor, X[first : first + step], tmp_path / "m")
         said = monitor.describe()
         if said["ready"]:
@@ -68,6 +71,16 @@ def test_a_monitor_can_be_saved_at_any_moment(tmp_path, rows):
     monitor = Monitor(warmup=FEWEST)
     monitor.observe_many(stream()[:rows])
     assert_goes_on(monitor, stream()[rows : rows + 300], tmp_path / "m")
+
+
+def test_a_young_monitor_that_starts_anew_goes_on_to_the_last_bit(tmp_path):
+    monitor, X = Monitor(warmup=FEWEST), stream(ROWS, 3)
+    begun, step = set(), 3 * TICK // 2 + 5
+    for first in range(0, ROWS, step):
+        assert_goes_on(monitor, X[first : first + step], tmp_path / "m")
+        begun |= {monitor.describe().get("start")}
+    assert len(begun - {None, FEWEST}) > 0
+    assert monitor.young
 
 
 def test_a_monitor_whose_rows_so_far_had_no_value_can_be_saved(tmp_path):

@@ -24,7 +24,7 @@ MEASURED = 4_096  # rows for which the lean is measured
 MEAN = 512  # rows of a mean
 OUTSIDE = 3.0  # how many times as far as ever measured is a drift,
 SLACK = 0.5  # and how many deviations more
-FARTHEST = 20.0  # the largest scaled value that counts: beyond, a stream is elsewhere
+FARTHEST = 5.0  # the largest scaled value at which it follows: beyond, a stream is elsewhere
 GROWS = 2.0  # a lean that grows by so much from one half to the next is a walk
 
 
@@ -63,7 +63,9 @@ class Anchor:
         scale = np.where(self.scale > 0, self.scale, np.inf)
         mean = windows.mean(axis=0).reshape(mode.width, mode.features)
         V = ((mean - self.centre) / scale).reshape(1, -1)
-        V = np.clip(np.where(np.isnan(V), 0.0, V), -FARTHEST, FARTHEST)
+        V = np.where(np.isnan(V), 0.0, V)
+        if np.abs(V).max() > FARTHEST:
+            return
         error = (V[:, : mode.features] - mode.instances[1].hidden(V) @ self.beta)[0]
         self.lean = self.lean + min(len(windows) / MEAN, 1.0) * (error - self.lean)
         if self.rows < measured:

@@ -2,12 +2,16 @@
 
 The way of a sample: names -> row (`onlad.rows`) -> judge -> verdict. Every 64 samples the model
 moves on (`onlad.watching`), so that a block of any size gives what single samples give.
+
+A stream is young for YOUTH samples, and all of them are kept so long. If a change that lasts is
+confirmed in this time, the first samples were too few to show what is normal: it does not become a
+mode beside them, but all samples so far become the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,9 +22,11 @@ from onlad.modelfile import need, short
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names, read_many, read_one
 from onlad.verdict import Verdict, Verdicts
-from onlad.watching import LARGEST_WINDOW, Watching, WatchingState, check_size
+from onlad.watching import LARGEST_WINDOW, LONGEST, TICK, Watching, WatchingState, check_size
 
 FEWEST = 64  # samples of a start
+YOUTH = LONGEST  # samples of a stream that is young; no candidate has to explain more
+MOST_KEPT = 2**16  # numbers of them, so that wide streams are young for less
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class MonitorSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MonitorState:
-    """What a monitor has beyond its settings: it warms up, or watches."""
+    """What a monitor has beyond its settings: it warms up, watches, or does both while young."""
 
     names: Names
     n_seen: Annotated[int, Within(1)]
@@ -56,8 +62,8 @@ class MonitorState:
         known = all(type(name) in (str, int) for name in names)
         rule = f"names must be strings or whole numbers, each once, got {short(list(names))}"
         need(known and 1 <= n == len(set(names)), rule)
-        one = (self.warming is None) != (self.watching is None)
-        need(one, "missing in learned or not known: ['watching']")
+        some = self.warming is not None or self.watching is not None
+        need(some, "missing in learned or not known: ['watching']")
         width = (window or 1) if self.watching is None else self.watching.width
         check_size(n, width)
         need(width == (window or width), f"width must be {window}, got {width}")
@@ -65,10 +71,16 @@ class MonitorState:
         if self.watching is not None:
             self.watching.check(n, self.n_seen)
         if self.warming is not None:
-            rows, most = len(self.warming), min(self.n_seen, settings.warmup - 1)
+            most = settings.warmup - 1 if self.watching is None else youth(n)
+            rows, most = len(self.warming), min(self.n_seen, most)
             need(rows <= most, f"warming must hold at most {most} rows, got {rows}")
             useful = not np.isnan(self.warming).all(axis=1).any()
             need(useful, "warming holds a row without a value")
+
+
+def youth(n_features: int) -> int:
+    """Return for how many samples a stream is young."""
+    return min(YOUTH, MOST_KEPT // n_features)
 
 
 class Monitor:
@@ -125,14 +137,21 @@ class Monitor:
             raise ValueError(f"names must differ from each other, got {list(self._names)!r:.200}")
         self.n_seen = 0
         self.paused = False  # while it is, samples are judged and none is learned
-        self._kept: Array = np.empty((0, 0))  # samples of the warm-up
+        self._kept: Array | None = np.empty((0, 0))  # samples of a stream that is young
         self._watching: kernel.Watching | None = None
+        self._new: list[Array] = []  # more of them
+        self._at = 0  # samples since the last tick, of a stream that is young
         self.false_alarms = false_alarms
 
     @property
     def names(self) -> Names:
         """Names of the features in their order; none before the first sample."""
         return self._names
+
+    @property
+    def young(self) -> bool:
+        """Whether the stream is so young that a change that lasts becomes a part of its start."""
+        return self._kept is not None
 
     @property
     def false_alarms(self) -> float:
@@ -169,7 +188,7 @@ class Monitor:
                 "The monitor is unchanged"
             )
         self._names, self.n_seen = names, len(rows)
-        self._kept = np.empty((0, len(names)))
+        self._kept, self._new = None, []
         self._begin(useful)
         return self
 
@@ -187,6 +206,8 @@ class Monitor:
         if verdict is None:  # no plain dict of numbers
             verdict = watching.observe_row(read_one(x, self.names)[0], bool(self.paused))
         self.n_seen += 1
+        if self.young:
+            self._grow(read_one(x, self.names)[0][None], bool(self.paused), verdict.drift)
         return verdict
 
     def observe_many(self, X: Any, pause: Array | None = None) -> Verdicts:
@@ -255,7 +276,7 @@ class Monitor:
         """
         said: dict[str, Any] = {"ready": self._watching is not None, "features": len(self.names)}
         if self._watching is None:
-            missing = self.warmup - len(self._kept)
+            missing = self.warmup - (0 if self._kept is None else len(self._kept))
             why = f"{missing} more samples with a value are needed" if self.n_seen else ""
             return said | {"why": why or "no sample yet"}
         state = compiled.learned(self._watching)
@@ -286,26 +307,62 @@ class Monitor:
             if self._watching is None:
                 stop = self._keep(X, first, paused)
             else:
-                stop = next(edge for edge in edges if edge > first)
-                part = slice(first, stop)
-                compiled.watch(self._watching, X[part], bool(paused[first]), verdicts, part)
+                stop, young = next(edge for edge in edges if edge > first), self.young
+                if young:
+                    stop = min(stop, first + TICK - self._at)
+                part, still = slice(first, stop), bool(paused[first])
+                compiled.watch(self._watching, X[part], still, verdicts, part)
+                if young:
+                    self._grow(X[part], still, bool(verdicts.drift[stop - 1]))
             self.n_seen += stop - first
             first = stop
         return verdicts
 
     def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
+        assert self._kept is not None
         useful = first + np.flatnonzero(~(np.isnan(X[first:]).all(axis=1) | paused[first:]))
         useful = useful[: self.warmup - len(self._kept)]
         self._kept = np.concatenate((self._kept.reshape(-1, X.shape[1]), X[useful]))
         if len(self._kept) < self.warmup:
             return len(X)
         self._begin(self._kept)
-        self._kept = self._kept[:0]
         return int(useful[-1]) + 1
 
+    def _grow(self, X: Array, paused: bool, confirmed: bool) -> None:
+        """Keep the samples of a young stream; start anew with all of them if that is due."""
+        assert self._kept is not None
+        self._at += len(X)
+        if not paused:
+            self._new.append(X[~np.isnan(X).all(axis=1)])
+        if self._at < TICK:
+            return
+        self._at = 0
+        kept = self._young_rows()
+        if len(kept) > youth(X.shape[1]):
+            self._kept = None
+        elif confirmed:
+            self._begin(kept)
+
+    def _young_rows(self) -> Array:
+        """Return the samples of a young stream."""
+        assert self._kept is not None
+        if self._new:
+            self._kept, self._new = np.concatenate((self._kept, *self._new)), []
+        return self._kept
+
     def _begin(self, X: Array) -> None:
-        self._go_on(Watching.start(X, self.window, self._rate, self.seed).learned())
+        state = Watching.start(X, self.window, self._rate, self.seed).learned()
+        if self.young:
+            # The rows are not known to be normal: anchors are measured later. And a limit that has
+            # learned from its alarms keeps what it learned.
+            state = replace(state, anchors=(None,) * len(state.modes))
+            if self._watching is not None:
+                factor = compiled.learned(self._watching).limit.factor
+                state = replace(state, limit=replace(state.limit, factor=factor))
+            self._kept = X if len(X) <= youth(X.shape[1]) else None
+        self._go_on(state)
+        self._at = 0
 
     def _go_on(self, state: WatchingState) -> None:
         self._watching = compiled.resumed(state, self._rate, self.seed, self.names)
@@ -320,9 +377,9 @@ class Monitor:
         """Return all that the monitor has beyond its settings; None before the first sample."""
         if self.n_seen == 0:
             return None
-        if self._watching is None:
-            return MonitorState(self.names, self.n_seen, warming=self._kept.copy())
-        return MonitorState(self.names, self.n_seen, watching=compiled.learned(self._watching))
+        kept = self._young_rows().copy() if self.young else None
+        watching = None if self._watching is None else compiled.learned(self._watching)
+        return MonitorState(self.names, self.n_seen, kept, watching)
 
     @classmethod
     def resumed(
@@ -342,10 +399,10 @@ class Monitor:
         if state is None:
             return self
         self._names, self.n_seen = state.names, state.n_seen
-        if state.warming is not None:
-            self._kept = state.warming.copy()
+        self._kept = None if state.warming is None else state.warming.copy()
         if state.watching is not None:
             self._go_on(state.watching)
+            self._at = state.watching.at
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

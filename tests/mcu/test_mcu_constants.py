@@ -54,7 +54,7 @@ REAL = {
     "MEAN": anchor.MEAN,
     "OUTSIDE": anchor.OUTSIDE,
     "SLACK": anchor.SLACK,
-    "ANCHOR_CLIP": anchor.FARTHEST,
+    "ANCHOR_CLIP": definition.ANCHOR_CLIP,
     "GROWS": anchor.GROWS,
 }
 WHOLE = {

@@ -72,7 +72,7 @@ class MonitorBank:
         self._seen: Array = np.zeros(0, "int64")
         self._settings: list[MonitorSettings] = []
         self._watching: list[kernel.Watching | None] = []
-        self._warming: dict[int, Monitor] = {}  # devices that have not started
+        self._young: dict[int, Monitor] = {}  # devices that have not started, or are young
         self._start = self._fitting(monitor)
         self.grow(samples.whole("devices", devices, 0))
 
@@ -137,7 +137,10 @@ class MonitorBank:
     @property
     def ready(self) -> Array:
         """Whether a device has started, by device."""
-        return np.array([each is not None for each in self._watching], bool)
+        started = [each is not None for each in self._watching]
+        for at, monitor in self._young.items():
+            started[at] = monitor.describe()["ready"]
+        return np.array(started, bool)
 
     def __repr__(self) -> str:
         return f"MonitorBank(devices={len(self)}, names={self.names!r:.60})"
@@ -149,7 +152,7 @@ class MonitorBank:
         at = self._place(device)
         own = self._watching[at]
         if own is None:
-            monitor = copy.deepcopy(self._warming[at])
+            monitor = copy.deepcopy(self._young[at])
         else:
             state = MonitorState(self.names, int(self._seen[at]), watching=compiled.learned(own))
             monitor = Monitor.resumed(self._settings[at], state)
@@ -182,9 +185,7 @@ class MonitorBank:
         self._watching = [self._watching[at] for at in kept]
         self._settings = [self._settings[at] for at in kept]
         self._seen, self.paused = self._seen[kept], self.paused[kept]
-        self._warming = {
-            new: self._warming[at] for new, at in enumerate(kept) if at in self._warming
-        }
+        self._young = {new: self._young[at] for new, at in enumerate(kept) if at in self._young}
 
     # -- files ------------------------------------------------------------------------------
 
@@ -222,11 +223,11 @@ class MonitorBank:
     def _put(self, at: int, start: Monitor, state: MonitorState | None) -> None:
         """Let a device go on from `start`, which has learned `state`."""
         settings = start.settings()
-        self._warming.pop(at, None)
+        self._young.pop(at, None)
         self._settings[at], self._seen[at] = settings, start.n_seen
-        if state is None or state.watching is None:
+        if state is None or state.watching is None or state.warming is not None:
             self._watching[at] = None
-            self._warming[at] = copy.deepcopy(start)
+            self._young[at] = copy.deepcopy(start)
         else:
             rate, seed = settings.false_alarms, settings.seed
             self._watching[at] = compiled.resumed(state.watching, rate, seed, self.names)
@@ -273,8 +274,8 @@ class MonitorBank:
         first = np.flatnonzero(np.concatenate(([True], devices[1:] != devices[:-1])))
         own, counts = devices[first], np.diff(np.append(first, len(devices)))
         self._seen[own] += counts
-        if self._warming:
-            waits = np.array([device in self._warming for device in own.tolist()])
+        if self._young:
+            waits = np.array([device in self._young for device in own.tolist()])
             for k in np.flatnonzero(waits).tolist():
                 at = np.arange(first[k], first[k] + counts[k])
                 _scatter(verdicts, at, self._warm_up(int(own[k]), X[at]))
@@ -293,12 +294,12 @@ class MonitorBank:
         compiled.watch_all(monitors, counts, X, self.paused[own], verdicts, threads=threads)
 
     def _warm_up(self, device: int, X: Array) -> Verdicts:
-        monitor = self._warming[device]
+        monitor = self._young[device]
         monitor.paused = bool(self.paused[device])
         said = monitor.observe_many(X)
-        if monitor._watching is not None:
+        if not monitor.young:
             self._watching[device] = monitor._watching
-            del self._warming[device]
+            del self._young[device]
         return said
 
 

@@ -21,6 +21,7 @@ DELAY = watching.TICK
 FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
 BLOCK = 512  # the mean of the largest of so many rows is about the 0.999 quantile
 OCTAVE, LOWEST = 16, -7  # bins of the histogram in a factor of two, from 2^LOWEST on
+ANCHOR_CLIP = 20.0  # the largest scaled value that counts for an anchor
 LARGEST = 1e15  # what a sensor may say; more is a missing value
 
 
@@ -476,7 +477,7 @@ class Anchored:
         if self.place is not chip.places[chip.current]:
             return chip.drifting
         centre, scale, deviation = self.unit
-        v = chip.window(centre, scale, 0, anchor.FARTHEST)
+        v = chip.window(centre, scale, 0, ANCHOR_CLIP)
         half = int(2 * self.rows >= anchor.MEASURED)
         self.rows = min(self.rows + 1, anchor.MEASURED)
         self.lean = self.lean + (v[-chip.n :] - self.beta @ v - self.lean) / anchor.MEAN
