@@ -12,9 +12,9 @@ namespace onlad {
 
 class Limit {
 public:
-    double rate = 0.0, base = 0.0, factor = 0.0;  // factor: its logarithm
-    double since = -1.0, rows = 0.0, peak = 0.0;  // of the episode
-    std::vector<float> recent, fresh;             // roots of normal scores, the newest last
+    double rate = 0.0, base = 0.0, factor = 0.0;                // factor: its logarithm
+    double since = -1.0, rows = 0.0, peak = 0.0, alarms = 0.0;  // of the episode
+    std::vector<float> recent, fresh;  // roots of normal scores, the newest last
 
     explicit Limit(const Constants& c) : c(c) {}
 
@@ -34,6 +34,7 @@ public:
     }
 
     bool lasts() const { return since >= 0.0 && rows >= c.limit_LASTING; }
+    bool shelved() const { return since >= 0.0 && alarms >= c.limit_LASTING; }
 
     // Scores of normal rows go among the recent ones; none counts for more than `most`.
     void take(const double* scores, std::size_t count, double most) {
@@ -58,6 +59,7 @@ public:
                 since = 0.0;
                 rows += 1.0;
                 peak = std::max(peak, ratio[i]);
+                alarms += ratio[i] > 1.0 ? 1.0 : 0.0;
             } else if (since >= 0.0) {
                 since += 1.0;
                 if (since > c.limit_GAP) {
@@ -65,7 +67,7 @@ public:
                     if (1.0 < peak && peak < weak)
                         factor = std::min(factor + c.limit_STEP, c.limit_HIGHEST);
                     since = -1.0;
-                    rows = peak = 0.0;
+                    rows = peak = alarms = 0.0;
                 }
             }
         }

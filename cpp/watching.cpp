@@ -273,11 +273,12 @@ void limit_from(Limit& limit, double rate, nb::handle values) {
         to->resize(nb::len(part(values, name)));
         copy_in(values, name, to->data(), to->size());
     }
-    double episode[3];
-    copy_in(values, "episode", episode, 3);
+    double episode[4];
+    copy_in(values, "episode", episode, 4);
     limit.since = episode[0];
     limit.rows = episode[1];
     limit.peak = episode[2];
+    limit.alarms = episode[3];
     limit.factor = number<double>(values, "factor");
     limit.rate = rate;
     require(!limit.recent.empty());
@@ -289,8 +290,8 @@ nb::dict limit_values(const Limit& limit) {
     values["recent"] = array(limit.recent.data(), limit.recent.size());
     values["fresh"] = array(limit.fresh.data(), limit.fresh.size());
     values["factor"] = limit.factor;
-    const double episode[] = {limit.since, limit.rows, limit.peak};
-    values["episode"] = array(episode, 3);
+    const double episode[] = {limit.since, limit.rows, limit.peak, limit.alarms};
+    values["episode"] = array(episode, 4);
     return values;
 }
 

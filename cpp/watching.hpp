@@ -73,7 +73,7 @@ public:
             for (std::size_t j = 0; j < layer->n; ++j)
                 reach.push_back(each->band[j] * each->scale[j]);
         now = limit.value(learned);
-        if (ordered && limit.lasts()) {
+        if (ordered && limit.shelved()) {
             const double top = *std::max_element(score.begin(), score.begin() + tick_begin());
             now = std::max(now, c.watching_SHELVED * top);
         }

@@ -24,7 +24,7 @@ from experiments import ablation, adapter_defaults, bands, mcu, plain_p, score_c
 from experiments.benchmark import normals
 from experiments.pages import renewed
 from experiments.records import read
-from onlad import Detector, Monitor, limit, persist, watching
+from onlad import Detector, Monitor, limit, monitor, persist, watching
 from onlad.fleet.exchange import sums
 from onlad.serve import checkpoint, connection, disk, marks, service
 
@@ -91,6 +91,7 @@ def messages() -> str:
 
 NUMBERS: dict[str, Callable[[], str]] = {
     "warmup": lambda: str(default("warmup")),
+    "youth": lambda: f"{monitor.YOUTH:,}",
     "budget": lambda: f"1 in {1 / default('false_alarms'):,.0f}",
     "budget per day": lambda: WORDS[round(86400 * default("false_alarms"))],
     "modes": lambda: WORDS[watching.MODES],

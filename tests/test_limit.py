@@ -8,6 +8,7 @@ from onlad.limit import (
     FARTHEST,
     GAP,
     HIGHEST,
+    LASTING,
     LEAST,
     RECENT,
     SHORT,
@@ -233,3 +234,13 @@ def test_what_was_learned_goes_on_to_the_last_bit(rows):
     np.testing.assert_array_equal(live(twin, rest), live(limit, rest))
     assert twin.value(500) == limit.value(500)
     np.testing.assert_equal(values(twin.learned()), values(limit.learned()))
+
+
+def test_only_an_alarm_that_was_told_for_long_is_shelved():
+    refused = np.ones(LASTING, bool)
+    quiet, loud = Limit(1e-4, np.ones(100)), Limit(1e-4, np.ones(100))
+    quiet.follow(np.full(LASTING, 0.99), refused)  # refused, and just below the limit
+    assert quiet.lasts()
+    assert not quiet.shelved()
+    loud.follow(np.full(LASTING, 1.01), refused)
+    assert loud.shelved()

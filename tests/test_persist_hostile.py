@@ -294,12 +294,13 @@ def test_a_monitor_that_is_young_and_has_kept_more_than_it_saw_is_refused(tmp_pa
         ("limit.recent", at(0, np.inf), "recent holds a number that is not finite"),
         ("limit.recent", at(0, -1), "recent holds a number that is not in [0, 1e+08]"),
         ("limit.fresh", shaped(RECENT + 1, dtype="float32"), "fresh must have shape"),
-        ("limit.episode", shaped(2), "episode must have shape (3,), got (2,)"),
+        ("limit.episode", shaped(2), "episode must have shape (4,), got (2,)"),
         ("limit.episode", at(0, np.nan), "episode holds a number that is not finite"),
-        ("limit.episode", to(np.array([0.0, 0.0, 2.0])), "episode must be of refused"),
-        ("limit.episode", to(np.array([0.0, 1.0, 0.0])), "episode must be of refused"),
-        ("limit.episode", to(np.array([GAP + 1.0, 1.0, 2.0])), "episode must be of refused"),
-        ("limit.episode", to(np.array([-1.0, 1.0, 2.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([0.0, 0.0, 2.0, 0.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([0.0, 1.0, 0.0, 0.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([GAP + 1.0, 1.0, 2.0, 0.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([-1.0, 1.0, 2.0, 0.0])), "episode must be of refused"),
+        ("limit.episode", to(np.array([0.0, 1.0, 2.0, 3.0])), "episode must be of refused"),
     ],
 )
 def test_arrays_of_a_monitor_that_cannot_be_are_refused(tmp_path, place, change, says):

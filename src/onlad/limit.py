@@ -28,7 +28,7 @@ TAIL = 0.02  # share of the scores that is fitted
 FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots:
 # less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
-LASTING = 512  # refused rows of an episode after which its alarm is shelved
+LASTING = 512  # rows in alarm of an episode after which its alarm is shelved
 HIGHEST = 4.0  # of that logarithm
 GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
@@ -44,15 +44,15 @@ class LimitState:
     recent: Annotated[Array, Numbers((range(1, RECENT + 1),), "float32", 0, LARGEST_RECENT)]
     fresh: Annotated[Array, Numbers((range(RECENT + 1),), "float32", 0, LARGEST_RECENT)]
     factor: Annotated[float, Within(0, HIGHEST)]
-    episode: Annotated[Array, Numbers((3,), high=kernel.LARGEST["float64"])]
+    episode: Annotated[Array, Numbers((4,), high=kernel.LARGEST["float64"])]
 
     def check(self) -> None:
         """Refuse, with `ValueError`, what no limit could have."""
         fields.check(self)
-        since, rows, peak = self.episode.tolist()
-        none = (since, rows, peak) == (-1, 0, 0)
-        some = 0 <= since <= GAP and rows >= 1 and peak > 0
-        need(none or some, "episode must be of refused rows, or -1, 0, 0")
+        since, rows, peak, alarms = self.episode.tolist()
+        none = (since, rows, peak, alarms) == (-1, 0, 0, 0)
+        some = 0 <= since <= GAP and rows >= 1 and peak > 0 and 0 <= alarms <= rows
+        need(none or some, "episode must be of refused rows, or -1, 0, 0, 0")
 
 
 class Limit:
@@ -63,7 +63,8 @@ class Limit:
         self.recent: Array = np.sqrt(scores[-RECENT:]).astype("float32")  # roots, the newest last
         self.fresh: Array = self.recent[:0]  # more of them, not yet looked at
         self.factor = 0.0  # logarithm
-        self.episode = np.array([-1.0, 0.0, 0.0])  # rows since its last, its rows, its peak
+        # Rows since its last, its rows, its peak, its rows in alarm.
+        self.episode = np.array([-1.0, 0.0, 0.0, 0.0])
         self._refresh()
 
     def _refresh(self) -> None:
@@ -80,9 +81,12 @@ class Limit:
         return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
 
     def lasts(self) -> bool:
-        """Return whether the episode has gone on for so long that its alarm was told."""
-        since, rows, _ = self.episode
-        return bool(since >= 0 and rows >= LASTING)
+        """Return whether rows have been refused for long."""
+        return bool(self.episode[0] >= 0 and self.episode[1] >= LASTING)
+
+    def shelved(self) -> bool:
+        """Return whether the alarm has gone on for so long that it was told."""
+        return bool(self.episode[0] >= 0 and self.episode[3] >= LASTING)
 
     def take(self, scores: Array, most: float) -> None:
         """Put scores of normal rows among the recent ones; none counts for more than `most`."""
@@ -96,19 +100,19 @@ class Limit:
     def follow(self, ratio: Array, refused: Array) -> None:
         """Let the factor follow rows with these scores, in units of the limit."""
         self.factor = max(0.0, self.factor - STEP * self.rate * len(ratio))
-        since, rows, peak = self.episode
+        since, rows, peak, alarms = self.episode
         if since < 0 and not refused.any():
             return
         for value, unusual in zip(ratio.tolist(), refused.tolist(), strict=True):
             if unusual:
-                since, rows, peak = 0.0, rows + 1, max(peak, value)
+                since, rows, peak, alarms = 0.0, rows + 1, max(peak, value), alarms + (value > 1)
             elif since >= 0:
                 since += 1
                 if since > GAP:
                     if 1 < peak < (STRONG if rows < SHORT else WEAK):
                         self.factor = min(self.factor + STEP, HIGHEST)
-                    since, rows, peak = -1.0, 0.0, 0.0
-        self.episode = np.array([since, rows, peak])
+                    since, rows, peak, alarms = -1.0, 0.0, 0.0, 0.0
+        self.episode = np.array([since, rows, peak, alarms])
 
     def p_values(self, scores: Array) -> Array:
         """Return the share of recent normal rows that score as high, with the row itself."""

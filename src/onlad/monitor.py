@@ -26,7 +26,7 @@ from onlad.watching import LARGEST_WINDOW, LONGEST, TICK, Watching, WatchingStat
 
 FEWEST = 64  # samples of a start
 YOUTH = LONGEST  # samples of a stream that is young; no candidate has to explain more
-MOST_KEPT = 2**16  # numbers of them, so that wide streams are young for less
+MOST_KEPT = 2**18  # numbers of them, so that wide streams are young for less
 
 
 @dataclass(frozen=True, slots=True)

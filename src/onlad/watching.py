@@ -239,7 +239,7 @@ class Watching:
         """Settle the limit of the next tick."""
         self.reach = np.array([mode.band * mode.scale for mode in self.modes])
         self._now = self.limit.value(self.learned_rows)
-        if self.ordered and self.limit.lasts():
+        if self.ordered and self.limit.shelved():
             self._now = max(self._now, SHELVED * float(self.score[:TICK].max()))
         trust = 1 + YOUNG / self.learned_rows if self.ordered else 1.0
         self._gate = REFUSED * max(1.0, self.limit.base) * trust

@@ -131,7 +131,7 @@ def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
 
 def _limit(state: State, watching: Watching) -> None:
     limit = watching.limit
-    since, rows, peak = limit.episode
+    since, rows, peak, _ = limit.episode
     recent = np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]
     for root in recent:
         state.histogram[bin_of(float(root) ** 2)] += 1
