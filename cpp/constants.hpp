@@ -34,6 +34,7 @@
     X(limit, FARTHEST)     \
     X(limit, STEP)         \
     X(limit, LASTING)      \
+    X(limit, TOLD)         \
     X(limit, HIGHEST)      \
     X(limit, GAP)          \
     X(limit, SHORT)        \

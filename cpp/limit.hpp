@@ -34,7 +34,7 @@ public:
     }
 
     bool lasts() const { return since >= 0.0 && rows >= c.limit_LASTING; }
-    bool shelved() const { return since >= 0.0 && alarms >= c.limit_LASTING; }
+    bool shelved() const { return lasts() && alarms >= c.limit_TOLD; }
 
     // Scores of normal rows go among the recent ones; none counts for more than `most`.
     void take(const double* scores, std::size_t count, double most) {

@@ -54,7 +54,8 @@ CONSTANTS = [
         "limit.WEAK, limit.SHORT, limit.STRONG",
         "an episode is weak below this peak; if of fewer rows, below this peak",
     ),
-    ("", "limit.LASTING, watching.SHELVED", "an alarm is shelved after rows, until this rise"),
+    ("", "limit.LASTING, limit.TOLD", "an alarm is shelved after refused rows, rows in alarm,"),
+    ("", "watching.SHELVED", "until this rise"),
     ("", "anchor.SETTLED, anchor.MEASURED", "rows learned before the anchor, rows measured"),
     ("$m_\\ell$, $D$", "anchor.MEAN, anchor.OUTSIDE", "rows of a lean, how far outside is a drift"),
 ]

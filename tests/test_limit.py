@@ -14,6 +14,7 @@ from onlad.limit import (
     SHORT,
     STEP,
     STRONG,
+    TOLD,
     WEAK,
     YOUNG,
     Limit,
@@ -242,5 +243,9 @@ def test_only_an_alarm_that_was_told_for_long_is_shelved():
     quiet.follow(np.full(LASTING, 0.99), refused)  # refused, and just below the limit
     assert quiet.lasts()
     assert not quiet.shelved()
-    loud.follow(np.full(LASTING, 1.01), refused)
+    ratio = np.full(LASTING, 0.99)
+    ratio[: TOLD - 1] = 1.01
+    loud.follow(ratio, refused)
+    assert not loud.shelved()
+    loud.follow(np.full(1, 1.01), refused[:1])
     assert loud.shelved()

@@ -28,7 +28,8 @@ TAIL = 0.02  # share of the scores that is fitted
 FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots:
 # less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
-LASTING = 512  # rows in alarm of an episode after which its alarm is shelved
+LASTING = 512  # refused rows of an episode after which its alarm is shelved
+TOLD = 128  # if so many of them were in alarm
 HIGHEST = 4.0  # of that logarithm
 GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
@@ -86,7 +87,7 @@ class Limit:
 
     def shelved(self) -> bool:
         """Return whether the alarm has gone on for so long that it was told."""
-        return bool(self.episode[0] >= 0 and self.episode[3] >= LASTING)
+        return self.lasts() and bool(self.episode[3] >= TOLD)
 
     def take(self, scores: Array, most: float) -> None:
         """Put scores of normal rows among the recent ones; none counts for more than `most`."""
