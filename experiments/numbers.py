@@ -43,9 +43,9 @@ def results(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def span(name: str, digits: int = 0) -> str:
+def span(name: str, digits: int = 0, benchmark: str = "serve") -> str:
     """Return the least and the most of a number of the service's records."""
-    found = sorted(record[name] for record in results("serve"))
+    found = sorted(record[name] for record in results(benchmark))
     return f"{found[0]:.{digits}f} to {found[-1]:.{digits}f}"
 
 
@@ -117,6 +117,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "serve 99": lambda: span("p99_ms"),
     "serve cpu": lambda: span("cpu_us"),
     "serve runs": lambda: WORDS[len(results("serve"))],
+    "blocks 99": lambda: span("p99_ms", benchmark="serve-blocks"),
+    "blocks cpu": lambda: span("cpu_us", benchmark="serve-blocks"),
     "snapshots": lambda: str(checkpoint.SNAPSHOTS),
     "band rows": lambda: f"{normals.ROWS:,}",
     "band seeds": lambda: WORDS[normals.SEEDS],
