@@ -150,13 +150,14 @@ def test_sums_are_exchanged_without_spark():
 
 
 def test_a_state_is_as_large_as_the_page_says():
-    rng, t = np.random.default_rng(0), np.arange(3000)
+    rng, t = np.random.default_rng(0), np.arange(6000)  # older than a young stream
     cycles = np.array([np.sin(t / 20), np.cos(t / 33), np.sin(t / 7)]).T
     monitor = Monitor()
-    monitor.observe_many(cycles @ rng.normal(size=(3, 8)) + 0.2 * rng.normal(size=(3000, 8)))
+    monitor.observe_many(cycles @ rng.normal(size=(3, 8)) + 0.2 * rng.normal(size=(6000, 8)))
+    assert not monitor.young
     kept = monitor.learned().watching
     assert (len(kept.modes), len(kept.quarantine), kept.candidate) == (1, 0, None)
-    assert abs(len(persist.to_bytes(monitor)) - 49_000) < 1000
+    assert abs(len(persist.to_bytes(monitor)) - 50_000) < 1000
     parts = [*values(kept.modes[0]).values(), *values(kept.anchors[0]).values()]
     assert round(sum(part.nbytes for part in parts if isinstance(part, np.ndarray)), -3) == 27_000
     assert round(8 * (CANDIDATE - 1) * 8 * kept.width, -3) == 65_000
