@@ -15,7 +15,7 @@ from experiments.pages import markdown
 from experiments.records import append, latest, origin
 from onlad import Incidents, Monitor
 
-NAME = "bands"
+NAME = "benchmark/bands"
 ROWS, INCIDENTS = (20, 30), (40, 50, 60)  # severities that are counted
 ORIGIN = origin("python -m experiments.bands", "experiments/benchmark")
 

@@ -32,6 +32,7 @@ from experiments.benchmark.run import COLLECTIONS
 from experiments.benchmark.tables import SCORED
 from experiments.records import Record
 from experiments.reproduce import in_parallel
+from onlad import compiled
 
 DEFAULT = "as it is"
 VARIANTS: dict[str, tuple[float | int, ...]] = {
@@ -39,10 +40,12 @@ VARIANTS: dict[str, tuple[float | int, ...]] = {
     "REFUSED": (0.25, 1.0),
     "LONGEST_WINDOW": (1, 8),
     "RANGE": (2.0, 8.0),
-    "HIDDEN": (32, 128),
+    "HIDDEN": (16, 64),
     "QUANTILE": (0.99,),
     "PRIOR": (16.0, 256.0),
-    "GAIN": (0.4, 1e9),
+    "GAIN": (0.15, 1e9),
+    "CORRELATED": (1.0, 16.0),
+    "YOUTH": (1024, 16384),
     "SPARED": (0.05, 0.5),
     "SHORTEST": (64, 1024),
 }
@@ -78,6 +81,7 @@ def change(variant: str) -> None:
         for module, name in BEFORE:
             if name == changed:
                 setattr(sys.modules[module], name, value)
+    compiled.layer.cache_clear()  # the kernel has the constants of its layers
 
 
 def value(variant: str, collection: str, told: str) -> Record:

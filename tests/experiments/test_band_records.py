@@ -12,11 +12,11 @@ def test_bands_hold_93_to_97_percent_of_the_values_on_every_kind_of_normal_data(
 
 
 def test_incidents_of_severity_40_are_about_as_rare_as_the_budget_on_every_kind():
-    """The budget is 1 in 10,000; what none of the samples of a start showed may cost four."""
+    """The budget is 1 in 10,000; what none of the samples of a start showed may cost six."""
     for kind in NORMALS:
         own = [record for record in bands.found() if record["kind"] == kind]
         rows = sum(record["rows"] for record in own)
-        assert sum(record["incidents"]["40"] for record in own) <= 4 * 1e-4 * rows, kind
+        assert sum(record["incidents"]["40"] for record in own) <= 6 * 1e-4 * rows, kind
 
 
 def test_a_run_makes_the_record_again():
