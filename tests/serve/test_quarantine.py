@@ -118,8 +118,8 @@ def picky(monkeypatch):
     """A monitor that raises on a value, after it has learned it."""
     real = Monitor.observe_many
 
-    def observe_many(self, rows):
-        verdicts = real(self, rows)
+    def observe_many(self, rows, **options):
+        verdicts = real(self, rows, **options)
         if (np.asarray(rows) == 7777.0).any():
             raise RuntimeError("a bug")
         return verdicts
