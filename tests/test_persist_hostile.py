@@ -215,7 +215,7 @@ def test_a_monitor_that_is_young_and_has_kept_more_than_it_saw_is_refused(tmp_pa
     kept = np.ones((SEASONED.n_seen + 1, 3))
     learned = values(SEASONED.learned()) | {"warming": kept}
     data = written(*spelled("Monitor", values(SEASONED.settings()), learned))
-    most = min(SEASONED.n_seen, YOUTH)
+    most = min(SEASONED.n_seen, YOUTH + TICK - 1)
     refused(tmp_path, data, f"warming must hold at most {most} rows, got {len(kept)}")
 
 

@@ -71,7 +71,8 @@ class MonitorState:
         if self.watching is not None:
             self.watching.check(n, self.n_seen)
         if self.warming is not None:
-            most = settings.warmup - 1 if self.watching is None else youth(n)
+            # Youth ends at a tick.
+            most = settings.warmup - 1 if self.watching is None else youth(n) + TICK - 1
             rows, most = len(self.warming), min(self.n_seen, most)
             need(rows <= most, f"warming must hold at most {most} rows, got {rows}")
             useful = not np.isnan(self.warming).all(axis=1).any()
