@@ -65,7 +65,7 @@ def test_drift_is_said(tmp_path, capsys):
     verdicts = onlad.Monitor().observe_many(X)
     rows = np.flatnonzero(verdicts.drift)
     assert len(rows)
-    _, out, err = main(capsys, "watch", tmp_path / "a.csv")
+    _, out, err = main(capsys, "watch", tmp_path / "a.csv", "--rows")
     for row in rows:
         assert f"onlad: row {row}: drift. A new mode is normal from here on" in err
     assert len(out.splitlines()) == np.count_nonzero(verdicts.is_anomaly)
