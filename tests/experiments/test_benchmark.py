@@ -205,7 +205,6 @@ def test_a_labelled_collection_is_what_it_says(collection):
     assert all(made.y[start : stop - 1].all() for start, stop in made.causes)
 
 
-@pytest.mark.skipif("ONLAD_BENCHMARK" not in os.environ, reason="ONLAD_BENCHMARK is not set")
 @pytest.mark.parametrize(
     ("kind", "rows", "features", "history"),
     [("late", 1_500, 6, 500), ("half 0", 2_000, 3, 1_000), ("from 100", 1_899, 6, 300)],
@@ -223,6 +222,7 @@ def test_a_cut_has_other_rows_or_features(kind, rows, features, history, monkeyp
     assert part.y.sum() == 1
 
 
+@pytest.mark.skipif("ONLAD_BENCHMARK" not in os.environ, reason="ONLAD_BENCHMARK is not set")
 def test_causes_are_features_from_0_in_rows_of_the_whole_series():
     made = collections.asd("omi5")
     assert made.causes[8640 + 1589, 8640 + 1618] == (1, 3, 16)
