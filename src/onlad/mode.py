@@ -279,7 +279,7 @@ def unit(rows: Array) -> tuple[Array, Array]:
     centre = np.nanmedian(some, axis=0)
     span = np.nanmax(some, axis=0) - np.nanmin(some, axis=0)
     scale = np.maximum(np.nanstd(some, axis=0), span / RANGE)
-    still = scale <= STILL * np.abs(centre) + 1e-30
+    still = scale <= STILL * np.abs(centre) + SMALLEST_UNIT
     return np.where(seen, centre, np.nan), np.where(still | ~seen, 0.0, scale)
 
 
