@@ -5,8 +5,8 @@ that may be false alarms (a generalised Pareto distribution of the roots of the 
 factor follows the alarms themselves, as in adaptive conformal prediction: each weak
 episode raises it, each row lowers it by as much as the budget allows. So the rate of false alarms
 comes down to the budget whatever the distribution is. An episode that is strong does not raise it:
-that is a fault. An alarm that has lasted for hundreds of rows was told: it is shelved, and comes
-back if scores rise.
+that is a fault. An alarm that has lasted for hundreds of rows is shelved, and comes back if scores
+rise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quan
 # less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
 LASTING = 512  # refused rows of an episode after which its alarm is shelved
-TOLD = 128  # if so many of them were in alarm
+TOLD = 128  # if at least this number of them were in alarm
 HIGHEST = 4.0  # of that logarithm
 GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
@@ -79,7 +79,7 @@ class Limit:
         self._refresh()
 
     def value(self, learned: int) -> float:
-        """Return the limit of a stream that has learned so many rows."""
+        """Return the limit of a stream that has learned this number of rows."""
         return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
 
     def lasts(self) -> bool:
@@ -87,7 +87,7 @@ class Limit:
         return bool(self.episode[0] >= 0 and self.episode[1] >= LASTING)
 
     def shelved(self) -> bool:
-        """Return whether the alarm has gone on for so long that it was told."""
+        """Return whether the alarm has gone on for so long that it is shelved."""
         return self.lasts() and bool(self.episode[3] >= TOLD)
 
     def take(self, scores: Array, most: float) -> None:
