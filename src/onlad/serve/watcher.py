@@ -50,7 +50,7 @@ class Alarm:
     learned: list[bool] = field(default_factory=list)  # one per row
     severity: float = 0.0  # of its peak, as what follows
     sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
-    reported: bool = True  # not if there were too many that day
+    told: bool = True  # not if there were too many that day
     label: str = ""  # what a person says that it was: one of LABELS
     comment: str = ""
     like: str = ""  # the comment on a similar alarm of the past, or its id
@@ -58,16 +58,16 @@ class Alarm:
 
     def message(self) -> dict[str, Any]:
         """Return the alarm as it is published, without its samples."""
-        found = {"kind": "anomaly"} | asdict(self)
-        for name in ("rows", "learned", "marked", "last", "highest", "before", "reported", "undo"):
-            del found[name]
+        told = {"kind": "anomaly"} | asdict(self)
+        for name in ("rows", "learned", "marked", "last", "highest", "before", "told", "undo"):
+            del told[name]
         causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
         like = f". Like {self.like}" if self.like else ""
         name = key(self.stream, self.device)
-        found["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
+        told["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
         for name in ("score", "threshold"):
-            found[name] = rounded(found[name])
-        return found
+            told[name] = rounded(told[name])
+        return told
 
     def says(self, feature: str) -> str:
         """Return the part of a feature, and where it is."""
@@ -148,7 +148,7 @@ class Watcher:
         self.begin_counts()
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
-        self._today = (-1.0, 0)  # a day, and the alarms reported in it
+        self._today = (-1.0, 0)  # a day, and the alarms told in it
         self._before: deque[Array] = deque()  # the rows of the window before the next sample
         self._n_before = 0  # rows in it, or some more
         self._kept = 0  # rows of a window that come before its last, at most
@@ -337,7 +337,7 @@ class Watcher:
                     newest.rows = rows[max(0, here - self._kept) : here].tolist()  # its window
                     newest.before = len(newest.rows)
                     newest.learned = [True] * newest.before
-                    if newest.reported:
+                    if newest.told:
                         began.append(newest)
                     is_open = True
                 assert newest is not None
@@ -365,12 +365,12 @@ class Watcher:
         alarm.like = self._like(alarm)
         most, day = self.stream.rules.incidents_per_day, when // 86400
         if most is not None:
-            today = sum(a.reported and a.time // 86400 == day for a in self.alarms)
+            today = sum(a.told and a.time // 86400 == day for a in self.alarms)
             if self._today[0] != day:
                 self._today = (day, today)
-            alarm.reported = max(today, self._today[1]) < most
-            self._today = (day, self._today[1] + alarm.reported)
-            self.suppressed += not alarm.reported
+            alarm.told = max(today, self._today[1]) < most
+            self._today = (day, self._today[1] + alarm.told)
+            self.suppressed += not alarm.told
         self.alarms.append(alarm)
         self.n_alarms += 1
         return alarm
