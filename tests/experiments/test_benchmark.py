@@ -311,12 +311,12 @@ class Fake:
 
 def test_a_monitor_that_is_told_learns_the_history_once(loop, monkeypatch):
     monkeypatch.setattr(methods, "Monitor", Fake)
-    untold, told = (methods.METHODS[name](loop) for name in methods.OURS)
+    fresh, told = (methods.METHODS[name](loop) for name in methods.OURS)
     rows = np.cumsum(np.nansum(loop.X, axis=1))
-    np.testing.assert_allclose(untold.score, rows)
+    np.testing.assert_allclose(fresh.score, rows)
     np.testing.assert_allclose(told.score[1000:], rows[1000:])
     np.testing.assert_allclose(told.score[:1000], rows[999] + rows[:1000])
-    assert (untold.told, told.told) == (0, 1000)
+    assert (fresh.told, told.told) == (0, 1000)
     assert np.flatnonzero(told.drifting == 3).tolist() == [999, 1999]
 
 
