@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from onlad.anchor import SETTLED
@@ -171,7 +172,9 @@ class Refuge(Pool):
         }
 
     def rows(self, at: int) -> Any:
-        """Return one quarantine, the oldest row first."""
+        """Return one quarantine, the oldest row first; of -1, none."""
+        if at < 0:
+            return np.empty((0, self.inputs))
         start, size = int(self.start[at]), int(self.size[at])
         order = (start + torch.arange(size, device=self.device)) % ROOM
         return self.windows[at][order].cpu().numpy()
@@ -725,9 +728,7 @@ class Watchers(Pool):
     def _look_for_drift(self, devices: Any) -> None:
         """Let anchors follow the rows of this tick, and settle new ones."""
         late = slice(TICK, 2 * TICK)
-        quiet = self.open[devices, late] & (
-            self.score[devices, late] <= self.now[devices][:, None]
-        )
+        quiet = self.open[devices, late] & (self.score[devices, late] <= self.now[devices][:, None])
         mode = self.mode[devices, late]
         drifting = torch.full((count(devices),), -1, device=self.device)
         for rank, (pool, at, own) in enumerate(self._modes(devices)):
@@ -932,7 +933,6 @@ class Watchers(Pool):
         candidate, quarantine = number("candidate"), number("quarantine")
         kept = array("kept", self.width - 1 + 2 * TICK)
         last = TICK + number("at") + self.width - 1
-        windows = tensor([], "cpu").numpy().reshape(0, self.features * self.width)
         return WatchingState(
             width=self.width,
             ordered=self.ordered,
@@ -960,6 +960,6 @@ class Watchers(Pool):
                 self.first.anchors.learned(device),
                 *(self.more.anchors.learned(slot) for slot in slots),
             ),
-            quarantine=windows if quarantine < 0 else self.refuge.rows(quarantine),
+            quarantine=self.refuge.rows(quarantine),
             limit=self.limits.learned(device),
         )
