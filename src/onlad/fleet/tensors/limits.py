@@ -154,7 +154,7 @@ class Limits(Pool):
         root = scores.sqrt()
         near = root.float()
         # Comparing in float32 is exact if the root is rounded up.
-        near = torch.where(near < root, near.nextafter(near.new_tensor(torch.inf)), near)
+        near = torch.where(near < root, near.nextafter(torch.full_like(near, torch.inf)), near)
         recent, size = self.recent[at], self.size[at]
         above = torch.empty_like(scores)
         some = max(1, COMPARED // (scores.shape[1] * RECENT))

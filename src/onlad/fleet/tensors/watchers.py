@@ -252,8 +252,9 @@ class Watchers(Pool):
 
     def grow(self, count: int) -> None:
         """Add devices at the end; each needs a `put`."""
-        for pool in (super(), self.first, self.limits):
-            pool.grow(count)
+        super().grow(count)
+        self.first.grow(count)
+        self.limits.grow(count)
 
     def nbytes(self) -> int:
         """Return the bytes of all tensors."""
