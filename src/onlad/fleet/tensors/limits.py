@@ -155,7 +155,7 @@ class Limits(Pool):
         near = root.float()
         # Comparing in float32 is exact if the root is rounded up.
         near = torch.where(near < root, near.nextafter(torch.full_like(near, torch.inf)), near)
-        above = counted(self.recent[at], near)
+        above = counted(self.recent[at], near).to(scores.dtype)
         return (1 + above) / (1 + self.size[at])[:, None]
 
     def put(self, at: Any, state: LimitState, rate: float) -> None:
