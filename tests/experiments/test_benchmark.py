@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from experiments.benchmark import (
     collections,
+    cuts,
     machines,
     measures,
     methods,
@@ -202,6 +203,23 @@ def test_a_labelled_collection_is_what_it_says(collection):
     assert (made.collection, made.name) == (collection.name, names[0])
     assert made.y.any() == (collection.name != "quiet")
     assert all(made.y[start : stop - 1].all() for start, stop in made.causes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "features", "history"),
+    [("late", 1_500, 6, 500), ("half 0", 2_000, 3, 1_000), ("from 100", 1_899, 6, 300)],
+)
+def test_a_cut_has_other_rows_or_features(kind, rows, features, history, monkeypatch):
+    monkeypatch.setattr(cuts, "GECCO_HISTORY", 300)
+    y = np.zeros(2_000)
+    y[[100, 1_500]] = 1  # the 300 rows from row 100 on are not normal, those from row 101 on are
+    X = np.random.default_rng(0).normal(size=(2_000, 6))
+    label = y if kind.startswith("from") else np.where(np.arange(2_000) < 1_000, 0, y)
+    whole = series("any", "any", X, label, history=100 if kind.startswith("from") else 1_000)
+    part = cuts.cut(whole, kind)
+    assert (part.X.shape, part.history, part.first) == ((rows, features), history, history)
+    assert len(part.y) == rows
+    assert part.y.sum() == 1
 
 
 @pytest.mark.skipif("ONLAD_BENCHMARK" not in os.environ, reason="ONLAD_BENCHMARK is not set")
