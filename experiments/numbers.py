@@ -154,9 +154,9 @@ def million() -> str:
     found = json.loads((ROOT / "benchmarks/results/million-h200.json").read_text())
     return (
         f"{found['rows'] / 1e9:.2f} billion rows of {found['pumps']:,} pumps took "
-        f"{found['seconds']['monitors']:.0f} seconds, {found['million rows per second']:.0f} million "
-        f"rows per second. {found['found']:,} of {found['faults']:,} faults were found, half of "
-        f"them within {found['median delay, rows']:.0f} rows. "
+        f"{found['seconds']['monitors']:.0f} seconds, {found['million rows per second']:.0f} "
+        f"million rows per second. {found['found']:,} of {found['faults']:,} faults were found, "
+        f"half of them within {found['median delay, rows']:.0f} rows. "
         f"{found['pumps with a false alarm']:,} healthy pumps had a false alarm: "
         f"{found['false episodes per million rows']:.1f} in a million rows, where the budget was "
         f"{found['budget per million rows']:.0f}."
