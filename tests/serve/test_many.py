@@ -65,7 +65,7 @@ def test_models_are_written_in_turn_and_a_crash_at_any_time_loses_nothing(tmp_pa
 def test_no_checkpoint_writes_more_than_it_may_though_models_grow(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "FEWEST", 1)
     service = started(tmp_path)
-    X = machine(1500)
+    X = machine(1200)
     for device in DEVICES:
         feed(service, X[:300], device=device)
     checkpoint(service)  # the size of each is known, and will be many times as large
