@@ -406,6 +406,34 @@ def test_connections_that_say_nothing_keep_nobody_out(tmp_path, said, monkeypatc
             s.close()
 
 
+@pytest.mark.parametrize(
+    "endless",
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", b"X-a: b\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ", b"aaaaaaaa"),
+        (b"GET /", b"aaaaaaaa"),
+        (
+            b"POST /streams/pump/samples HTTP/1.1\r\nHost: localhost\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n3\r\n[1]\r\n0\r\n",
+            b"X-a: b\r\n",  # trailers
+        ),
+    ],
+)
+def test_a_head_without_end_takes_no_memory(tmp_path, endless):
+    begin, more = endless
+    with served(tmp_path, "rate = 1e6") as (running, client):
+        with socket.create_connection(("127.0.0.1", running.port), 10) as s:
+            s.sendall(begin)
+            with pytest.raises(OSError, match=r"reset|[Pp]ipe"):
+                s.sendall(more * 1_000_000)
+        # What is large and right is taken.
+        body = json.dumps([[1.0, 2.0]] * 1000)
+        pieces = (body[i : i + 10].encode() for i in range(0, len(body), 10))
+        answer = client.post("/streams/pump/samples", content=pieces)
+        assert answer.json()["accepted"] == 1000
+        assert client.get("/healthz", headers={"X-a": "b" * 30_000}).status_code == 200
+
+
 def test_clients_that_do_not_read_keep_nobody_out(tmp_path, monkeypatch):
     monkeypatch.setattr("onlad.serve.connection.HEADERS", 1.0)
     monkeypatch.setattr("onlad.serve.http.BUFFER", 4096)
