@@ -42,10 +42,10 @@ def status():
         return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
 
 
-state = sys.argv[1]
-said = status()
-json.dump(
-    {
+def probe(state):
+    """Return what may be done."""
+    said = status()
+    return {
         "user": os.getuid(),
         "umask": said["Umask"],
         "no_new_privileges": said["NoNewPrivs"],
@@ -68,6 +68,8 @@ json.dump(
         "clock": survived(LIBC.clock_settime, 0, 0),
         "mount": survived(LIBC.mount, b"none", b"/tmp", b"tmpfs", 0, 0),
         "old_calls": survived(old_call),
-    },
-    sys.stdout,
-)
+    }
+
+
+if __name__ == "__main__":
+    json.dump(probe(sys.argv[1]), sys.stdout)
