@@ -81,7 +81,7 @@ struct OwnLayer : Layer {
     Constants constants;
     std::vector<double> memory;
     std::mutex lock;
-    std::vector<std::unique_ptr<Room>> spare;  // memory that no thread uses now
+    std::vector<std::unique_ptr<Workspace>> spare;  // memory that no thread uses now
 
     OwnLayer(std::size_t features, std::size_t rows, In<double, 2> tanh_alpha, In<double, 1> tanh_b,
              std::size_t tanh_groups, In<double, 2> linear, nb::dict values) {
@@ -128,31 +128,31 @@ struct OwnLayer : Layer {
     }
 };
 
-// A room of a layer, for one thread at a time. It comes with the layer: a monitor of its own would
-// have to keep one, which is larger than what it has learned.
+// Scratch memory of a layer, for one thread at a time. It comes with the layer: a monitor of its
+// own would have to keep one, which is larger than what it has learned.
 class Borrowed {
     OwnLayer& layer;
-    std::unique_ptr<Room> room;
+    std::unique_ptr<Workspace> scratch;
 
 public:
     explicit Borrowed(OwnLayer& from) : layer(from) {
         {
             const std::lock_guard<std::mutex> guard(layer.lock);
             if (!layer.spare.empty()) {
-                room = std::move(layer.spare.back());
+                scratch = std::move(layer.spare.back());
                 layer.spare.pop_back();
             }
         }
-        if (!room) room = std::make_unique<Room>(layer);
+        if (!scratch) scratch = std::make_unique<Workspace>(layer);
     }
     ~Borrowed() {
         const std::lock_guard<std::mutex> guard(layer.lock);
-        layer.spare.push_back(std::move(room));
+        layer.spare.push_back(std::move(scratch));
     }
     Borrowed(const Borrowed&) = delete;
     Borrowed& operator=(const Borrowed&) = delete;
 
-    Room& operator*() { return *room; }
+    Workspace& operator*() { return *scratch; }
 };
 
 // -- modes, anchors, limit -------------------------------------------------------------------
@@ -173,7 +173,7 @@ void each_pair(std::size_t units, std::size_t across, Work work) {
         }
 }
 
-std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Room& room) {
+std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Workspace& scratch) {
     auto m = std::make_unique<Mode>(l);
     copy_in(values, "centre", m->centre, l.n);
     copy_in(values, "scale", m->scale, l.n);
@@ -198,7 +198,7 @@ std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Room& r
         m->linear_gram[place(i, j, 1, l.stride)] = linear[p];
     });
     const MonitorOperations& ops = *operations<double>().monitor;
-    ops.solve(l, *m, room);
+    ops.solve(l, *m, scratch);
     ops.invert(l, *m);
     return m;
 }
@@ -397,10 +397,10 @@ public:
           around(3 * own->n + 1) {
         const Layer& l = *layer;
         Borrowed borrowed(*own);
-        const Room& room = *borrowed;
+        const Workspace& scratch = *borrowed;
         const std::size_t T = tick_rows;
         require(number<std::size_t>(values, "width") == l.width && nb::len(names) == l.n);
-        for (nb::handle each : part(values, "modes")) modes.push_back(mode_from(l, each, room));
+        for (nb::handle each : part(values, "modes")) modes.push_back(mode_from(l, each, scratch));
         std::size_t i = 0;
         for (nb::handle each : part(values, "anchors")) {
             require(i < modes.size());
@@ -409,7 +409,7 @@ public:
         }
         limit_from(limit, rate, part(values, "limit"));
         const nb::object other = part(values, "candidate");
-        if (!other.is_none()) candidate = mode_from(l, other, room);
+        if (!other.is_none()) candidate = mode_from(l, other, scratch);
         begun = number<std::int64_t>(values, "begun");
         explained = number<std::int64_t>(values, "explained");
         foreign = number<std::int64_t>(values, "foreign");
@@ -515,8 +515,8 @@ public:
         require(X.shape(1) == layer->n);
         const Columns out = columns(verdicts, first, first + X.shape(0), layer->n);
         nb::gil_scoped_release unlocked;
-        Borrowed room(*own);
-        watch(X.data(), X.shape(0), paused, out, *room);
+        Borrowed scratch(*own);
+        watch(X.data(), X.shape(0), paused, out, *scratch);
     }
 
     nb::tuple names;
@@ -528,11 +528,11 @@ private:
 
     nb::object said(bool paused) {
         Said one;
-        Borrowed room(*own);
+        Borrowed scratch(*own);
         watch(row.data(), 1, paused,
               {&one.score, &one.threshold, &one.p_value, &one.ready, &one.is_anomaly, &one.learned,
                &one.drift, &one.drifting, shares.data(), around.data() + row.size()},
-              *room);
+              *scratch);
         std::copy(row.begin(), row.end(), around.begin());
         return verdict.of(one, names, shares, around, limit.rate);
     }
@@ -557,7 +557,7 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X
     std::atomic<std::size_t> next{0};
     std::atomic<bool> memory{true};
     auto work = [&] {
-        std::unique_ptr<Borrowed> room;
+        std::unique_ptr<Borrowed> scratch;
         const OwnLayer* layer = nullptr;
         for (std::size_t first; (first = next.fetch_add(share)) < count;)
             for (std::size_t k = first; k < std::min(first + share, count); ++k) {
@@ -565,10 +565,10 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X
                 OwnWatching& one = *each[k];
                 if (layer != one.own.get()) {  // most monitors of a fleet are alike
                     layer = one.own.get();
-                    room = std::make_unique<Borrowed>(*one.own);
+                    scratch = std::make_unique<Borrowed>(*one.own);
                 }
                 one.watch(X.data() + own * n, std::size_t(begin[k + 1]) - own, paused.data()[k],
-                          out.from(own, n), **room);
+                          out.from(own, n), **scratch);
             }
     };
     {
