@@ -1,6 +1,7 @@
 """The monitor of a microcontroller: what it costs on emulated chips, and how well it detects.
 
     python -m experiments.mcu cost          # QEMU; needs the compilers that .ci/run installs
+    python -m experiments.mcu variants      # the same of fixed point and of seeded layers
     python -m experiments.mcu detection     # the benchmark's streams; needs ONLAD_BENCHMARK
     python -m experiments.mcu table         # from the records alone
 
@@ -21,6 +22,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +42,10 @@ BOARDS = {
     "m0-wide": "Cortex-M0, soft float",
     "rv32f": "RV32IMAFC",
     "rv32": "RV32IMAC, soft float",
+}
+VARIANTS = {  # of the monitor, each with the boards on which it is measured
+    "fixed": ({"arithmetic": "fixed"}, ("m0-wide", "rv32")),
+    "seeded": ({"layer": "seeded"}, ("m4f",)),
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {
@@ -81,9 +87,9 @@ def source() -> str:
     return found.hexdigest()[:16]
 
 
-def measure(features: int, hidden: int, board: str) -> Record:
+def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
     """Export, build, run; return bytes and instructions."""
-    monitor = PortableMonitor(hidden=hidden)
+    monitor = PortableMonitor(hidden=hidden, **settings)
     monitor.names = tuple(range(features))
     X = stream(ROWS, features)
     with tempfile.TemporaryDirectory() as name:
@@ -92,7 +98,7 @@ def measure(features: int, hidden: int, board: str) -> Record:
         X.tofile(folder / "rows.bin")
         qemu, build = folder / "qemu", folder / "qemu" / "build" / board
         make = ["make", "-s", "-C", str(qemu), f"BOARD={board}", f"ROWS={folder}/rows.bin", "run"]
-        subprocess.run(make, check=True)
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         words = np.fromfile(build / "verdicts.bin", "<u4").reshape(ROWS, -1)
         ram, stack = np.fromfile(build / "figures.bin", "<u4").tolist()
         counts = words[:, 5] * float((build / "ns").read_text())
@@ -148,6 +154,27 @@ def cost() -> None:
             from_where = origin("python -m experiments.mcu cost", "experiments/mcu.py")
             append("mcu/cost", [record | {"source": digest, **from_where}])
             print(record, flush=True)
+
+
+def variants() -> None:
+    """Measure fixed point and seeded layers as `cost` measures the monitor without them."""
+    digest = source()
+    keys = ("variant", "features", "hidden", "board")
+    done = [
+        tuple(r[key] for key in keys)
+        for r in latest("mcu/variants", *keys)
+        if r["source"] == digest
+    ]
+    for variant, (settings, on) in VARIANTS.items():
+        for features, hidden in LIMITS:
+            for board in on:
+                if (variant, features, hidden, board) in done:
+                    continue
+                record = {"variant": variant, "features": features, "hidden": hidden}
+                record |= {"board": board, **measure(features, hidden, board, **settings)}
+                from_where = origin("python -m experiments.mcu variants", "experiments/mcu.py")
+                append("mcu/variants", [record | {"source": digest, **from_where}])
+                print(record, flush=True)
 
 
 def detection() -> None:
@@ -265,4 +292,4 @@ def table() -> None:
 
 
 if __name__ == "__main__":
-    {"cost": cost, "detection": detection, "table": table}[sys.argv[1]]()
+    {"cost": cost, "variants": variants, "detection": detection, "table": table}[sys.argv[1]]()
