@@ -78,8 +78,9 @@ static void need_sound(const onlad_monitor* m) {
 static int is_word(int k) {
 #ifdef ONLAD_FIXED
     const int at = k % ONLAD_MODE_FLOATS, first = 2 * ONLAD_FEATURES;
-    return k < ONLAD_MODES * ONLAD_MODE_FLOATS && at >= first &&
-           at < ONLAD_MODE_FLOATS - 6 * ONLAD_FEATURES - 24;
+    const int anchor = k - ONLAD_MODES * ONLAD_MODE_FLOATS;
+    if (anchor >= 0) return anchor < ONLAD_FEATURES * ONLAD_INPUTS;
+    return at >= first && at < ONLAD_MODE_FLOATS - 6 * ONLAD_FEATURES - 24;
 #else
     (void)k;
     return 0;

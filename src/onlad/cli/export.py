@@ -118,8 +118,9 @@ def _loaded(args: argparse.Namespace) -> PortableMonitor:
             f"{args.model} holds a {type(model).__name__}; this needs a Monitor or PortableMonitor"
         )
     if args.arithmetic not in (None, model.arithmetic):
-        raise OnladError(f"{args.model} learned in {model.arithmetic} point, which --arithmetic "
-                         "cannot change")
+        raise OnladError(
+            f"{args.model} learned in {model.arithmetic} point, which --arithmetic cannot change"
+        )
     if not model.names:
         raise OnladError(f"{args.model} has seen no sample: use --features for a fresh monitor")
     return model

@@ -78,6 +78,9 @@ def from_monitor(
     _limit(state, watching)
     _rows(state, watching)
     _anchor(state, watching)
+    if chip.is_fixed:
+        beta = state.common["anchor_beta"]
+        beta.view("<i4")[:] = _words(beta)
     state["seen"], state["ready"], state["warmup"] = monitor.n_seen, 1, chip.warmup
     state["rate"] = monitor.false_alarms
     return chip.restore(to_bytes(state, chip))

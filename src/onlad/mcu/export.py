@@ -97,7 +97,7 @@ def model_header(monitor: PortableMonitor) -> str:
         f"#define ONLAD_MODES {sizes.modes}",
         f"#define ONLAD_WARMUP {monitor.warmup}u",
         f"#define ONLAD_FALSE_ALARMS {_float(monitor.false_alarms)}",
-        f"#define ONLAD_RAM {sizes.ram(monitor.is_fixed)} /* bytes of onlad_monitor; onlad.c checks it */",
+        f"#define ONLAD_RAM {sizes.ram(monitor.is_fixed)} /* bytes of onlad_monitor; checked */",
         f"#define ONLAD_CHECKSUM 0x{checksum(monitor):08x}u /* of the self-test */",
         *(["#define ONLAD_FITTED"] if monitor.n_seen else []),
         *(["#define ONLAD_FIXED /* matrices in fixed point */"] if monitor.is_fixed else []),

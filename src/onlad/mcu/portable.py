@@ -16,7 +16,17 @@ import numpy as np
 from onlad import fields, kernel, samples
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
-from onlad.mcu.layout import DELAY, HEADER, MODE, WEIGHT, Sizes, State
+from onlad.mcu.layout import (
+    DELAY,
+    FIXED_VERSION,
+    HEADER,
+    MAGIC,
+    MODE,
+    VERSION,
+    WEIGHT,
+    Sizes,
+    State,
+)
 from onlad.modelfile import need
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
@@ -255,7 +265,7 @@ class PortableMonitor:
         found = []
         for part, spread in zip((alpha, bias), self.spreads(), strict=True):
             if self.is_fixed:
-                found.append((part.astype("int64") * int(spread) // 32768 - int(spread)))
+                found.append(part.astype("int64") * int(spread) // 32768 - int(spread))
             else:
                 one = np.float32(1)
                 found.append((part.astype("float32") / 32768 - one) * np.float32(spread))
@@ -278,6 +288,31 @@ class PortableMonitor:
         self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
         self._rate = float(np.format_float_positional(np.float32(state["rate"])))
         return self
+
+    @classmethod
+    def from_dump(cls, data: bytes, seed: int = 0) -> PortableMonitor:
+        """Return the monitor of a chip's dump, which says all but the seed of its layer."""
+        if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+            raise ModelFileError("the bytes are no dump of a chip")
+        _, version, n, window, groups, units, modes, digest, _ = HEADER.unpack_from(data)
+        known = version in (VERSION, FIXED_VERSION) and groups == min(GROUPS, n)
+        if not (known and Sizes(n, window, groups, units, modes).dump == len(data)):
+            raise ModelFileError("the dump is damaged, or of another version")
+        for layer in get_args(Drawn):
+            self = cls(
+                hidden=groups * units, window=window, modes=modes, seed=seed, layer=layer,
+                arithmetic="fixed" if version == FIXED_VERSION else "float",
+            )  # fmt: skip
+            self.names = tuple(range(n))
+            alpha, bias = self.layer()
+            if zlib.crc32(bias.tobytes(), zlib.crc32(alpha.tobytes())) == digest:
+                self.restore(data)
+                self.warmup = int(State(self.sizes(), data)["warmup"])
+                return self
+        raise ModelFileError(
+            f"the dump is of a monitor whose seed is not {seed}: "
+            "PortableMonitor.from_dump(data, seed=...) takes it"
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return what the monitor decided by itself, and whether it is ready."""
@@ -310,7 +345,9 @@ class PortableMonitor:
                 f"and {self.modes} modes take more memory than any chip has. Make one smaller"
             )
         if self.is_fixed and sizes.features > MOST_FEATURES:
-            raise ValueError(f"fixed point takes at most {MOST_FEATURES:,} features, got {sizes[0]}")
+            raise ValueError(
+                f"fixed point takes at most {MOST_FEATURES:,} features, got {sizes[0]}"
+            )
         alpha, bias = self.layer()
         chip = kernel.PortableFixed if self.is_fixed else kernel.Portable
         self._chip = chip(*sizes, alpha.ravel(), bias)

@@ -290,6 +290,21 @@ static float put_back(int size) { return 1.0f / (RIDGE * (float)size * (1.0f - L
 #else
 static float weight_in(const float* column, int i) { return column[i]; }
 
+static void set_entry(float* at, float x) { *at = x; }
+
+static int narrow_inputs(onlad_monitor* m) {
+    (void)m;
+    return 0;
+}
+
+/* z - beta V */
+static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
+    int i;
+    (void)fraction;
+    for (i = 0; i < ONLAD_INPUTS; ++i) z -= beta[i] * V[i];
+    return z;
+}
+
 /* A quotient of polynomials, within 1e-4 of tanh. */
 static float squash(float x) {
     float s, y;
@@ -823,7 +838,7 @@ static void settle_anchor(onlad_monitor* m) {
         beta[i] = sum;
         if (i == own) below = sum;
     }
-    for (i = 0; i < ONLAD_INPUTS; ++i) beta[i] = i == own ? 0.0f : -beta[i] / below;
+    for (i = 0; i < ONLAD_INPUTS; ++i) set_entry(beta + i, i == own ? 0.0f : -beta[i] / below);
     for (i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
     ANCHOR(ITS_CENTRE)[j] = mode[j];
     ANCHOR(ITS_SCALE)[j] = mode[SCALE_AT + j];
@@ -839,21 +854,21 @@ static void settle_anchor(onlad_monitor* m) {
 static void follow_anchor(onlad_monitor* m, int row) {
     float *v = V, worst = 1.0f;
     const int half = 2 * m->count[ANCHOR_ROWS] >= MEASURED;
-    int i, j, lag;
+    int fraction, j, lag;
     *v++ = 1.0f;
     for (lag = ONLAD_WINDOW - 1; lag >= 0; --lag) {
         const float* x = NEW_ROW(before(m, row, lag));
         for (j = 0; j < ONLAD_FEATURES; ++j)
             *v++ = bounded(scaled(x[j], ANCHOR(ITS_CENTRE)[j], ANCHOR(ITS_SCALE)[j]), ANCHOR_CLIP);
     }
+    fraction = narrow_inputs(m);
     if (m->count[ANCHOR_ROWS] < MEASURED) ++m->count[ANCHOR_ROWS];
     m->count[DRIFTING] = 0;
     for (j = 0; j < ONLAD_FEATURES; ++j) {
         const float* beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS;
-        float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j, error;
+        float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j;
         const float slack = SLACK * ANCHOR(ITS_DEVIATION)[j];
-        error = V[ONLAD_INPUTS - ONLAD_FEATURES + j];
-        for (i = 0; i < ONLAD_INPUTS; ++i) error -= beta[i] * V[i];
+        const float error = left_over(m, beta, V[ONLAD_INPUTS - ONLAD_FEATURES + j], fraction);
         *lean += (error - *lean) / MEAN;
         if (m->count[ANCHOR_ROWS] < MEASURED) {
             halves[half * ONLAD_FEATURES] = larger(halves[half * ONLAD_FEATURES], magnitude(*lean));
@@ -1449,7 +1464,9 @@ static int sound(const onlad_monitor* m, const dump* d) {
                 return 0;
     }
     return unusual == count_of(d, REFUSED_ROWS) &&
-           within(d, ANCHOR_AT, ONLAD_ANCHOR_FLOATS, -1e15f, 1e15f, 1) &&
+           (IS_FIXED || within(d, ANCHOR_AT, ONLAD_FEATURES * ONLAD_INPUTS, -1e15f, 1e15f, 1)) &&
+           within(d, ANCHOR_AT + ONLAD_FEATURES * ONLAD_INPUTS, 6 * ONLAD_FEATURES, -1e15f, 1e15f,
+                  1) &&
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
            within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&

@@ -235,6 +235,18 @@ static int narrow_inputs(onlad_monitor* m) {
     return fraction;
 }
 
+static void set_entry(float* at, float x) {
+    SET_WORD(at, (int32_t)bounded(x * (float)(1 << WORD_BITS), (float)(1 << 29)));
+}
+
+/* z - beta V, of the words of beta. */
+static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
+    int64_t sum = 0;
+    int i;
+    for (i = 0; i < ONLAD_INPUTS; ++i) sum += product(WORD_AT(beta + i), SMALL_V[i]);
+    return z - to_float(sum, fraction + WORD_BITS - 16);
+}
+
 /* h_j + sum over i < j of U_ij h_i. */
 static number projected(const float* column, const int16_t* h, int j, int fraction) {
     int64_t sum = (int64_t)h[j] * 16;
