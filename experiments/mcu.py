@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.benchmark.tables import SCORED
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
 from onlad import Monitor
@@ -52,15 +53,7 @@ VARIANTS = {  # of the monitor, each with the boards on which it is measured
     "seeded": ({"layer": "seeded"}, ("m4f",)),
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
-COLLECTIONS = {
-    "tsb_ad_m": ("TSB-AD-M", "vus_pr", "VUS-PR"),
-    "asd": ("ASD", "average_precision", "AP"),
-    "gecco": ("GECCO", "average_precision", "AP"),
-    "tep": ("TEP", "auc", "AUC"),
-    "skab": ("SKAB", "auc", "AUC"),
-    "smd": ("SMD", "auc", "AUC"),
-    "nab": ("NAB", "auc", "AUC"),
-}
+COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
 KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {
     "monitor": Monitor,
     "chip": PortableMonitor,
