@@ -4,4 +4,4 @@
 #define Portable PortableFixed
 #define PORTABLE_NAME "PortableFixed"
 #define bind_portable bind_portable_fixed
-#include "portable.cpp"
+#include "portable.cpp"  // NOLINT(bugprone-suspicious-include): the very same binding
