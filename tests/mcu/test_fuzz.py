@@ -11,7 +11,8 @@ ROUNDS = {"short": 1_500, "long": 60_000}
 
 
 def fuzz(folder, features, modes, rounds, seed, arithmetic="float"):
-    monitor = PortableMonitor(hidden=4, modes=modes, arithmetic=arithmetic)
+    hidden = 4 if features > 1 else 16  # more units than inputs, and fewer
+    monitor = PortableMonitor(hidden=hidden, modes=modes, arithmetic=arithmetic)
     monitor.names = tuple(range(features))
     export.write(monitor, folder)
     source = Path(__file__).with_name("fuzz.c")
@@ -31,7 +32,8 @@ def fuzz(folder, features, modes, rounds, seed, arithmetic="float"):
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
 @pytest.mark.parametrize(
-    ("features", "modes", "arithmetic"), [(1, 1, "float"), (3, 3, "float"), (3, 3, "fixed")]
+    ("features", "modes", "arithmetic"),
+    [(1, 1, "float"), (3, 3, "float"), (1, 1, "fixed"), (3, 3, "fixed")],
 )
 def test_no_bytes_and_no_rows_make_a_model_that_is_not_sound(features, modes, arithmetic, tmp_path):
     fuzz(tmp_path, features, modes, ROUNDS["short"], 1, arithmetic)

@@ -23,7 +23,13 @@ def same(a: Verdicts, b: Verdicts):
 
 @pytest.mark.parametrize(
     ("features", "hidden", "window", "modes", "rows"),
-    [(1, 4, None, 3, 1500), (2, 8, 3, 1, 1500), (3, 16, None, 3, 6000), (8, 32, None, 3, 3000)],
+    [
+        (1, 4, None, 3, 1500),
+        (1, 32, None, 3, 1500),
+        (2, 8, 3, 1, 1500),
+        (3, 16, None, 3, 6000),
+        (8, 32, None, 3, 3000),
+    ],
 )
 def test_the_source_of_the_chip_is_its_definition(features, hidden, window, modes, rows):
     X = machine(rows, features) if features > 1 else machine(rows, 2)[:, :1]
@@ -78,7 +84,7 @@ def test_it_finds_what_the_monitor_finds_and_names_the_cause():
 
 
 @pytest.mark.parametrize("layer", ["stored", "seeded"])
-@pytest.mark.parametrize(("features", "hidden"), [(1, 4), (3, 16), (8, 32)])
+@pytest.mark.parametrize(("features", "hidden"), [(1, 32), (3, 16), (8, 32)])
 def test_fixed_point_gives_the_verdicts_of_floats(features, hidden, layer):
     X = machine(3000, features) if features > 1 else machine(3000, 2)[:, :1]
     one = PortableMonitor(hidden=hidden, layer=layer)

@@ -167,9 +167,9 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 #ifdef ONLAD_FIXED
 #define SMALL_V (m->small)
 #define SMALL_H (m->small + ONLAD_INPUTS)
-#define ERRORS (B + ONLAD_INPUTS)
+#define ERRORS (B + ONLAD_WIDEST)
 #else
-#define H (B + ONLAD_INPUTS)
+#define H (B + ONLAD_WIDEST)
 #define ERRORS (H + ONLAD_HIDDEN)
 #endif
 #define SQUARES (ERRORS + 2 * ONLAD_FEATURES)
