@@ -88,8 +88,9 @@ mcu: $(VENV)/.dev  ## the monitor on emulated microcontrollers: equal to Python,
 	$(BIN)/python -m experiments.mcu cost
 
 ARM_TESTS ?= tests/test_kernel.py tests/test_instance.py tests/test_judge.py tests/mcu/test_portable.py
-arm: $(VENV)/.dev  ## the kernel for 64-bit Arm, its tests under qemu-user; downloads from Debian
-	.ci/check_arm.sh $(BIN)/python $(ARM_TESTS)
+arm: $(VENV)/.dev  ## wheels for 64-bit and 32-bit Arm, their tests under qemu-user; downloads from Debian
+	.ci/check_arm.sh $(BIN)/python arm64 $(ARM_TESTS)
+	.ci/check_arm.sh $(BIN)/python armhf $(ARM_TESTS)
 
 core-area: $(VENV)/.dev  ## synthesise the core at the paper's sizes; hours, resumable
 	$(BIN)/python -m experiments.core_area run

@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
-# Cross-build the kernel for 64-bit Arm and run its tests under qemu-user, with Debian's Python.
-# Usage: .ci/check_arm.sh PYTHON    (a Python that has the group `build`)
-# Needs g++-aarch64-linux-gnu, qemu-user-static and a Debian that can be downloaded from.
+# Cross-build the wheel for an Arm Linux and run the kernel's tests under qemu-user, with Debian's
+# Python of that architecture.
+# Usage: .ci/check_arm.sh PYTHON arm64|armhf TESTS...    (a Python 3.11 that has the group `build`)
+# Needs g++-aarch64-linux-gnu or g++-arm-linux-gnueabihf, qemu-user-static, and a Debian that can
+# be downloaded from.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-nanobind=$("$1" -c 'import nanobind, os; print(os.path.dirname(nanobind.__file__))')
-version=$("$1" -c 'from onlad import __version__; print(__version__)')
-work=${ARM:-build/arm}
-mkdir -p "$work"/{state/lists/partial,cache/archives/partial,log,root,objects,site}
+python=$(realpath -s "$1")
+case $2 in
+  arm64) triplet=aarch64-linux-gnu processor=aarch64 qemu=qemu-aarch64-static ;;
+  armhf) triplet=arm-linux-gnueabihf processor=armv7l qemu=qemu-arm-static ;;
+  *) echo "the architecture is arm64 or armhf, got $2" >&2 && exit 2 ;;
+esac
+work=${ARM:-build/$2}
+mkdir -p "$work"/{state/lists/partial,cache/archives/partial,log,root}
 work=$(realpath "$work")
 root=$work/root
 
@@ -15,46 +21,43 @@ root=$work/root
 if [[ ! -x $root/usr/bin/python3.11 ]]; then
   : >"$work/state/status"
   cat >"$work/apt.conf" <<END
-APT::Architecture "arm64";
-APT::Architectures { "arm64"; };
+APT::Architecture "$2";
+APT::Architectures { "$2"; };
 APT::Install-Recommends "false";
 Dir::State "$work/state";
 Dir::State::status "$work/state/status";
 Dir::Cache "$work/cache";
 Dir::Log "$work/log";
 END
-  APT_CONFIG=$work/apt.conf apt-get -qq update
+  # A mirror may lack a list for a while; if a package is missing for that, the next line fails.
+  APT_CONFIG=$work/apt.conf apt-get -qq update || true
   APT_CONFIG=$work/apt.conf apt-get -qq -y --download-only install \
     python3.11 python3-numpy python3-pytest python3-hypothesis libpython3.11-dev >/dev/null
   for package in "$work"/cache/archives/*.deb; do dpkg -x "$package" "$root"; done
-  cp -L /usr/aarch64-linux-gnu/lib/lib{stdc++.so.6,gcc_s.so.1} "$root/usr/lib/aarch64-linux-gnu/"
+  cp -L "/usr/$triplet"/lib/lib{stdc++.so.6,gcc_s.so.1} "$root/usr/lib/$triplet/"
 fi
 
-flags=(-fPIC -fvisibility=hidden -DNDEBUG -Wno-psabi)
-includes=(-I"$root/usr/include/python3.11" -idirafter "$root/usr/include")
-includes+=(-I"$nanobind/include" -I"$nanobind/ext/robin_map/include")
-plus=(aarch64-linux-gnu-g++ -std=c++17 -O2 -fno-strict-aliasing "${flags[@]}" "${includes[@]}")
-level=(-O3 -DONLAD_LEVEL=plain -DONLAD_VECTOR_BYTES=16 -fno-math-errno -fno-trapping-math)
-objects=$work/objects
-aarch64-linux-gnu-gcc -std=c99 -O2 -ffp-contract=off "${flags[@]}" -c cpp/portable.c \
-  -o "$objects/portable_c.o"
-"${plus[@]}" -c "$nanobind/src/nb_combined.cpp" -o "$objects/nanobind.o"
-for source in cpp/*.cpp; do
-  name=$(basename "$source" .cpp)
-  more=()
-  [[ $name == level ]] && more=("${level[@]}")
-  "${plus[@]}" "${more[@]}" -DONLAD_VERSION="\"$version\"" -c "$source" -o "$objects/$name.o"
-done
-rm -rf "$work/site/onlad"
-cp -r src/onlad "$work/site/"
-rm -f "$work"/site/onlad/_kernel*.so
-aarch64-linux-gnu-g++ -shared "$objects"/*.o \
-  -o "$work/site/onlad/_kernel.cpython-311-aarch64-linux-gnu.so"
+# The wheel, by the same build as on this machine; only compiler and headers are others.
+cat >"$work/toolchain.cmake" <<END
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR $processor)
+set(CMAKE_C_COMPILER $triplet-gcc)
+set(CMAKE_CXX_COMPILER $triplet-g++)
+set(CMAKE_CXX_FLAGS_INIT "-idirafter $root/usr/include")
+END
+rm -rf "$work/dist" "$work/site"
+CMAKE_TOOLCHAIN_FILE=$work/toolchain.cmake _PYTHON_HOST_PLATFORM=linux-$processor \
+  SETUPTOOLS_EXT_SUFFIX=.cpython-311-$triplet.so \
+  "$python" -m build --no-isolation --wheel --outdir "$work/dist" \
+  -C build-dir="$work/objects" -C cmake.define.Python_INCLUDE_DIR="$root/usr/include/python3.11" \
+  >"$work/build.log" 2>&1 || { tail -n 30 "$work/build.log"; exit 1; }
+(cd "$work/dist" && ls -- *"_$processor.whl")
+"$python" -m zipfile -e "$work"/dist/*.whl "$work/site"
 
 # Debian's hypothesis is older than the settings of pyproject.toml: only the tests' own count here.
 printf '[pytest]\nmarkers =\n  slow: minutes\n  no_cover: without coverage\n' >"$work/pytest.ini"
-libraries=$root/usr/lib/aarch64-linux-gnu
+libraries=$root/usr/lib/$triplet
 PYTHONHOME=$root/usr PYTHONPATH=$work/site:$root/usr/lib/python3/dist-packages \
-  qemu-aarch64-static -L "$root" -E LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" \
+  "$qemu" -L "$root" -E LD_LIBRARY_PATH="$libraries/blas:$libraries/lapack" \
   "$root/usr/bin/python3.11" -m pytest -q -p no:cacheprovider -c "$work/pytest.ini" \
-  --rootdir=tests --confcutdir=tests -m "not slow" "${@:2}"
+  --rootdir=tests --confcutdir=tests -m "not slow" "${@:3}"

@@ -301,10 +301,11 @@ void bind(nb::module_& module, const char* name) {
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });
 }
 
-void bind_csv(nb::module_& module);       // csv.cpp
-void bind_dicts(nb::module_& module);     // dicts.cpp
-void bind_portable(nb::module_& module);  // portable.cpp
-void bind_watching(nb::module_& module);  // watching.cpp
+void bind_csv(nb::module_& module);             // csv.cpp
+void bind_dicts(nb::module_& module);           // dicts.cpp
+void bind_portable(nb::module_& module);        // portable.cpp
+void bind_portable_fixed(nb::module_& module);  // portable_fixed.cpp
+void bind_watching(nb::module_& module);        // watching.cpp
 
 }  // namespace onlad
 
@@ -321,5 +322,6 @@ NB_MODULE(_kernel, module) {
     onlad::bind_csv(module);
     onlad::bind_dicts(module);
     onlad::bind_portable(module);
+    onlad::bind_portable_fixed(module);
     onlad::bind_watching(module);
 }

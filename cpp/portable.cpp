@@ -11,10 +11,14 @@
 
 namespace nb = nanobind;
 
+#ifndef PORTABLE_NAME
+#define PORTABLE_NAME "Portable"
+#endif
+
 namespace onlad {
 namespace {
 
-using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Weights = nb::ndarray<const onlad_weight, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using RowsOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Flags = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -31,14 +35,18 @@ int append(void* context, const void* bytes, std::size_t size) {
 
 class Portable {
 public:
-    Portable(int features, int window, int groups, int units, int modes, Floats alpha, Floats bias)
+    Portable(int features, int window, int groups, int units, int modes, Weights alpha,
+             Weights bias)
         : alpha_(alpha.data(), alpha.data() + alpha.size()),
           bias_(bias.data(), bias.data() + bias.size()) {
         require(features > 0 && window > 0 && groups > 0 && units > 0 && modes > 0 && modes < 256);
         require(alpha.size() == std::size_t(groups) * units * features &&
                 bias.size() == std::size_t(groups) * units);
-        state_ = {features, window,  groups,  units,   modes,
-                  nullptr,  nullptr, nullptr, nullptr, nullptr};
+        state_.features = features;
+        state_.window = window;
+        state_.groups = groups;
+        state_.units = units;
+        state_.modes = modes;
         onlad_monitor* m = &state_;
         count_.resize(std::size_t(ONLAD_COUNTS));
         memory_.resize(std::size_t(ONLAD_FLOATS));
@@ -48,6 +56,10 @@ public:
         state_.count = count_.data();
         state_.memory = memory_.data();
         state_.scratch = scratch_.data();
+#ifdef ONLAD_FIXED
+        small_.resize(std::size_t(ONLAD_SMALL));
+        state_.small = small_.data();
+#endif
         onlad_init(m);
     }
     Portable(const Portable&) = delete;
@@ -86,7 +98,11 @@ public:
     int restore(nb::bytes bytes) { return onlad_restore(&state_, bytes.c_str(), bytes.size()); }
 
 private:
-    std::vector<float> alpha_, bias_, memory_, scratch_;
+    std::vector<onlad_weight> alpha_, bias_;
+    std::vector<float> memory_, scratch_;
+#ifdef ONLAD_FIXED
+    std::vector<std::int16_t> small_;
+#endif
     std::vector<std::uint32_t> count_;
     onlad_monitor state_{};
 };
@@ -95,8 +111,8 @@ private:
 
 void bind_portable(nb::module_& module) {
     auto strict = [] { return nb::arg().noconvert(); };
-    nb::class_<Portable>(module, "Portable")
-        .def(nb::init<int, int, int, int, int, Floats, Floats>())
+    nb::class_<Portable>(module, PORTABLE_NAME)
+        .def(nb::init<int, int, int, int, int, Weights, Weights>())
         .def("rows", &Portable::rows, strict(), strict(), strict(), strict(), strict())
         .def("accept", &Portable::accept)
         .def("pause", &Portable::pause)

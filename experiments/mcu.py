@@ -1,6 +1,8 @@
 """The monitor of a microcontroller: what it costs on emulated chips, and how well it detects.
 
     python -m experiments.mcu cost          # QEMU; needs the compilers that .ci/run installs
+    python -m experiments.mcu variants      # the same of fixed point and of seeded layers
+    python -m experiments.mcu precision     # float32 and fixed point beside float64, row by row
     python -m experiments.mcu detection     # the benchmark's streams; needs ONLAD_BENCHMARK
     python -m experiments.mcu table         # from the records alone
 
@@ -21,6 +23,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +34,7 @@ from onlad import Monitor
 from onlad.instance import WIDEST
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.convert import from_monitor
+from onlad.mcu.definition import Definition
 from onlad.reference import Array
 
 ROWS = 7_000  # the anchor is there after some 2,600
@@ -41,6 +45,12 @@ BOARDS = {
     "m0-wide": "Cortex-M0, soft float",
     "rv32f": "RV32IMAFC",
     "rv32": "RV32IMAC, soft float",
+}
+SERIES, LONGEST = 2, 3_000  # of each collection, as the definition takes a millisecond per row
+NEAR = 1.25  # a score within this factor of its threshold is near it
+VARIANTS = {  # of the monitor, each with the boards on which it is measured
+    "fixed": ({"arithmetic": "fixed"}, ("m0-wide", "rv32")),
+    "seeded": ({"layer": "seeded"}, ("m4f",)),
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
@@ -74,9 +84,9 @@ def source() -> str:
     return found.hexdigest()[:16]
 
 
-def measure(features: int, hidden: int, board: str) -> Record:
+def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
     """Export, build, run; return bytes and instructions."""
-    monitor = PortableMonitor(hidden=hidden)
+    monitor = PortableMonitor(hidden=hidden, **settings)
     monitor.names = tuple(range(features))
     X = stream(ROWS, features)
     with tempfile.TemporaryDirectory() as name:
@@ -85,7 +95,7 @@ def measure(features: int, hidden: int, board: str) -> Record:
         X.tofile(folder / "rows.bin")
         qemu, build = folder / "qemu", folder / "qemu" / "build" / board
         make = ["make", "-s", "-C", str(qemu), f"BOARD={board}", f"ROWS={folder}/rows.bin", "run"]
-        subprocess.run(make, check=True)
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         words = np.fromfile(build / "verdicts.bin", "<u4").reshape(ROWS, -1)
         ram, stack = np.fromfile(build / "figures.bin", "<u4").tolist()
         counts = words[:, 5] * float((build / "ns").read_text())
@@ -143,6 +153,27 @@ def cost() -> None:
             print(record, flush=True)
 
 
+def variants() -> None:
+    """Measure fixed point and seeded layers as `cost` measures the monitor without them."""
+    digest = source()
+    keys = ("variant", "features", "hidden", "board")
+    done = [
+        tuple(r[key] for key in keys)
+        for r in latest("mcu/variants", *keys)
+        if r["source"] == digest
+    ]
+    for variant, (settings, on) in VARIANTS.items():
+        for features, hidden in LIMITS:
+            for board in on:
+                if (variant, features, hidden, board) in done:
+                    continue
+                record = {"variant": variant, "features": features, "hidden": hidden}
+                record |= {"board": board, **measure(features, hidden, board, **settings)}
+                from_where = origin("python -m experiments.mcu variants", "experiments/mcu.py")
+                append("mcu/variants", [record | {"source": digest, **from_where}])
+                print(record, flush=True)
+
+
 def detection() -> None:
     """Compare with `Monitor` on the labelled streams, and in float32 with what it becomes."""
     from experiments.benchmark import collections, measures, methods  # noqa: PLC0415
@@ -167,6 +198,40 @@ def detection() -> None:
         }
         from_where = origin("python -m experiments.mcu detection", "experiments/mcu.py")
         append("mcu/detection", [record | {"source": source(), **from_where}])
+        print(record, flush=True)
+
+
+def precision() -> None:
+    """Compare verdicts in float32 with those in float64 and in fixed point, row by row."""
+    from experiments.benchmark import collections  # noqa: PLC0415
+
+    warnings.simplefilter("ignore", RuntimeWarning)
+    for collection in collections.LABELLED:
+        if collection.name not in COLLECTIONS or collection.missing():
+            continue
+        found: dict[str, list[float]] = {"float64": [], "fixed": [], "near": []}
+        for name in collection.names()[:SERIES]:
+            X = collection.load(name).X[:LONGEST].astype("float32")
+            monitor = PortableMonitor()
+            here = monitor.observe_many(X)
+            fixed = PortableMonitor(arithmetic="fixed").observe_many(X)
+            exact = Definition(monitor.sizes(), *monitor.layer())
+            said = np.array([exact.observe(x)[:2] for x in X.astype("float64")])
+            differ = here.is_anomaly != (said[:, 0] > said[:, 1])
+            found["float64"] += differ.astype(float).tolist()
+            found["fixed"] += (here.is_anomaly != fixed.is_anomaly).astype(float).tolist()
+            ratio = here.score[differ] / here.threshold[differ]
+            found["near"] += ((ratio > 1 / NEAR) & (ratio < NEAR)).astype(float).tolist()
+        record = {
+            "collection": collection.name,
+            "series": min(SERIES, len(collection.names())),
+            "rows": len(found["fixed"]),
+            "float64": round(float(np.mean(found["float64"])), 6),
+            "fixed": round(float(np.mean(found["fixed"])), 6),
+            "near": round(float(np.mean(found["near"])), 4) if found["near"] else None,
+        }
+        from_where = origin("python -m experiments.mcu precision", "experiments/mcu.py")
+        append("mcu/precision", [record | {"source": source(), **from_where}])
         print(record, flush=True)
 
 
@@ -233,6 +298,60 @@ def soft_float() -> str:
     return f"{int(min(found))} to {int(max(found)) + 1}"
 
 
+def fixed() -> str:
+    """Return the table of fixed point beside soft float."""
+    soft = {
+        (r["features"], r["hidden"], r["board"]): r["typical"]
+        for r in latest("mcu/cost", "features", "hidden", "board")
+    }
+    found = []
+    for r in latest("mcu/variants", "variant", "features", "hidden", "board"):
+        if r["variant"] == "fixed":
+            before = soft[r["features"], r["hidden"], r["board"]]
+            found.append(
+                [
+                    BOARDS[r["board"]].removesuffix(", soft float"),
+                    f"{r['features']}, {r['hidden']}",
+                    f"{before:,}",
+                    f"{r['typical']:,}",
+                    f"{before / r['typical']:.1f}",
+                    f"{r['worst'] / r['typical']:.2f}",
+                    f"{r['ram']:,} + {r['stack']}",
+                    f"{r['code']:,} + {r['constants']:,}",
+                    "yes" if r["equal"] else "NO",
+                ]
+            )
+    heads = ["processor", "features, hidden", "soft float", "fixed point", "times fewer",
+             "worst row", "RAM + stack", "code + constants", "equal to Python"]  # fmt: skip
+    return markdown(heads, sorted(found))
+
+
+def precise() -> str:
+    """Return the table of verdicts that float64 or fixed point changes."""
+    found = []
+    for r in latest("mcu/precision", "collection"):
+        near = "" if r["near"] is None else f"{100 * r['near']:.0f} %"
+        shares = [f"{100 * r[key]:.2f} %" for key in ("float64", "fixed")]
+        found.append([COLLECTIONS[r["collection"]][0], str(r["series"]), f"{r['rows']:,}",
+                      shares[0], near, shares[1]])  # fmt: skip
+    heads = ["data", "series", "rows", "float64 differs", "of these near the threshold",
+             "fixed point differs"]  # fmt: skip
+    return markdown(heads, found)
+
+
+def seeded() -> str:
+    """Return what a seeded layer saves and costs at the largest size, in words."""
+    keys = ("variant", "features", "hidden", "board")
+    drawn = {tuple(r[k] for k in keys): r for r in latest("mcu/variants", *keys)}
+    r = drawn["seeded", 32, 64, "m4f"]
+    stored = {
+        (s["features"], s["hidden"], s["board"]): s
+        for s in latest("mcu/cost", "features", "hidden", "board")
+    }[32, 64, "m4f"]
+    saved = stored["code"] + stored["constants"] - r["code"] - r["constants"]
+    return f"{saved:,} bytes of flash and costs {r['typical'] - stored['typical']:,} instructions"
+
+
 def detected() -> str:
     """Return the table of detection beside `Monitor`."""
     stored = {r["collection"]: r for r in latest("mcu/detection", "collection")}
@@ -250,7 +369,13 @@ def detected() -> str:
 
 def tables() -> dict[str, str]:
     """Return the tables of docs/howto/microcontroller.md."""
-    return {"mcu_cost": costs(), "mcu_boards": boards(), "mcu_detection": detected()}
+    return {
+        "mcu_cost": costs(),
+        "mcu_boards": boards(),
+        "mcu_fixed": fixed(),
+        "mcu_precision": precise(),
+        "mcu_detection": detected(),
+    }
 
 
 def table() -> None:
@@ -258,4 +383,10 @@ def table() -> None:
 
 
 if __name__ == "__main__":
-    {"cost": cost, "detection": detection, "table": table}[sys.argv[1]]()
+    {
+        "cost": cost,
+        "variants": variants,
+        "precision": precision,
+        "detection": detection,
+        "table": table,
+    }[sys.argv[1]]()

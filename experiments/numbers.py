@@ -113,6 +113,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "float32 wide": lambda: precision(16, mean=False),
     "float32 seeds": lambda: str(len(read("precision")[0]["auc"]["float32"])),
     "soft float": mcu.soft_float,
+    "seeded layer": mcu.seeded,
     "serve median": lambda: span("p50_ms", 1),
     "serve 99": lambda: span("p99_ms"),
     "serve cpu": lambda: span("cpu_us"),

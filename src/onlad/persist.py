@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 
 from onlad import modelfile
 from onlad.detector import Detector
+from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, read, values
 from onlad.forgetting import POLICIES
-from onlad.mcu.portable import PortableMonitor, PortableSettings, PortableState
+from onlad.mcu import layout
+from onlad.mcu.portable import LARGEST_DUMP, PortableMonitor, PortableSettings, PortableState
 from onlad.modelfile import Record, Values, need, refusal, short
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.state import DetectorSettings, DetectorState
@@ -92,6 +94,8 @@ def from_bytes(data: bytes, name: str | os.PathLike[str] = "the data") -> Any:
 def load(path: str | os.PathLike[str]) -> Any:
     """Return the model in the file `path`; it goes on to the last bit as the saved one would.
 
+    The dump of a microcontroller, as `onlad_dump` writes it, is read too, if its seed is 0.
+
     No file makes `load` run code from it, look at another file, or take memory out of
     proportion to the file's size.
 
@@ -103,6 +107,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         The file cannot be read, for example because there is none.
     """
+    with open(path, "rb") as file:
+        data = file.read(len(layout.MAGIC))
+        if data == layout.MAGIC:
+            try:
+                return PortableMonitor.from_dump(data + file.read(LARGEST_DUMP))
+            except (ModelFileError, ValueError) as error:
+                raise refusal(path, f"holds no valid dump: {error}") from None
     return _model(modelfile.read(path), path)
 
 

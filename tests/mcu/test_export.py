@@ -11,7 +11,7 @@ import onlad
 from onlad import Detector, Monitor
 from onlad.cli import main
 from onlad.errors import OnladError
-from onlad.mcu import PortableMonitor
+from onlad.mcu import PortableMonitor, export
 from onlad.mcu.convert import from_monitor
 from onlad.mcu.layout import Sizes
 
@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, capsy
     command = ["export", "--features", "32", "--hidden", "64", "-o", str(folder)]
     assert main([*command, "--ram", "32k"]) == 1
     said = capsys.readouterr().err
-    needed = f"{Sizes(32, 2, 4, 16, 3).ram:,} bytes"
+    needed = f"{Sizes(32, 2, 4, 16, 3).ram():,} bytes"
     assert f"RAM           {needed}" in said
     assert f"needs {needed} of RAM and 768 of stack, which is more than 32,768" in said
     assert not folder.exists()
@@ -175,3 +175,52 @@ def test_a_model_of_a_chip_can_be_looked_at(tmp_path, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert (facts["kind"], facts["samples seen"], facts["ready"]) == ("PortableMonitor", 900, True)
     assert len(facts["modes"]) == 1
+
+
+@pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="needs gcc-arm-none-eabi")
+@pytest.mark.parametrize("settings", [{}, {"arithmetic": "fixed", "layer": "seeded"}])
+@pytest.mark.parametrize("level", ["-Os", "-O2"])
+def test_the_source_needs_memcpy_and_sqrtf_and_calls_no_function_from_itself(
+    settings, level, tmp_path
+):
+    monitor = PortableMonitor(hidden=16, **settings)
+    monitor.names = tuple(range(5))
+    export.write(monitor, tmp_path)
+    needed, calls = set(), []
+    for name in ("onlad", "onlad_flash", "onlad_selftest"):
+        flags = ["-mcpu=cortex-m0", "-mthumb", level, *STRICT[2:], "-fcallgraph-info", "-c"]
+        command = ["arm-none-eabi-gcc", "-std=c99", *flags, f"{name}.c", "-o", f"{name}.o"]
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+        undefined = ["arm-none-eabi-nm", "-u", f"{name}.o"]
+        said = subprocess.run(undefined, cwd=tmp_path, check=True, capture_output=True, text=True)
+        needed |= set(said.stdout.split()) - {"U"}
+        text = (tmp_path / f"{name}.ci").read_text()
+        calls += re.findall(r'sourcename: "(?:.*:)?(\w+)" targetname: "(?:.*:)?(\w+)"', text)
+    outside = {name for name in needed if not name.startswith(("onlad_", "__aeabi_"))}
+    assert outside <= {"memcpy", "sqrtf", "__clzsi2"}
+    assert len(calls) > 50
+    left = {caller for caller, _ in calls}
+    while ends := {f for f in left if not any(a == f and b in left for a, b in calls)}:
+        left -= ends
+    assert not left, f"these call each other in a circle: {left}"
+
+
+ARDUINO = """
+#define LED_BUILTIN 13
+#define OUTPUT 1
+#define HIGH 1
+#define LOW 0
+#define A0 14
+struct { void begin(long); void print(float); void print(const char*); void println(int);
+         void println(const char*); } Serial;
+void pinMode(int, int); void digitalWrite(int, int); int analogRead(int); void delay(unsigned long);
+"""
+
+
+@NEEDS_CC
+def test_the_sketch_compiles_with_what_arduino_offers(tmp_path):
+    main(["export", "--features", "3", "--hidden", "8", "-o", str(tmp_path)])
+    (tmp_path / "arduino.h").write_text(ARDUINO)
+    command = ["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I.", "-include"]
+    sketch = ["arduino.h", "-x", "c++", "examples/Watch/Watch.ino"]
+    subprocess.run([*command, *sketch], cwd=tmp_path, check=True, timeout=60)

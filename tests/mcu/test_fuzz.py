@@ -10,8 +10,9 @@ SANITISE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "
 ROUNDS = {"short": 1_500, "long": 60_000}
 
 
-def fuzz(folder, features, modes, rounds, seed):
-    monitor = PortableMonitor(hidden=4, modes=modes)
+def fuzz(folder, features, modes, rounds, seed, arithmetic="float"):
+    hidden = 4 if features > 1 else 16  # more units than inputs, and fewer
+    monitor = PortableMonitor(hidden=hidden, modes=modes, arithmetic=arithmetic)
     monitor.names = tuple(range(features))
     export.write(monitor, folder)
     source = Path(__file__).with_name("fuzz.c")
@@ -30,12 +31,16 @@ def fuzz(folder, features, modes, rounds, seed):
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
-@pytest.mark.parametrize(("features", "modes"), [(1, 1), (3, 3)])
-def test_no_bytes_and_no_rows_make_a_model_that_is_not_sound(features, modes, tmp_path):
-    fuzz(tmp_path, features, modes, ROUNDS["short"], 1)
+@pytest.mark.parametrize(
+    ("features", "modes", "arithmetic"),
+    [(1, 1, "float"), (3, 3, "float"), (1, 1, "fixed"), (3, 3, "fixed")],
+)
+def test_no_bytes_and_no_rows_make_a_model_that_is_not_sound(features, modes, arithmetic, tmp_path):
+    fuzz(tmp_path, features, modes, ROUNDS["short"], 1, arithmetic)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arithmetic", ["float", "fixed"])
 @pytest.mark.parametrize("seed", range(2, 6))
-def test_no_bytes_and_no_rows_make_a_model_that_is_not_sound_for_long(seed, tmp_path):
-    fuzz(tmp_path, 2 + seed % 3, 3, ROUNDS["long"], seed)
+def test_no_bytes_and_no_rows_make_a_model_that_is_not_sound_for_long(seed, arithmetic, tmp_path):
+    fuzz(tmp_path, 2 + seed % 3, 3, ROUNDS["long"], seed, arithmetic)

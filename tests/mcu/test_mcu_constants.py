@@ -12,6 +12,8 @@ from onlad.mcu import definition
 
 SOURCE = Path(onlad.mcu.__file__).parent / "c" / "onlad.c"
 BEGIN, END = "/* constants: python tests/mcu/test_mcu_constants.py */\n", "/* end of constants */"
+FIXED = SOURCE.with_name("onlad_fixed.h")
+TABLE, TABLE_END = "/* table: python tests/mcu/test_mcu_constants.py */\n", "/* end of table */"
 REAL = {
     "CLIP": mode.CLIP,
     "RANGE": mode.RANGE,
@@ -79,6 +81,18 @@ def lines():
     return "".join([*found, *(f"#define {name} {value}u\n" for name, value in WHOLE.items())])
 
 
+def table():
+    """Return tanh in steps of 1/32 up to 5, where the next step changes the last bit."""
+    values = [round(32767 * math.tanh(k / 32)) for k in range(161)]
+    rows = [", ".join(map(str, values[k : k + 14])) for k in range(0, len(values), 14)]
+    return "static const int16_t tanh_table[161] = {\n    " + ",\n    ".join(rows) + "};\n"
+
+
+def test_the_table_of_the_fixed_point_is_tanh():
+    between = FIXED.read_text().split(TABLE)[1].split(TABLE_END)[0]
+    assert between.split() == table().split(), "run python tests/mcu/test_mcu_constants.py"
+
+
 def test_the_constants_of_the_chip_are_those_of_the_monitor():
     between = SOURCE.read_text().split(BEGIN)[1].split(END)[0]
     assert between == lines(), "run python tests/mcu/test_mcu_constants.py"
@@ -96,5 +110,9 @@ def test_the_constants_of_the_structure_are_those_of_the_monitor():
 
 
 if __name__ == "__main__":
-    before, after = SOURCE.read_text().split(BEGIN)
-    SOURCE.write_text(before + BEGIN + lines() + END + after.split(END)[1])
+    for path, begin, made, end in (
+        (SOURCE, BEGIN, lines(), END),
+        (FIXED, TABLE, table(), TABLE_END),
+    ):
+        before, after = path.read_text().split(begin)
+        path.write_text(before + begin + made + end + after.split(end)[1])

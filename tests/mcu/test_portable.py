@@ -23,7 +23,13 @@ def same(a: Verdicts, b: Verdicts):
 
 @pytest.mark.parametrize(
     ("features", "hidden", "window", "modes", "rows"),
-    [(1, 4, None, 3, 1500), (2, 8, 3, 1, 1500), (3, 16, None, 3, 6000), (8, 32, None, 3, 3000)],
+    [
+        (1, 4, None, 3, 1500),
+        (1, 32, None, 3, 1500),
+        (2, 8, 3, 1, 1500),
+        (3, 16, None, 3, 6000),
+        (8, 32, None, 3, 3000),
+    ],
 )
 def test_the_source_of_the_chip_is_its_definition(features, hidden, window, modes, rows):
     X = machine(rows, features) if features > 1 else machine(rows, 2)[:, :1]
@@ -75,6 +81,33 @@ def test_it_finds_what_the_monitor_finds_and_names_the_cause():
         verdict = monitor.observe_many(X)[1400]
         assert verdict.is_anomaly
         assert next(iter(verdict.causes)) == 3
+
+
+@pytest.mark.parametrize("layer", ["stored", "seeded"])
+@pytest.mark.parametrize(("features", "hidden"), [(1, 32), (3, 16), (8, 32)])
+def test_fixed_point_gives_the_verdicts_of_floats(features, hidden, layer):
+    X = machine(3000, features) if features > 1 else machine(3000, 2)[:, :1]
+    one = PortableMonitor(hidden=hidden, layer=layer)
+    other = PortableMonitor(hidden=hidden, layer=layer, arithmetic="fixed")
+    said, fixed = one.observe_many(X), other.observe_many(X)
+    np.testing.assert_array_equal(said.is_anomaly, fixed.is_anomaly)
+    np.testing.assert_array_equal(said.drift, fixed.drift)
+    # Inputs have 15 bits, of which the largest takes two or three; errors are some of 0.1.
+    low = said.score < 1
+    np.testing.assert_allclose(fixed.score[low], said.score[low], rtol=0.05, atol=0.02)
+
+
+def test_a_seeded_layer_is_as_wide_as_a_stored_one():
+    for settings in ({}, {"arithmetic": "fixed"}):
+        layers = []
+        for layer in ("stored", "seeded"):
+            monitor = PortableMonitor(hidden=400, layer=layer, seed=3, **settings)
+            monitor.names = tuple(range(20))
+            layers.append(monitor.layer())
+        for stored, seeded in zip(*layers, strict=True):
+            assert stored.dtype == seeded.dtype
+            # The deviation of 6,000 or 400 draws is known to some 5 %.
+            assert abs(np.std(seeded) / np.std(stored) - 1) < 0.1
 
 
 @pytest.mark.parametrize("rows", [0, 100, 150, 250, 383, 384, 700, 1600, 2900])
@@ -201,6 +234,8 @@ def test_a_fit_starts_with_all_rows():
         ({"warmup": 100}, "warmup must be a multiple of 12 from 96 to 98,304, got 100. 96 is one"),
         ({"modes": 256}, "modes must be at most 255, got 256"),
         ({"false_alarms": 0}, "false_alarms must be in (0, 1), got 0"),
+        ({"arithmetic": "double"}, "arithmetic must be"),
+        ({"layer": "none"}, "layer must be"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(settings, words):

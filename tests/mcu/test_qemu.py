@@ -45,18 +45,29 @@ def check(words, state, monitor, said):
     assert state == monitor.dump()
 
 
-@pytest.mark.parametrize("board", ["m0", "m4f", "m33", "rv32"])
-def test_a_chip_says_what_python_says_to_the_bit(board, tmp_path):
+@pytest.mark.parametrize(
+    ("board", "settings"),
+    [
+        ("m0", {}),
+        ("m4f", {}),
+        ("m33", {}),
+        ("rv32", {}),
+        ("m0", {"arithmetic": "fixed"}),
+        ("rv32", {"arithmetic": "fixed", "layer": "seeded"}),
+        ("m4f", {"layer": "seeded"}),
+    ],
+)
+def test_a_chip_says_what_python_says_to_the_bit(board, settings, tmp_path):
     X = machine(2400, 3)
-    monitor = PortableMonitor(hidden=16)
+    monitor = PortableMonitor(hidden=16, **settings)
     monitor.names = (0, 1, 2)
     words, state, (ram, stack) = run(tmp_path, board, monitor, X)
     said = monitor.observe_many(X)
     check(words, state, monitor, said)
     assert said.is_anomaly.any()  # the stream shows something
     assert said.learned.mean() > 0.3
-    assert ram == monitor.sizes().ram
-    assert stack <= export.STACK
+    assert ram == monitor.sizes().ram(monitor.is_fixed)
+    assert stack <= export.figures(monitor).stack
 
 
 def test_a_fitted_model_goes_on_on_the_chip(tmp_path):

@@ -6,14 +6,16 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 from onlad.cli.arguments import Commands, Help, at_least
 from onlad.cli.models import load_model
 from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor, convert, export
+from onlad.mcu.portable import Arithmetic, Drawn
 from onlad.monitor import Monitor
 
-NEW = ("features", "hidden", "window", "modes", "warmup", "false_alarms", "seed")
+NEW = ("features", "hidden", "window", "modes", "warmup", "false_alarms", "seed", "layer")
 
 
 def add(commands: Commands) -> None:
@@ -41,6 +43,10 @@ def add(commands: Commands) -> None:
         "--ram", type=_bytes, metavar="BYTES",
         help="refuse a model that needs more, stack included: 32k is 32,768",
     )  # fmt: skip
+    parser.add_argument(
+        "--arithmetic", choices=get_args(Arithmetic),
+        help="float, or fixed: matrices in fixed point, for a chip without an FPU (default: float)",
+    )  # fmt: skip
     fresh = parser.add_argument_group("a fresh monitor")
     fresh.add_argument("--features", type=at_least(1), metavar="N", help="numbers of a row")
     fresh.add_argument(
@@ -63,6 +69,11 @@ def add(commands: Commands) -> None:
         help="share of normal rows at which a false alarm may begin (default: 0.0001)",
     )  # fmt: skip
     fresh.add_argument("--seed", type=at_least(0), metavar="N", help="of the random layer")
+    fresh.add_argument(
+        "--layer", choices=get_args(Drawn),
+        help="stored in flash, or seeded: drawn from the seed at each row, which takes no flash "
+        "and more instructions (default: stored)",
+    )  # fmt: skip
     parser.set_defaults(run=run, usage=parser.error)
 
 
@@ -82,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
 def _fresh(args: argparse.Namespace) -> PortableMonitor:
     if args.features is None:
         args.usage("give a MODEL, or --features for a fresh monitor")
-    settings = {name: getattr(args, name) for name in NEW[1:] if getattr(args, name) is not None}
+    names = (*NEW[1:], "arithmetic")
+    settings = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     try:
         monitor = PortableMonitor(**settings)
         monitor.names = tuple(range(args.features))
@@ -100,10 +112,14 @@ def _loaded(args: argparse.Namespace) -> PortableMonitor:
         )
     model = load_model(args.model)
     if isinstance(model, Monitor):
-        return convert.from_monitor(model, args.modes or 3)
+        return convert.from_monitor(model, args.modes or 3, args.arithmetic or "float")
     if not isinstance(model, PortableMonitor):
         raise OnladError(
             f"{args.model} holds a {type(model).__name__}; this needs a Monitor or PortableMonitor"
+        )
+    if args.arithmetic not in (None, model.arithmetic):
+        raise OnladError(
+            f"{args.model} learned in {model.arithmetic} point, which --arithmetic cannot change"
         )
     if not model.names:
         raise OnladError(f"{args.model} has seen no sample: use --features for a fresh monitor")

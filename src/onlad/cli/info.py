@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from onlad import modelfile
 from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.mcu import PortableMonitor
-from onlad.mcu.layout import MODE, State
+from onlad.mcu.layout import MAGIC, MODE, State
 from onlad.mode import ModeState
 from onlad.monitor import Monitor
 
@@ -38,14 +37,16 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Load, and print."""
     model = load_model(args.model)
-    data = modelfile.read(args.model)
-    facts: dict[str, Any] = {
-        "file": str(args.model),
-        "kind": type(model).__name__,
-        "format": int.from_bytes(data[6:8], "little"),
-        "bytes": len(data),
-        "sha256": data[-32:].hex(),
-    }
+    facts: dict[str, Any] = {"file": str(args.model), "kind": type(model).__name__}
+    data = args.model.read_bytes()
+    if data[: len(MAGIC)] == MAGIC:
+        facts |= {"format": "dump of a chip", "bytes": len(data), "crc32": data[:-5:-1].hex()}
+    else:
+        facts |= {
+            "format": int.from_bytes(data[6:8], "little"),
+            "bytes": len(data),
+            "sha256": data[-32:].hex(),
+        }
     if isinstance(model, PortableMonitor):
         facts |= _portable(model)
     else:

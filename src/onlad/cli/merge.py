@@ -7,28 +7,32 @@ import sys
 from functools import reduce
 from pathlib import Path
 
+from onlad import detector, mcu
 from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model, save_model
-from onlad.detector import Detector, merge
+from onlad.detector import Detector
 from onlad.errors import OnladError
+from onlad.mcu import PortableMonitor
 
 
 def add(commands: Commands) -> None:
     """Add `onlad merge`."""
     parser = commands.add_parser(
         "merge",
-        help="join what detectors on several devices learned",
-        description="Write the detector that has seen what all of them have. They need the same "
-        "random layer: equal columns, hidden units and seed. Monitors cannot be merged: each has "
-        "its own scale of every sensor, so their models speak of different numbers.",
+        help="join what detectors or microcontrollers learned",
+        description="Write the model that has seen what all of them have: detectors with the same "
+        "random layer (equal columns, hidden units and seed), or microcontrollers that began with "
+        "one model, as dumps or as files. Monitors cannot be merged: each has its own scale of "
+        "every sensor, so their models speak of different numbers.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad fit a.csv --detector -o a.onlad\n"
         "  onlad fit b.csv --detector -o b.onlad\n"
-        "  onlad merge a.onlad b.onlad -o both.onlad",
+        "  onlad merge a.onlad b.onlad -o both.onlad\n"
+        "  onlad merge chip1.bin chip2.bin -o both.onlad",
     )
     parser.add_argument(
-        "models", type=Path, nargs="+", metavar="MODEL", help="two or more detectors"
+        "models", type=Path, nargs="+", metavar="MODEL", help="two or more models of one kind"
     )
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="MODEL", help="where the result goes"
@@ -40,17 +44,18 @@ def run(args: argparse.Namespace) -> int:
     """Load, merge, save."""
     if len(args.models) < 2:
         args.usage("argument MODEL: two or more are needed")
-    detectors = []
-    for path in args.models:
-        model = load_model(path)
-        if not isinstance(model, Detector):
+    models = [load_model(path) for path in args.models]
+    for path, model in zip(args.models, models, strict=True):
+        if not isinstance(model, (Detector, PortableMonitor)):
             raise OnladError(
                 f"{path} holds a {type(model).__name__}, whose scales are its own: only detectors "
-                "can be merged. onlad fit --detector makes one"
+                "and microcontrollers can be merged. onlad fit --detector makes one"
             )
-        detectors.append(model)
+        if type(model) is not type(models[0]):
+            raise OnladError(f"{path} and {args.models[0]} are not of one kind")
+    merge = mcu.merge if isinstance(models[0], PortableMonitor) else detector.merge
     try:
-        merged = reduce(merge, detectors)
+        merged = reduce(merge, models)
     except ValueError as error:
         raise OnladError(str(error)) from None
     save_model(merged, args.output)

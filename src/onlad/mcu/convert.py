@@ -12,6 +12,7 @@ from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT
 from onlad.mcu.definition import bin_of
 from onlad.mcu.layout import (
+    FIXED_VERSION,
     HEADER,
     JUDGED,
     MAGIC,
@@ -20,17 +21,20 @@ from onlad.mcu.layout import (
     SCORED,
     UNUSUAL,
     VERSION,
+    WORD,
     Sizes,
     State,
 )
-from onlad.mcu.portable import PortableMonitor
+from onlad.mcu.portable import Arithmetic, PortableMonitor
 from onlad.mode import Mode
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.watching import TICK, Watching
 
 
-def from_monitor(monitor: Monitor, modes: int = 3) -> PortableMonitor:
+def from_monitor(
+    monitor: Monitor, modes: int = 3, arithmetic: Arithmetic = "float"
+) -> PortableMonitor:
     """Return a monitor for a chip that goes on from where `monitor` is, in float32.
 
     Sums become factors, so no sample is needed. What it lacks: a candidate that is not confirmed,
@@ -62,25 +66,47 @@ def from_monitor(monitor: Monitor, modes: int = 3) -> PortableMonitor:
         modes=max(modes, len(watching.modes) + 1),
         false_alarms=monitor.false_alarms,
         seed=monitor.seed,
+        arithmetic=arithmetic,
     )
     chip.names = monitor.names
     sizes = chip.sizes()
     state = State(sizes)
     for i, mode in enumerate(watching.modes):
         _mode(state, i, mode, sizes)
+        if chip.is_fixed:
+            to_words(state.modes[i], sizes)
     _limit(state, watching)
     _rows(state, watching)
     _anchor(state, watching)
+    if chip.is_fixed:
+        beta = state.common["anchor_beta"]
+        beta.view("<i4")[:] = _words(beta)
     state["seen"], state["ready"], state["warmup"] = monitor.n_seen, 1, chip.warmup
     state["rate"] = monitor.false_alarms
-    return chip.restore(to_bytes(state, chip.layer()))
+    return chip.restore(to_bytes(state, chip))
 
 
-def to_bytes(state: State, layer: tuple[Array, Array]) -> bytes:
-    """Return the dump with this state, of a monitor with this random layer."""
+def to_bytes(state: State, chip: PortableMonitor) -> bytes:
+    """Return the dump with this state, of a monitor with the layer and arithmetic of `chip`."""
+    layer = chip.layer()
     digest = zlib.crc32(layer[1].tobytes(), zlib.crc32(layer[0].tobytes()))
-    data = HEADER.pack(MAGIC, VERSION, *state.sizes, digest, 0) + state.words.tobytes()
+    version = FIXED_VERSION if chip.is_fixed else VERSION
+    data = HEADER.pack(MAGIC, version, *state.sizes, digest, 0) + state.words.tobytes()
     return data + zlib.crc32(data).to_bytes(4, "little")
+
+
+def to_words(mode: dict[str, Array], sizes: Sizes) -> None:
+    """Write entries of U, which are not on its diagonal, and beta as words of fixed point."""
+    for name, size in (("linear", sizes.inputs), ("tanh", sizes.units)):
+        rows, columns = np.tril_indices(size)
+        words = _words(mode[name])
+        mode[name].view("<i4")[..., rows != columns] = words[..., rows != columns]
+    mode["beta"].view("<i4")[:] = _words(mode["beta"])
+
+
+def _words(values: Array) -> Array:
+    words = np.rint(WORD * values.astype("float64"))
+    return np.asarray(np.clip(words, -(2.0**31), 2.0**31 - 1).astype("<i4"))
 
 
 def factors(K: Array) -> Array:

@@ -25,7 +25,7 @@ ANCHOR_CLIP = 20.0  # the largest scaled value that counts for an anchor
 LARGEST = 1e15  # what a sensor may say; more is a missing value
 
 
-@dataclass
+@dataclass(eq=False)
 class Place:
     """A place for a mode: what `onlad.mode.Mode` has, and how far its start is."""
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 SELFTEST_ROWS = 512
-STACK = 768  # bytes that a call takes at most on a 32-bit processor; measured: up to 716
+STACK = 768  # bytes that a call takes at most on a 32-bit processor; measured: up to 764
+FIXED_STACK = 1024  # the same in fixed point; measured: up to 940
 CODE = 11_600  # bytes of code on a Cortex-M4F with -Os; measured: 11,458 to 11,680
 # Instructions of a row on a Cortex-M4F by what is counted (`instructions`): least squares over the
 # records of six sizes, within 4 % of each.
@@ -39,8 +40,10 @@ def figures(monitor: PortableMonitor) -> Figures:
     """Return what the monitor needs on a chip."""
     sizes = monitor.sizes()
     image = sizes.dump if monitor.n_seen else 0
-    constants = 4 * sizes.hidden * (sizes.features + 1) + image
-    return Figures(sizes.ram, STACK, CODE + constants, instructions(sizes))
+    weights = sizes.hidden * (sizes.features + 1) if monitor.drawn == "stored" else 0
+    constants = monitor.layer()[0].itemsize * weights + image
+    stack = FIXED_STACK if monitor.is_fixed else STACK
+    return Figures(sizes.ram(monitor.is_fixed), stack, CODE + constants, instructions(sizes))
 
 
 def instructions(sizes: Sizes) -> int:
@@ -80,7 +83,6 @@ def _entries(folder: Traversable, before: str = "") -> list[tuple[str, Traversab
 def model_header(monitor: PortableMonitor) -> str:
     """Return onlad_model.h: sizes, the random layer, and what was learned if there is something."""
     sizes = monitor.sizes()
-    alpha, bias = monitor.layer()
     lines = [
         "/* A model, written by `onlad export`. */",
         "#ifndef ONLAD_MODEL_H",
@@ -95,21 +97,44 @@ def model_header(monitor: PortableMonitor) -> str:
         f"#define ONLAD_MODES {sizes.modes}",
         f"#define ONLAD_WARMUP {monitor.warmup}u",
         f"#define ONLAD_FALSE_ALARMS {_float(monitor.false_alarms)}",
-        f"#define ONLAD_RAM {sizes.ram} /* bytes of onlad_monitor; onlad.c checks it */",
+        f"#define ONLAD_RAM {sizes.ram(monitor.is_fixed)} /* bytes of onlad_monitor; checked */",
         f"#define ONLAD_CHECKSUM 0x{checksum(monitor):08x}u /* of the self-test */",
         *(["#define ONLAD_FITTED"] if monitor.n_seen else []),
+        *(["#define ONLAD_FIXED /* matrices in fixed point */"] if monitor.is_fixed else []),
+        *(_seed(monitor) if monitor.drawn == "seeded" else []),
         "",
         "/* Names of the features, for people. */",
         *(f"/* {j}: {_comment(str(name))} */" for j, name in enumerate(monitor.names)),
         "",
         "#ifdef ONLAD_IMPLEMENTATION /* in onlad.c alone: other files have no copy */",
-        *_array("static const float onlad_alpha", map(_float, alpha.ravel())),
-        *_array("static const float onlad_bias", map(_float, bias)),
+        *(_layer(monitor) if monitor.drawn == "stored" else []),
     ]
     if monitor.n_seen:
         words = np.frombuffer(monitor.dump(), "<u4")
         lines += _array("static const uint32_t onlad_image", (f"0x{w:08x}u" for w in words))
     return "\n".join([*lines, "#endif", "", "#endif", ""])
+
+
+def _seed(monitor: PortableMonitor) -> list[str]:
+    spreads = [_number(spread, monitor.is_fixed) for spread in monitor.spreads()]
+    return [
+        f"#define ONLAD_SEED 0x{monitor.first_state():08x}u /* of the random layer */",
+        f"#define ONLAD_SPREAD {spreads[0]}",
+        f"#define ONLAD_BIAS_SPREAD {spreads[1]}",
+    ]
+
+
+def _layer(monitor: PortableMonitor) -> list[str]:
+    kind = "int16_t" if monitor.is_fixed else "float"
+    lines: list[str] = []
+    for name, part in zip(("alpha", "bias"), monitor.layer(), strict=True):
+        numbers = (_number(value, monitor.is_fixed) for value in part.ravel())
+        lines += _array(f"static const {kind} onlad_{name}", numbers)
+    return lines
+
+
+def _number(value: float, is_whole: bool) -> str:
+    return str(int(value)) if is_whole else _float(value)
 
 
 def _array(name: str, values: Iterable[str]) -> list[str]:

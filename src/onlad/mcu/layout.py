@@ -14,6 +14,8 @@ from onlad.watching import TICK
 DELAY = TICK  # rows after which a row is learned
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
 MAGIC, VERSION = b"ONLC", 1
+FIXED_VERSION = 0x101  # words where the other has floats
+WORD, WEIGHT = 2.0**20, 2.0**12  # one, in entries of U and beta and in the layer, in fixed point
 BINS = 129  # of the histogram of recent scores, two in a word
 PAIRS = (BINS + 1) // 2
 COUNTS = (
@@ -104,10 +106,10 @@ class Sizes(NamedTuple):
         """Bytes of a dump: `ONLAD_DUMP`."""
         return HEADER.size + 4 * (self.counts + self.floats) + 4
 
-    @property
-    def ram(self) -> int:
-        """Bytes of `onlad_monitor`: what is dumped, and the numbers of one row."""
-        scratch = 2 * self.inputs + self.hidden + 8 * self.features
+    def ram(self, fixed: bool = False) -> int:
+        """Return the bytes of `onlad_monitor`: what is dumped, and the numbers of one row."""
+        scratch = self.inputs + max(self.inputs, self.units) + 8 * self.features
+        scratch += (self.inputs + self.hidden + 1) // 2 if fixed else self.hidden
         return 4 * (self.counts + self.floats + scratch)
 
 

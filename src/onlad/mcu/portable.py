@@ -7,15 +7,26 @@ is short: no history is kept, a start is measured row by row, each row costs the
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from onlad import fields, kernel, samples
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
-from onlad.mcu.layout import DELAY, HEADER, MODE, Sizes, State
+from onlad.mcu.layout import (
+    DELAY,
+    FIXED_VERSION,
+    HEADER,
+    MAGIC,
+    MODE,
+    VERSION,
+    WEIGHT,
+    Sizes,
+    State,
+)
 from onlad.modelfile import need
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
@@ -25,6 +36,10 @@ from onlad.watching import default_window
 GROUPS = 4  # of tanh units, as in `onlad.instance`
 WARMUP = 384
 LARGEST_DUMP = 2**28  # bytes
+MOST_FEATURES = 1024  # in fixed point: sums of as many products fit a word
+
+Arithmetic: TypeAlias = Literal["float", "fixed"]
+Drawn: TypeAlias = Literal["stored", "seeded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +52,8 @@ class PortableSettings:
     warmup: int
     false_alarms: float
     seed: int
+    arithmetic: Arithmetic
+    layer: Drawn
 
     def check(self) -> None:
         """Refuse, with `ValueError`, what no monitor has."""
@@ -77,6 +94,11 @@ class PortableMonitor:
         Share of normal samples at which a false alarm may begin.
     seed
         Of the random layer.
+    arithmetic
+        ``"float"``, or ``"fixed"``: the matrices in fixed point, for chips without an FPU.
+    layer
+        ``"stored"`` in flash, or ``"seeded"``: drawn anew for each sample, which takes no flash
+        and more instructions.
 
     Examples
     --------
@@ -103,7 +125,12 @@ class PortableMonitor:
         warmup: int = WARMUP,
         false_alarms: float = 1e-4,
         seed: int = 0,
+        arithmetic: Arithmetic = "float",
+        layer: Drawn = "stored",
     ) -> None:
+        samples.choice("arithmetic", arithmetic, get_args(Arithmetic))
+        samples.choice("layer", layer, get_args(Drawn))
+        self.arithmetic, self.drawn = arithmetic, layer
         self.hidden = samples.whole("hidden", hidden, GROUPS)
         self.window = None if window is None else samples.whole("window", window, 1)
         self.modes = samples.whole("modes", modes, 1)
@@ -192,13 +219,58 @@ class PortableMonitor:
         window = self.window or default_window(n)
         return Sizes(n, window, groups, self.hidden // groups, self.modes)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the matrices are in fixed point."""
+        return self.arithmetic == "fixed"
+
     def layer(self) -> tuple[Array, Array]:
-        """Return the random layer, one row of weights for each unit."""
+        """Return the random layer as the chip has it, one row of weights for each unit."""
         n, _, groups, units, _ = self.sizes()
+        if self.drawn == "seeded":
+            return self._seeded()
         alpha, bias = draw(n, groups * units, "normal", self.seed)
         for k in range(groups):
             alpha[k::groups, k * units : (k + 1) * units] = 0.0  # it predicts these
-        return np.ascontiguousarray(alpha.T, "float32"), bias.astype("float32")
+        alpha = np.ascontiguousarray(alpha.T)
+        if self.is_fixed:
+            words = [np.clip(np.rint(WEIGHT * part), -32768, 32767) for part in (alpha, bias)]
+            return words[0].astype("int16"), words[1].astype("int16")
+        return alpha.astype("float32"), bias.astype("float32")
+
+    def spreads(self) -> tuple[float, float]:
+        """Return the largest weight and bias of a seeded layer: the deviation of a stored one."""
+        spread = np.sqrt(3 / self.sizes().features)
+        return (round(WEIGHT * spread), int(WEIGHT)) if self.is_fixed else (spread, 1.0)
+
+    def first_state(self) -> int:
+        """Return the state from which a seeded layer is drawn."""
+        return zlib.crc32(str(self.seed).encode())
+
+    def _seeded(self) -> tuple[Array, Array]:
+        """Draw as `drawn` of the C source does: for each unit its bias, then its weights."""
+        n, _, groups, units, _ = self.sizes()
+        alpha, bias = np.zeros((groups * units, n), "uint32"), np.zeros(groups * units, "uint32")
+        used = np.arange(n) % groups != np.repeat(np.arange(groups), units)[:, None]
+        state = self.first_state()
+
+        def high() -> int:
+            nonlocal state
+            state = (state * 1_664_525 + 1_013_904_223) % 2**32
+            return state >> 16
+
+        for k, own in enumerate(used):
+            bias[k] = high()
+            alpha[k, own] = [high() for _ in range(np.count_nonzero(own))]
+        found = []
+        for part, spread in zip((alpha, bias), self.spreads(), strict=True):
+            if self.is_fixed:
+                found.append(part.astype("int64") * int(spread) // 32768 - int(spread))
+            else:
+                one = np.float32(1)
+                found.append((part.astype("float32") / 32768 - one) * np.float32(spread))
+        dtype = "int16" if self.is_fixed else "float32"
+        return np.where(used, found[0], 0).astype(dtype), found[1].astype(dtype)
 
     def dump(self, sequence: int = 0) -> bytes:
         """Return what `onlad_dump` writes on the chip."""
@@ -216,6 +288,31 @@ class PortableMonitor:
         self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
         self._rate = float(np.format_float_positional(np.float32(state["rate"])))
         return self
+
+    @classmethod
+    def from_dump(cls, data: bytes, seed: int = 0) -> PortableMonitor:
+        """Return the monitor of a chip's dump, which says all but the seed of its layer."""
+        if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+            raise ModelFileError("the bytes are no dump of a chip")
+        _, version, n, window, groups, units, modes, digest, _ = HEADER.unpack_from(data)
+        known = version in (VERSION, FIXED_VERSION) and groups == min(GROUPS, n)
+        if not (known and Sizes(n, window, groups, units, modes).dump == len(data)):
+            raise ModelFileError("the dump is damaged, or of another version")
+        for layer in get_args(Drawn):
+            self = cls(
+                hidden=groups * units, window=window, modes=modes, seed=seed, layer=layer,
+                arithmetic="fixed" if version == FIXED_VERSION else "float",
+            )  # fmt: skip
+            self.names = tuple(range(n))
+            alpha, bias = self.layer()
+            if zlib.crc32(bias.tobytes(), zlib.crc32(alpha.tobytes())) == digest:
+                self.restore(data)
+                self.warmup = int(State(self.sizes(), data)["warmup"])
+                return self
+        raise ModelFileError(
+            f"the dump is of a monitor whose seed is not {seed}: "
+            "PortableMonitor.from_dump(data, seed=...) takes it"
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return what the monitor decided by itself, and whether it is ready."""
@@ -247,8 +344,13 @@ class PortableMonitor:
                 f"{sizes.features} features in windows of {sizes.window} with {self.hidden} units "
                 f"and {self.modes} modes take more memory than any chip has. Make one smaller"
             )
+        if self.is_fixed and sizes.features > MOST_FEATURES:
+            raise ValueError(
+                f"fixed point takes at most {MOST_FEATURES:,} features, got {sizes[0]}"
+            )
         alpha, bias = self.layer()
-        self._chip = kernel.Portable(*sizes, alpha.ravel(), bias)
+        chip = kernel.PortableFixed if self.is_fixed else kernel.Portable
+        self._chip = chip(*sizes, alpha.ravel(), bias)
         self._chip.warmup(self.warmup)
         self._chip.false_alarms(self._rate)
         self._chip.pause(self._paused)
@@ -277,7 +379,8 @@ class PortableMonitor:
         """Return the arguments that make an equal monitor."""
         return PortableSettings(
             hidden=self.hidden, window=self.window, modes=self.modes, warmup=self.warmup,
-            false_alarms=self.false_alarms, seed=self.seed,
+            false_alarms=self.false_alarms, seed=self.seed, arithmetic=self.arithmetic,
+            layer=self.drawn,
         )  # fmt: skip
 
     def learned(self) -> PortableState | None:
@@ -297,7 +400,7 @@ class PortableMonitor:
         s = settings
         self = cls(
             hidden=s.hidden, window=s.window, modes=s.modes, warmup=s.warmup,
-            false_alarms=s.false_alarms, seed=s.seed,
+            false_alarms=s.false_alarms, seed=s.seed, arithmetic=s.arithmetic, layer=s.layer,
         )  # fmt: skip
         self.names = names if state is None else state.names
         if state is not None:

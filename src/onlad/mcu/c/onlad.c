@@ -4,11 +4,12 @@
  * Each row costs about the same: it is judged, and the row of ONLAD_DELAY rows before is learned by
  * rank-one updates. So there is no solve, no sort, and nothing that is done for many rows at once.
  */
-/* A fused multiply-add rounds once where others round twice: without it all chips agree. */
+/* A fused multiply-add rounds once where others round twice: without it all chips agree. And a loop
+ * that clears memory is to stay one, as memset would be one function more of the C library. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("fp-contract=off", "no-tree-loop-distribute-patterns")
 #endif
 
 #define ONLAD_IMPLEMENTATION
@@ -70,6 +71,11 @@
 #define SETTLED 2048u
 #define MEASURED 4096u
 /* end of constants */
+
+#ifdef ONLAD_FIXED
+#undef CLIP
+#define CLIP 1000.0f /* a word of U is less than 2,048 */
+#endif
 
 #define BLOCK 512u  /* the mean of the largest of so many rows is about the 0.999 quantile */
 #define OCTAVE 16   /* bins of the histogram in a factor of two */
@@ -158,19 +164,35 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 /* Scratch. */
 #define V (m->scratch)
 #define B (V + ONLAD_INPUTS)
-#define H (B + ONLAD_INPUTS)
+#ifdef ONLAD_FIXED
+#define SMALL_V (m->small)
+#define SMALL_H (m->small + ONLAD_INPUTS)
+#define ERRORS (B + ONLAD_WIDEST)
+#else
+#define H (B + ONLAD_WIDEST)
 #define ERRORS (H + ONLAD_HIDDEN)
+#endif
 #define SQUARES (ERRORS + 2 * ONLAD_FEATURES)
 #define SHARES (SQUARES + ONLAD_FEATURES)
 #define LEANED (SHARES + ONLAD_FEATURES)
 #define BEST_LEANS (LEANED + 2 * ONLAD_FEATURES)
 
+/* The random layer: stored, or drawn anew for each row, unit by unit, its bias first. */
+#ifdef ONLAD_SEED
+#define LAYER_BEGINS uint32_t random = ONLAD_SEED
+#define BIAS_OF(k) drawn(&random, ONLAD_BIAS_SPREAD)
+#define WEIGHT_OF(k, j) ((j) % ONLAD_GROUPS == (k) / ONLAD_UNITS ? 0 : drawn(&random, ONLAD_SPREAD))
+#else
 #ifdef ONLAD_RUNTIME
 #define ALPHA (m->alpha)
 #define BIAS (m->bias)
 #else
 #define ALPHA onlad_alpha
 #define BIAS onlad_bias
+#endif
+#define LAYER_BEGINS const onlad_weight* weight = ALPHA
+#define BIAS_OF(k) BIAS[k]
+#define WEIGHT_OF(k, j) *weight++
 #endif
 
 #define NEW_ROW(row) (m->memory + RING_AT + (row) * ONLAD_FEATURES)
@@ -190,16 +212,6 @@ static float bounded(float x, float most) { return x > most ? most : x < -most ?
 static float larger(float a, float b) { return a > b ? a : b; }
 
 static float smaller(float a, float b) { return a < b ? a : b; }
-
-/* A quotient of polynomials, within 1e-4 of tanh. */
-static float squash(float x) {
-    float s, y;
-    if (x > 4.9f) return 1.0f;
-    if (x < -4.9f) return -1.0f;
-    s = x * x;
-    y = x * (135135.0f + s * (17325.0f + s * (378.0f + s)));
-    return y / (135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f)));
-}
 
 static uint32_t bits(float x) {
     uint32_t word;
@@ -233,6 +245,10 @@ static float exponential(float x) {
     return y * from_bits((uint32_t)(whole + 127) << 23);
 }
 
+static void clear(float* at, int size) {
+    while (size--) *at++ = 0.0f;
+}
+
 /* -- rows of the ring -- */
 
 static int before(const onlad_monitor* m, int row, int rows) {
@@ -252,25 +268,77 @@ static float scaled(float x, float centre, float scale) {
     return bounded((x - centre) / scale, CLIP);
 }
 
-/* Fill V with the scaled window of a row, H with its tanh units, ERRORS with both errors. */
-static void look(onlad_monitor* m, int slot, int row) {
-    const float* mode = mode_at(m, slot);
-    const float *z = V + ONLAD_INPUTS - ONLAD_FEATURES, *column = mode + LINEAR_AT;
-    const int first = ONLAD_INPUTS - ONLAD_FEATURES;
-    float *v = V, *h = H;
-    int lag, group, i, j, k;
+#ifdef ONLAD_SEED
+/* The next number of the layer, from -spread to spread. */
+static onlad_weight drawn(uint32_t* random, onlad_weight spread) {
+    *random = *random * 1664525u + 1013904223u;
+#ifdef ONLAD_FIXED
+    return (onlad_weight)((int32_t)(*random >> 16) * spread / 32768 - spread);
+#else
+    return ((float)(*random >> 16) * (1.0f / 32768.0f) - 1.0f) * spread;
+#endif
+}
+#endif
 
+/* One over the weight of the ridge that is put back, for one of `size` units at each row. */
+static float put_back(int size) { return 1.0f / (RIDGE * (float)size * (1.0f - LAMBDA)); }
+
+/* Two functions follow, in floats or in words. `look` fills V, then H with the tanh units of a row,
+ * and ERRORS with the errors of both instances; `learn` learns what it saw. */
+#ifdef ONLAD_FIXED
+#include "onlad_fixed.h"
+#else
+static float weight_in(const float* column, int i) { return column[i]; }
+
+static void set_entry(float* at, float x) { *at = x; }
+
+static int narrow_inputs(onlad_monitor* m) {
+    (void)m;
+    return 0;
+}
+
+/* z - beta V */
+static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
+    int i;
+    (void)fraction;
+    for (i = 0; i < ONLAD_INPUTS; ++i) z -= beta[i] * V[i];
+    return z;
+}
+
+/* A quotient of polynomials, within 1e-4 of tanh. */
+static float squash(float x) {
+    float s, y;
+    if (x > 4.9f) return 1.0f;
+    if (x < -4.9f) return -1.0f;
+    s = x * x;
+    y = x * (135135.0f + s * (17325.0f + s * (378.0f + s)));
+    return y / (135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f)));
+}
+
+/* Fill V with the scaled window of a row. */
+static void look_at(onlad_monitor* m, int slot, int row) {
+    const float* mode = mode_at(m, slot);
+    float* v = V;
+    int lag, j;
     *v++ = 1.0f;
     for (lag = ONLAD_WINDOW - 1; lag >= 0; --lag) {
         const float* x = NEW_ROW(before(m, row, lag));
         for (j = 0; j < ONLAD_FEATURES; ++j) *v++ = scaled(x[j], mode[j], mode[SCALE_AT + j]);
     }
+}
 
+static void look(onlad_monitor* m, int slot, int row) {
+    const float* mode = mode_at(m, slot);
+    const float *z = V + ONLAD_INPUTS - ONLAD_FEATURES, *column = mode + LINEAR_AT;
+    const int first = ONLAD_INPUTS - ONLAD_FEATURES;
+    int group, i, j, k;
+    LAYER_BEGINS;
+
+    look_at(m, slot, row);
     for (k = 0; k < ONLAD_HIDDEN; ++k) {
-        const float* alpha = ALPHA + k * ONLAD_FEATURES;
-        float sum = BIAS[k];
-        for (j = 0; j < ONLAD_FEATURES; ++j) sum += alpha[j] * z[j];
-        h[k] = squash(sum);
+        float sum = BIAS_OF(k);
+        for (j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * z[j];
+        H[k] = squash(sum);
     }
     for (j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
         const float *beta = mode + BETA_AT + j * ONLAD_UNITS, *units = H + group * ONLAD_UNITS;
@@ -299,6 +367,61 @@ static void look(onlad_monitor* m, int slot, int row) {
         ERRORS[ONLAD_FEATURES + j - first] = above / below;
     }
 }
+
+/* Add h'h to the inverse of U D U', which was weighed down by `shrink`: Bierman's update. `weight`
+ * is one over the weight of h, which is a unit vector if `unit` is not negative. Return what b is
+ * to be divided by to be the gain. */
+static float learn_factor(float* U, int size, const float* h, int unit, float weight, float shrink,
+                          float* b) {
+    int i, j, first = unit < 0 ? 0 : unit;
+    for (i = 0; i < first; ++i) b[i] = 0.0f;
+    for (j = first; j < size; ++j) {
+        float* column = U + ONLAD_TRIANGLE(j);
+        float f, v, next, p;
+        if (unit < 0) {
+            f = h[j];
+            for (i = 0; i < j; ++i) f += column[i] * h[i];
+        } else {
+            f = j == unit ? 1.0f : column[unit];
+        }
+        v = column[j] * f;
+        next = weight + f * v;
+        p = -f / weight;
+        column[j] *= weight / next / shrink;
+        for (i = 0; i < j; ++i) {
+            float u = column[i];
+            column[i] = u + b[i] * p;
+            b[i] += u * v;
+        }
+        b[j] = v;
+        weight = next;
+    }
+    return weight;
+}
+
+static void learn(onlad_monitor* m, int slot, float shrink) {
+    float* mode = mode_at(m, slot);
+    const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
+    const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
+    int group, j, k;
+    for (group = 0; group < ONLAD_GROUPS; ++group) {
+        float* U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS);
+        float d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, -1, shrink, shrink, B);
+        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
+            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = ERRORS[j] / d;
+            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] += B[k] * e;
+        }
+        d = learn_factor(U, ONLAD_UNITS, H, turn, put_back(ONLAD_UNITS), 1.0f, B);
+        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
+            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = beta[turn] / d;
+            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] -= B[k] * e;
+        }
+    }
+    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, -1, shrink, shrink, B);
+    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, input, put_back(ONLAD_INPUTS - 1), 1.0f, B);
+    ++SLOT(slot, ROWS);
+}
+#endif
 
 /* From ERRORS: the four statistics, SQUARES by feature in units of the usual ones, and LEANED, the
  * errors in deviations, of which none counts for more than WINSOR. */
@@ -385,64 +508,6 @@ static float total(const float* levels, const float* standard, const float* mean
 
 /* -- learning -- */
 
-/* Add h'h to the inverse of U D U', which was weighed down by `shrink`: Bierman's update. `weight`
- * is one over the weight of h, which is a unit vector if `unit` is not negative. Return what b is
- * to be divided by to be the gain. */
-static float learn_factor(float* U, int size, const float* h, int unit, float weight, float shrink,
-                          float* b) {
-    int i, j, first = unit < 0 ? 0 : unit;
-    for (i = 0; i < first; ++i) b[i] = 0.0f;
-    for (j = first; j < size; ++j) {
-        float* column = U + ONLAD_TRIANGLE(j);
-        float f, v, next, p;
-        if (unit < 0) {
-            f = h[j];
-            for (i = 0; i < j; ++i) f += column[i] * h[i];
-        } else {
-            f = j == unit ? 1.0f : column[unit];
-        }
-        v = column[j] * f;
-        next = weight + f * v;
-        p = -f / weight;
-        column[j] *= weight / next / shrink;
-        for (i = 0; i < j; ++i) {
-            float u = column[i];
-            column[i] = u + b[i] * p;
-            b[i] += u * v;
-        }
-        b[j] = v;
-        weight = next;
-    }
-    return weight;
-}
-
-/* One over the weight of the ridge that is put back, for one of `size` units at each row. */
-static float put_back(int size) { return 1.0f / (RIDGE * (float)size * (1.0f - LAMBDA)); }
-
-/* Learn what `look` saw. */
-static void learn(onlad_monitor* m, int slot, float shrink) {
-    float* mode = mode_at(m, slot);
-    const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
-    const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
-    int group, j, k;
-    for (group = 0; group < ONLAD_GROUPS; ++group) {
-        float* U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS);
-        float d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, -1, shrink, shrink, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
-            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = ERRORS[j] / d;
-            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] += B[k] * e;
-        }
-        d = learn_factor(U, ONLAD_UNITS, H, turn, put_back(ONLAD_UNITS), 1.0f, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
-            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = beta[turn] / d;
-            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] -= B[k] * e;
-        }
-    }
-    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, -1, shrink, shrink, B);
-    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, input, put_back(ONLAD_INPUTS - 1), 1.0f, B);
-    ++SLOT(slot, ROWS);
-}
-
 /* Let the usual squares follow ERRORS. */
 static void take(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
@@ -474,7 +539,7 @@ static void wake(onlad_monitor* m, int slot, int row) {
 /* -- the start of a mode: units, learning, usual squares, levels, levels of running means -- */
 
 static void begin(onlad_monitor* m, int slot, uint32_t role) {
-    memset(mode_at(m, slot), 0, sizeof(float) * (size_t)ONLAD_MODE_FLOATS);
+    clear(mode_at(m, slot), ONLAD_MODE_FLOATS);
     SLOT(slot, ROLE) = role;
     SLOT(slot, ROWS) = SLOT(slot, WEIGHT) = SLOT(slot, BEGUN) = 0;
 }
@@ -500,7 +565,7 @@ static void measure_units(onlad_monitor* m, int slot, int row) {
 
 static void settle_factor(float* U, int size, float first) {
     int j;
-    memset(U, 0, sizeof(float) * (size_t)ONLAD_TRIANGLE(size));
+    clear(U, ONLAD_TRIANGLE(size));
     for (j = 0; j < size; ++j) U[ONLAD_TRIANGLE(j) + j] = 1.0f / (j ? RIDGE : first);
 }
 
@@ -766,13 +831,14 @@ static void settle_anchor(onlad_monitor* m) {
         float sum = 0.0f;
         for (k = i > own ? i : own; k < ONLAD_INPUTS; ++k) {
             const float* column = U + ONLAD_TRIANGLE(k);
-            float left = k == i ? 1.0f : column[i], right = k == own ? 1.0f : column[own];
+            float left = k == i ? 1.0f : weight_in(column, i);
+            float right = k == own ? 1.0f : weight_in(column, own);
             sum += left * right * column[k];
         }
         beta[i] = sum;
         if (i == own) below = sum;
     }
-    for (i = 0; i < ONLAD_INPUTS; ++i) beta[i] = i == own ? 0.0f : -beta[i] / below;
+    for (i = 0; i < ONLAD_INPUTS; ++i) set_entry(beta + i, i == own ? 0.0f : -beta[i] / below);
     for (i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
     ANCHOR(ITS_CENTRE)[j] = mode[j];
     ANCHOR(ITS_SCALE)[j] = mode[SCALE_AT + j];
@@ -788,21 +854,21 @@ static void settle_anchor(onlad_monitor* m) {
 static void follow_anchor(onlad_monitor* m, int row) {
     float *v = V, worst = 1.0f;
     const int half = 2 * m->count[ANCHOR_ROWS] >= MEASURED;
-    int i, j, lag;
+    int fraction, j, lag;
     *v++ = 1.0f;
     for (lag = ONLAD_WINDOW - 1; lag >= 0; --lag) {
         const float* x = NEW_ROW(before(m, row, lag));
         for (j = 0; j < ONLAD_FEATURES; ++j)
             *v++ = bounded(scaled(x[j], ANCHOR(ITS_CENTRE)[j], ANCHOR(ITS_SCALE)[j]), ANCHOR_CLIP);
     }
+    fraction = narrow_inputs(m);
     if (m->count[ANCHOR_ROWS] < MEASURED) ++m->count[ANCHOR_ROWS];
     m->count[DRIFTING] = 0;
     for (j = 0; j < ONLAD_FEATURES; ++j) {
         const float* beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS;
-        float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j, error;
+        float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j;
         const float slack = SLACK * ANCHOR(ITS_DEVIATION)[j];
-        error = V[ONLAD_INPUTS - ONLAD_FEATURES + j];
-        for (i = 0; i < ONLAD_INPUTS; ++i) error -= beta[i] * V[i];
+        const float error = left_over(m, beta, V[ONLAD_INPUTS - ONLAD_FEATURES + j], fraction);
         *lean += (error - *lean) / MEAN;
         if (m->count[ANCHOR_ROWS] < MEASURED) {
             halves[half * ONLAD_FEATURES] = larger(halves[half * ONLAD_FEATURES], magnitude(*lean));
@@ -969,7 +1035,10 @@ static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
     float sum = 0.0f;
     int i, j, k;
     for (j = 0; j < ONLAD_FEATURES; ++j) sum += SHARES[j];
-    for (k = 0; k < ONLAD_CAUSES; ++k) verdict->causes[k].feature = ONLAD_NONE;
+    for (k = 0; k < ONLAD_CAUSES; ++k) {
+        verdict->causes[k].feature = ONLAD_NONE;
+        verdict->causes[k].share = 0.0f;
+    }
     for (j = 0; j < ONLAD_FEATURES && sum > 0.0f; ++j) {
         SHARES[j] /= sum;
         for (k = 0; k < ONLAD_CAUSES; ++k) {
@@ -1026,8 +1095,9 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     onlad_status status = ONLAD_OK;
     int present, unusual, slot, j;
 
-    memset(verdict, 0, sizeof *verdict);
+    verdict->score = verdict->threshold = 0.0f;
     verdict->p_value = 1.0f;
+    verdict->ready = verdict->is_anomaly = verdict->learned = verdict->drift = 0;
     verdict->drifting = ONLAD_NONE;
     for (j = 0; j < ONLAD_FEATURES; ++j) SHARES[j] = 0.0f;
     ++m->count[SEEN];
@@ -1119,9 +1189,9 @@ onlad_status onlad_set_warmup(onlad_monitor* m, uint32_t rows) {
 
 static void start_anew(onlad_monitor* m) {
     int k;
-    memset(m->count, 0, sizeof(uint32_t) * (size_t)ONLAD_COUNTS);
-    memset(m->memory, 0, sizeof(float) * (size_t)ONLAD_FLOATS);
-    memset(m->scratch, 0, sizeof(float) * (size_t)ONLAD_SCRATCH);
+    for (k = 0; k < ONLAD_COUNTS; ++k) m->count[k] = 0;
+    clear(m->memory, ONLAD_FLOATS);
+    clear(m->scratch, ONLAD_SCRATCH);
     for (k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(0x7fc00000u);
     m->count[WARMUP] = 384;
     SCALAR(RATE) = 1e-4f;
@@ -1151,7 +1221,11 @@ void onlad_init(onlad_monitor* m) {
 /* -- dumps: header, whole numbers, all others, checksum; little-endian words of four bytes -- */
 
 #define MAGIC 0x434c4e4fu /* "ONLC" */
+#ifdef ONLAD_FIXED
+#define VERSION 0x101u /* words where the other has floats */
+#else
 #define VERSION 1u
+#endif
 #define HEADER_WORDS (ONLAD_HEADER / 4)
 
 /* CRC-32, as zlib has it, four bits at a time. */
@@ -1170,8 +1244,33 @@ static uint32_t checksum(uint32_t crc, const void* bytes, size_t size) {
     return ~crc;
 }
 
-static void fill_header(const onlad_monitor* m, uint32_t sequence, uint32_t* header) {
+/* Of all weights, then all biases: another layer gives another one. */
+static uint32_t layer_checksum(const onlad_monitor* m) {
+    const size_t size = sizeof(onlad_weight);
+#ifdef ONLAD_SEED
+    uint32_t crc = 0;
+    int biases, k, j;
+    (void)m;
+    for (biases = 0; biases < 2; ++biases) {
+        LAYER_BEGINS;
+        for (k = 0; k < ONLAD_HIDDEN; ++k) {
+            onlad_weight one = BIAS_OF(k);
+            if (biases) crc = checksum(crc, &one, size);
+            for (j = 0; j < ONLAD_FEATURES; ++j) {
+                one = WEIGHT_OF(k, j);
+                if (!biases) crc = checksum(crc, &one, size);
+            }
+        }
+    }
+    return crc;
+#else
     const size_t weights = (size_t)(ONLAD_HIDDEN * ONLAD_FEATURES), units = (size_t)ONLAD_HIDDEN;
+    (void)m;
+    return checksum(checksum(0, ALPHA, size * weights), BIAS, size * units);
+#endif
+}
+
+static void fill_header(const onlad_monitor* m, uint32_t sequence, uint32_t* header) {
     (void)m;
     header[0] = MAGIC;
     header[1] = VERSION;
@@ -1180,7 +1279,7 @@ static void fill_header(const onlad_monitor* m, uint32_t sequence, uint32_t* hea
     header[4] = (uint32_t)ONLAD_GROUPS;
     header[5] = (uint32_t)ONLAD_UNITS;
     header[6] = (uint32_t)ONLAD_MODES;
-    header[7] = checksum(checksum(0, ALPHA, 4 * weights), BIAS, 4 * units); /* another layer */
+    header[7] = layer_checksum(m);
     header[8] = sequence;
 }
 
@@ -1200,12 +1299,14 @@ onlad_status onlad_dump(const onlad_monitor* m, uint32_t sequence, onlad_write w
 onlad_status onlad_check(const onlad_monitor* m, const void* bytes, size_t size,
                          uint32_t* sequence) {
     uint32_t header[HEADER_WORDS], found[HEADER_WORDS], crc;
+    int k;
     if (size != (size_t)ONLAD_DUMP) return ONLAD_BAD_DUMP;
     memcpy(found, bytes, sizeof found);
     fill_header(m, found[8], header);
     memcpy(&crc, (const uint8_t*)bytes + size - 4, 4);
-    if (memcmp(header, found, sizeof header) || crc != checksum(0, bytes, size - 4))
-        return ONLAD_BAD_DUMP;
+    for (k = 0; k < HEADER_WORDS; ++k)
+        if (header[k] != found[k]) return ONLAD_BAD_DUMP;
+    if (crc != checksum(0, bytes, size - 4)) return ONLAD_BAD_DUMP;
     *sequence = found[8];
     return ONLAD_OK;
 }
@@ -1215,16 +1316,30 @@ typedef struct {
     const uint8_t *counts, *floats;
 } dump;
 
-static uint32_t count_of(const dump* d, int at) {
-    uint32_t word;
-    memcpy(&word, d->counts + 4 * at, 4);
-    return word;
+static uint32_t word_of(const uint8_t* words, int at) {
+    uint32_t found;
+    memcpy(&found, words + 4 * at, 4);
+    return found;
 }
 
-static float float_of(const dump* d, int at) {
-    float x;
-    memcpy(&x, d->floats + 4 * at, 4);
-    return x;
+static uint32_t count_of(const dump* d, int at) { return word_of(d->counts, at); }
+
+static float float_of(const dump* d, int at) { return from_bits(word_of(d->floats, at)); }
+
+/* An entry of U or beta, and how large one of U may be. */
+#ifdef ONLAD_FIXED
+#define IS_FIXED 1
+#define LARGEST_ENTRY 1023.0f
+#else
+#define IS_FIXED 0
+#define LARGEST_ENTRY 1e9f
+#endif
+static float entry_of(const dump* d, int at) {
+#ifdef ONLAD_FIXED
+    return to_float((int32_t)word_of(d->floats, at), WORD_BITS);
+#else
+    return float_of(d, at);
+#endif
 }
 
 /* Whether `size` numbers from `at` on are within bounds; `missing` allows NaN. */
@@ -1244,12 +1359,19 @@ static int sound_factor(const dump* d, int at, int size, float first) {
         float sum = 0.0f;
         for (k = i; k < size; ++k) {
             float D = float_of(d, at + ONLAD_TRIANGLE(k) + k);
-            float u = k == i ? 1.0f : float_of(d, at + ONLAD_TRIANGLE(k) + i);
-            if (!(D >= 1e-14f && magnitude(u) <= 1e9f)) return 0;
+            float u = k == i ? 1.0f : entry_of(d, at + ONLAD_TRIANGLE(k) + i);
+            if (!(D >= 1e-14f && magnitude(u) <= LARGEST_ENTRY)) return 0;
             sum += u * u * D;
         }
         if (!(sum <= (i ? 2.0f / RIDGE : first))) return 0;
     }
+    return 1;
+}
+
+static int sound_beta(const dump* d, int at, int size) {
+    const float most = IS_FIXED ? LARGEST_ENTRY : 1e6f;
+    for (; size--; ++at)
+        if (!(magnitude(entry_of(d, at)) <= most)) return 0;
     return 1;
 }
 
@@ -1262,7 +1384,9 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
     int group;
     if (role == FREE)
         return within(d, at, ONLAD_FEATURES, -1e38f, 1e38f, 1) &&
-               within(d, at + SCALE_AT, ONLAD_MODE_FLOATS - SCALE_AT, -1e38f, 1e38f, 0);
+               within(d, at + SCALE_AT, LINEAR_AT - SCALE_AT, -1e38f, 1e38f, 0) &&
+               (IS_FIXED || within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, -1e38f, 1e38f, 0)) &&
+               within(d, at + USUAL_AT, ONLAD_MODE_FLOATS - USUAL_AT, -1e38f, 1e38f, 0);
     if (count_of(d, SLOTS + 4 * slot + WEIGHT) > MEMORY) return 0;
     if (role == BEGINNING && begun >= 12 * part) return 0;
     if (!within(d, at, ONLAD_FEATURES, -MOST, MOST, 1)) return 0;
@@ -1279,7 +1403,7 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
             return 0;
     return within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 2.0f * MOST, 0) &&
            sound_factor(d, at + LINEAR_AT, ONLAD_INPUTS, 2.0f / CONSTANT) &&
-           within(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS, -1e6f, 1e6f, 0) &&
+           sound_beta(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS) &&
            within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
            within(d, at + LEVELS_AT, LEVELS, -1e33f, 1e33f, 0) &&
            within(d, at + LEANING_AT, 2 * ONLAD_FEATURES,
@@ -1295,7 +1419,7 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
 static int sound(const onlad_monitor* m, const dump* d) {
     const uint32_t warmup = count_of(d, WARMUP), ready = count_of(d, READY);
     const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_PAIRS;
-    uint32_t sum = 0, of_role[5] = {0, 0, 0, 0, 0}, unusual = 0;
+    uint32_t sum = 0, of_role[TWIN + 1], unusual = 0;
     const int row = (int)count_of(d, POSITION);
     int i, j;
     if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
@@ -1305,6 +1429,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
         count_of(d, SETTLING) > (uint32_t)ONLAD_FEATURES || count_of(d, ANCHOR_ROWS) > MEASURED ||
         count_of(d, DRIFTING) > (uint32_t)ONLAD_FEATURES)
         return 0;
+    for (i = 0; i <= TWIN; ++i) of_role[i] = 0;
     for (i = 0; i < ONLAD_MODES; ++i) {
         uint32_t role = count_of(d, SLOTS + 4 * i + ROLE);
         if (role > TWIN || !sound_mode(m, d, i)) return 0;
@@ -1339,7 +1464,9 @@ static int sound(const onlad_monitor* m, const dump* d) {
                 return 0;
     }
     return unusual == count_of(d, REFUSED_ROWS) &&
-           within(d, ANCHOR_AT, ONLAD_ANCHOR_FLOATS, -1e15f, 1e15f, 1) &&
+           (IS_FIXED || within(d, ANCHOR_AT, ONLAD_FEATURES * ONLAD_INPUTS, -1e15f, 1e15f, 1)) &&
+           within(d, ANCHOR_AT + ONLAD_FEATURES * ONLAD_INPUTS, 6 * ONLAD_FEATURES, -1e15f, 1e15f,
+                  1) &&
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
            within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&

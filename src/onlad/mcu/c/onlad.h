@@ -50,7 +50,15 @@ extern "C" {
     (ONLAD_MODES * ONLAD_MODE_FLOATS + ONLAD_ANCHOR_FLOATS + ONLAD_RING * ONLAD_FEATURES + \
      6 * ONLAD_FEATURES + ONLAD_SCALARS)
 #define ONLAD_COUNTS (18 + 4 * ONLAD_MODES + ONLAD_PAIRS + ONLAD_RING * (1 + ONLAD_MASKS))
-#define ONLAD_SCRATCH (2 * ONLAD_INPUTS + ONLAD_HIDDEN + 8 * ONLAD_FEATURES)
+#define ONLAD_WIDEST (ONLAD_UNITS > ONLAD_INPUTS ? ONLAD_UNITS : ONLAD_INPUTS)
+#ifdef ONLAD_FIXED /* matrices in fixed point, for chips without an FPU */
+#define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + 8 * ONLAD_FEATURES)
+#define ONLAD_SMALL (ONLAD_INPUTS + ONLAD_HIDDEN)
+typedef int16_t onlad_weight;
+#else
+#define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + ONLAD_HIDDEN + 8 * ONLAD_FEATURES)
+typedef float onlad_weight;
+#endif
 
 #define ONLAD_HEADER 36 /* bytes of a dump before the state; four of a checksum follow it */
 #define ONLAD_DUMP (ONLAD_HEADER + 4 * (ONLAD_COUNTS + ONLAD_FLOATS) + 4)
@@ -58,13 +66,19 @@ extern "C" {
 typedef struct {
 #ifdef ONLAD_RUNTIME
     int features, window, groups, units, modes;
-    const float *alpha, *bias;
+    const onlad_weight *alpha, *bias;
     uint32_t* count;
     float *memory, *scratch;
+#ifdef ONLAD_FIXED
+    int16_t* small;
+#endif
 #else
     uint32_t count[ONLAD_COUNTS]; /* what is dumped: whole numbers, */
     float memory[ONLAD_FLOATS];   /* and all others */
     float scratch[ONLAD_SCRATCH]; /* of one row */
+#ifdef ONLAD_FIXED
+    int16_t small[ONLAD_SMALL];
+#endif
 #endif
 } onlad_monitor;
 
