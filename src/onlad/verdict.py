@@ -174,6 +174,12 @@ class Verdicts(Sequence[Verdict]):
     def __len__(self) -> int:
         return len(self.score)
 
+    def put(self, part: slice, told: Verdicts) -> None:
+        """Take over verdicts as a part of these."""
+        for name, column in vars(self).items():
+            if name != "names":
+                column[part] = getattr(told, name)
+
     @overload
     def __getitem__(self, index: int) -> Verdict: ...
     @overload

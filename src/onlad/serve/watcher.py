@@ -26,6 +26,8 @@ from onlad.watching import default_window
 KEPT_ALARMS = 20
 SENSORS = 8  # causes whose values and bands an alarm keeps
 LABELS = ("", "seen", "normal", "fault", "maintenance")
+#: What is not published of an alarm.
+INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "told", "undo")
 LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
 
 
@@ -48,6 +50,7 @@ class Alarm:
     before: int = 0  # rows of the window before the first anomaly
     rows: list[list[float]] = field(default_factory=list)  # those, and what followed
     learned: list[bool] = field(default_factory=list)  # one per row
+    times: list[float] = field(default_factory=list)  # one per row
     severity: float = 0.0  # of its peak, as what follows
     sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
     told: bool = True  # not if there were too many that day
@@ -59,7 +62,17 @@ class Alarm:
     def message(self) -> dict[str, Any]:
         """Return the alarm as it is published, without its samples."""
         told = {"kind": "anomaly"} | asdict(self)
-        for name in ("rows", "learned", "marked", "last", "highest", "before", "told", "undo"):
+        for name in (
+            "rows",
+            "times",
+            "learned",
+            "marked",
+            "last",
+            "highest",
+            "before",
+            "told",
+            "undo",
+        ):
             del told[name]
         causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
         like = f". Like {self.like}" if self.like else ""
@@ -149,7 +162,7 @@ class Watcher:
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
         self._today = (-1.0, 0)  # a day, and the alarms told in it
-        self._before: deque[Array] = deque()  # the rows of the window before the next sample
+        self._before: deque[Array] = deque()  # times and rows of the window before the next sample
         self._n_before = 0  # rows in it, or some more
         self._kept = 0  # rows of a window that come before its last, at most
 
@@ -286,12 +299,13 @@ class Watcher:
         monitor, first = self.monitor, self.monitor.n_seen
         if not self._before:
             self._kept = self._window - 1
-        verdicts = self.stream.rules.observe(monitor, X, times)
+        timed = self.stream.time is not None
+        verdicts = self.stream.rules.observe(monitor, X, times, timed=timed)
         # As it was before these rows: the samples of an alarm are the same however they come.
         follows = bool(self.alarms) and first - self.alarms[-1].last <= self.stream.quiet
         matters = follows or bool(verdicts.is_anomaly.any())
         began = self._notice(X, times, first, verdicts) if matters else []
-        self._remember(X)
+        self._remember(X, times)
         self.history.add(first, times, verdicts)
         self.samples += len(X)
         self.excluded += len(X) - int(np.count_nonzero(verdicts.learned))
@@ -314,9 +328,9 @@ class Watcher:
         """Return how many samples are watched together, at most."""
         return self.monitor.window or default_window(len(self.names))
 
-    def _remember(self, X: Array) -> None:
+    def _remember(self, X: Array, times: Array) -> None:
         """Keep the rows of the window before the next sample."""
-        self._before.append(X)
+        self._before.append(np.column_stack((times, X)))
         self._n_before += len(X)
         while self._n_before - len(self._before[0]) >= self._kept:
             self._n_before -= len(self._before.popleft())
@@ -325,7 +339,7 @@ class Watcher:
         """Begin alarms, and follow the open one."""
         self.n_alarm_changes += 1
         began = []
-        rows = np.concatenate([*self._before, X])
+        rows = np.concatenate([*self._before, np.column_stack((times, X))])
         for i in range(len(X)):
             newest = self.alarms[-1] if self.alarms else None
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
@@ -334,7 +348,8 @@ class Watcher:
                 if not is_open:
                     newest = self._begin(verdicts[i], first + i, float(times[i]))
                     here = len(rows) - len(X) + i
-                    newest.rows = rows[max(0, here - self._kept) : here].tolist()  # its window
+                    window = rows[max(0, here - self._kept) : here]
+                    newest.rows, newest.times = window[:, 1:].tolist(), window[:, 0].tolist()
                     newest.before = len(newest.rows)
                     newest.learned = [True] * newest.before
                     if newest.told:
@@ -346,6 +361,7 @@ class Watcher:
                 newest.peak(verdicts[i])
             if is_open and newest is not None and len(newest.rows) < LONGEST:
                 newest.rows.append(X[i].tolist())
+                newest.times.append(float(times[i]))
                 newest.learned.append(bool(verdicts.learned[i]))
         return began
 
@@ -405,6 +421,12 @@ class Watcher:
             self.monitor.reject()
         return self.mark_normal(alarm) if label == "normal" and not alarm.marked else 0
 
+    def _local(self, times: list[float]) -> Array | None:
+        """Return times by the clock of the stream's zone, if its samples have times."""
+        if not (self.monitor.timed and times):
+            return None
+        return self.stream.rules.calendar.local(np.array(times))
+
     def settle(self, wanted: Mapping[str, Any]) -> bool:
         """Let settings that can be changed take effect; return whether anything changed."""
         changed = settle(self.monitor, wanted)
@@ -417,7 +439,8 @@ class Watcher:
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         new = [i for i in range(end) if not alarm.learned[i]]
         for i in new:
-            self.monitor.accept(rows[max(0, i - self._window + 1) : i + 1])
+            part = slice(max(0, i - self._window + 1), i + 1)
+            self.monitor.accept(rows[part], self._local(alarm.times[part]))
             alarm.learned[i] = True
         self._changes += 1
         self.n_alarm_changes += 1
