@@ -176,3 +176,11 @@ def test_a_stream_has_times_or_has_none():
         Monitor().observe_many(X, times=np.arange(3))
     with pytest.raises(ValueError, match="seconds since 1970"):
         Monitor().observe_many(X, times=np.full(300, 1e18))
+
+
+def test_while_it_is_paused_no_pattern_is_learned():
+    t, X = office(0, days=5)
+    monitor = Monitor().fit(X[:576], times=t[:576])
+    monitor.paused = True
+    monitor.observe_many(X[576:600], times=t[576:600])
+    assert not monitor.learned().rhythm.counts.any()  # of the third day

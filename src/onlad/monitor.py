@@ -372,7 +372,8 @@ class Monitor:
             told.values, told.expected[:] = X[part], told.expected + pattern
             verdicts.put(part, told)
             learn = ~paused[part]
-            rhythm.take(seconds[part][learn], X[part][learn])
+            if learn.any():
+                rhythm.take(seconds[part][learn], X[part][learn])
         return verdicts
 
     def _watch_parts(self, X: Array, gaps: Array, paused: Array) -> Verdicts:

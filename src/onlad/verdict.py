@@ -180,6 +180,14 @@ class Verdicts(Sequence[Verdict]):
             if name != "names":
                 column[part] = getattr(told, name)
 
+    def after(self, first: int) -> Verdicts:
+        """Return the verdicts from one on."""
+        rest = Verdicts(self.names, len(self) - first)
+        for name, column in vars(self).items():
+            if name != "names":
+                setattr(rest, name, column[first:])
+        return rest
+
     @overload
     def __getitem__(self, index: int) -> Verdict: ...
     @overload

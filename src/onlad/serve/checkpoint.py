@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -55,6 +56,7 @@ class Saved(NamedTuple):
     alarms: list[Alarm]  # empty when they are in a file
     alarm_file: str = ""
     since: int = 0  # the first segment of the journal with something that the model lacks
+    windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
 
 
 class Checkpoint(NamedTuple):
@@ -72,8 +74,9 @@ class Checkpoint(NamedTuple):
 class Store:
     """A state folder, locked: two services would overwrite each other's models."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archive: int = 0) -> None:
         self.folder, self.models = folder, folder / "models"
+        self._archive = archive  # bytes of the journal that are kept for a replay
         try:
             self.models.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o640)
@@ -172,7 +175,7 @@ class Store:
             "watchers": [_packed(saved) for saved in checkpoint.watchers],
         }
         modelfile.replace(self.folder / "state.json", _sealed(values))
-        self.journal.forget(checkpoint.segment)
+        self.journal.forget(checkpoint.segment, self._archive)
         named = {saved.file for saved in checkpoint.watchers}
         named |= {saved.alarm_file for saved in checkpoint.watchers}
         for path in self.models.iterdir():
@@ -189,8 +192,10 @@ class Store:
 
     def snapshot(self, number: int, model: Monitor) -> str:
         """Keep a model as it is now; return the name of its file. Old ones of the device go."""
-        folder, name = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}.onlad"
+        folder, stem = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}"
         folder.mkdir(exist_ok=True)
+        count = len(list(folder.glob(f"{stem}*")))
+        name = f"{stem}-{count}.onlad" if count else f"{stem}.onlad"
         persist.save(model, folder / name)
         for old in self.snapshots(number)[:-SNAPSHOTS]:
             (folder / old).unlink(missing_ok=True)
@@ -198,7 +203,19 @@ class Store:
 
     def snapshots(self, number: int) -> list[str]:
         """Return the snapshots of a device, the newest last."""
-        return sorted(path.name for path in (self.folder / "snapshots").glob(f"{number:06d}-*"))
+        paths = (self.folder / "snapshots").glob(f"{number:06d}-*")
+        return sorted((path.name for path in paths), key=lambda name: name.split("."))
+
+    def digest(self, name: str) -> str:
+        """Return the digest of a snapshot's file."""
+        return hashlib.sha256((self.folder / "snapshots" / name).read_bytes()).hexdigest()
+
+    def age(self, name: str) -> float:
+        """Return the seconds since a snapshot was taken."""
+        try:
+            return time.time() - (self.folder / "snapshots" / name).stat().st_mtime
+        except OSError:
+            return float("inf")
 
     def snapped(self, number: int, name: str) -> Monitor:
         """Return the model of a snapshot of a device."""
@@ -272,7 +289,8 @@ def _packed(saved: Saved) -> dict[str, Any]:
 def _unpacked(values: dict[str, Any]) -> Saved:
     last = values["last"] and Said(*values["last"])
     alarms = [Alarm(**alarm) for alarm in values["alarms"]]
-    return Saved(**values | {"last": last, "alarms": alarms})
+    windows = tuple(values.get("windows", ()))
+    return Saved(**values | {"last": last, "alarms": alarms, "windows": windows})
 
 
 def entry(watcher: Watcher, file: str = "", alarm_file: str = "") -> Saved:
@@ -289,4 +307,5 @@ def entry(watcher: Watcher, file: str = "", alarm_file: str = "") -> Saved:
         silent=watcher.silent,
         alarms=[],
         alarm_file=alarm_file,
+        windows=watcher.windows,
     )

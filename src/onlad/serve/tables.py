@@ -53,6 +53,8 @@ class ServiceTable:
     sync: float = rule(1.0, low=0, high=3600)  # seconds until samples are on the disk; 0: at once
     queue: int = rule(10_000, low=1, high=1_000_000)  # messages that may wait
     devices: int = rule(1000, low=1, high=1_000_000)  # monitors in all
+    archive: int = rule(256, low=0, high=1_000_000)  # MB of samples that can be replayed
+    snapshots: float = rule(86_400.0, low=0.1, high=1e9)  # seconds between snapshots of a device
     history: int = rule(600, low=1, high=100_000)  # samples that the page shows of each
     log: str = rule("text", allowed=("text", "json"))
     level: str = rule("info", allowed=("debug", "info", "warning", "error"))

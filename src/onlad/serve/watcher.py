@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.report.record import figures
 from onlad.rows import Names
+from onlad.rules import Rules
 from onlad.serve import logs
 from onlad.serve.config import StreamTable
 from onlad.serve.history import History
@@ -24,6 +26,7 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 KEPT_ALARMS = 20
+MOST_BANDS = 32  # sensors whose bands are published with the state of a device
 SENSORS = 8  # causes whose values and bands an alarm keeps
 LABELS = ("", "seen", "normal", "fault", "maintenance")
 #: What is not published of an alarm.
@@ -158,7 +161,10 @@ class Watcher:
         self.kept: list[str] = []  # settings of the file that it cannot follow, in words
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
+        self.mode_row = -1  # of the sample that confirmed the newest mode
+        self.windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
         self.begin_counts()
+        self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
         self._today = (-1.0, 0)  # a day, and the alarms told in it
@@ -230,10 +236,38 @@ class Watcher:
             "seen": self.seen,
         }
 
+    def bands(self) -> dict[str, dict[str, float]]:
+        """Return value, expected value and band of the first sensors at the last sample."""
+        around = self.history.around()[-1:]
+        if not around.size:
+            return {}
+        value, expected, reach = around[0].astype(float)
+        rows = zip(value, expected, expected - reach, expected + reach, strict=True)
+        named = zip(map(str, self.names), rows, strict=True)
+        kinds = ("value", "expected", "low", "high")
+        return {
+            name: {
+                kind: figures(number)
+                for kind, number in zip(kinds, numbers, strict=True)
+                if not np.isnan(number)
+            }
+            for name, numbers in itertools.islice(named, MOST_BANDS)
+        }
+
+    @property
+    def rules(self) -> Rules:
+        """Return what people say of the machine, in the file and since."""
+        if not self.windows:
+            return self.stream.rules
+        if self._rules is None or self._rules[0] != self.windows:
+            both = (*self.stream.maintenance, *self.windows)
+            self._rules = self.windows, replace(self.stream.rules, maintenance=both)
+        return self._rules[1]
+
     @property
     def serviced(self) -> bool:
         """Whether the last sample came in a time of maintenance."""
-        rules = self.stream.rules
+        rules = self.rules
         if not rules.maintenance or self.last is None:
             return False
         return bool(rules.calendar.during([self.last.time])[0])
@@ -300,7 +334,7 @@ class Watcher:
         if not self._before:
             self._kept = self._window - 1
         timed = self.stream.time is not None
-        verdicts = self.stream.rules.observe(monitor, X, times, timed=timed)
+        verdicts = self.rules.observe(monitor, X, times, timed=timed)
         # As it was before these rows: the samples of an alarm are the same however they come.
         follows = bool(self.alarms) and first - self.alarms[-1].last <= self.stream.quiet
         matters = follows or bool(verdicts.is_anomaly.any())
@@ -309,7 +343,9 @@ class Watcher:
         self.history.add(first, times, verdicts)
         self.samples += len(X)
         self.excluded += len(X) - int(np.count_nonzero(verdicts.learned))
-        self.drifts += int(np.count_nonzero(verdicts.drift))
+        new = np.flatnonzero(verdicts.drift)
+        self.drifts += len(new)
+        self.mode_row = first + int(new[-1]) if len(new) else self.mode_row
         self._say(times, verdicts)
         return verdicts, began
 
@@ -403,6 +439,17 @@ class Watcher:
         """Go on with the model of a snapshot, as if it had seen the rows since without learning."""
         monitor.n_seen, monitor.paused = self.monitor.n_seen, self.paused
         self.monitor = monitor
+        self._changes += 1
+
+    def rows_of(self, alarm: Alarm) -> tuple[int, int]:
+        """Return the rows of an alarm: to its last anomaly, or to now if a mode began with it."""
+        goes_on = alarm is self.alarms[-1] and self.mode_row >= alarm.row
+        return alarm.row, self.monitor.n_seen if goes_on else alarm.last + 1
+
+    def serve_at(self, windows: tuple[str, ...]) -> None:
+        """Neither tell nor learn at these times, besides those of the file."""
+        Rules(maintenance=windows, zone=self.stream.zone)  # which says what is wrong with them
+        self.windows = windows
         self._changes += 1
 
     def put_label(self, alarm: Alarm, label: str, comment: str) -> int:
