@@ -264,6 +264,7 @@ class Device:
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
         ui.label("Alarms").classes("text-lg font-medium")
         self._alarms = ui.column().classes("w-full gap-2")
+        self._dialogs = ui.element("div")
         self._listed: list[tuple[Any, ...]] | None = None
         self._timer = ui.timer(EVERY, self._look)
 
@@ -442,7 +443,8 @@ class Device:
 
     def _comment(self, alarm: Alarm, label: str) -> None:
         """Ask what it was; the next alarm like it is called so."""
-        with ui.dialog(value=True) as dialog, ui.card():
+        # Not in the list of alarms, which is made anew when one of them goes on.
+        with self._dialogs, ui.dialog(value=True) as dialog, ui.card():
             text = ui.input("What was it?").props("autofocus").classes("w-72")
 
             async def keep() -> None:

@@ -52,7 +52,8 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
         samples = _plain(data) if stream.payload == "plain" else records.parsed(data)
         if not 1 <= len(samples) <= MOST_ROWS:
             raise ValueError(f"{len(samples)} samples in one message; 1 to {MOST_ROWS} are allowed")
-        if names and (found := _block(stream, samples, names, now)) is not None:
+        plain = names and not stream.choice.states
+        if plain and (found := _block(stream, samples, names, now)) is not None:
             return found
     except Exception as error:  # whatever it is, it belongs to this message and to no other
         return Rows(_NONE, [], names, [(0, _why(error))])

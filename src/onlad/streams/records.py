@@ -75,7 +75,7 @@ class Records:
 
     def take(self, sample: Any) -> Sample:
         """Return numbers, time and label, or raise `ValueError` that says what is wrong."""
-        record = self._named(sample)
+        record = self._choice.expanded(self._named(sample))
         roles = self.roles or self._roles(record)
         values = [_number(record.get(name), name) for name in roles.features]
         if not any(name in record for name in roles.features):
