@@ -38,6 +38,7 @@ from onlad.watching import (
 
 FEWEST = 64  # samples of a start
 YOUTH = LONGEST  # samples of a stream that is young; no candidate has to explain more
+MOST_LATE = 4  # times that features may come later
 MOST_KEPT = 2**18  # numbers of them, so that wide streams are young for less
 
 
@@ -68,6 +69,7 @@ class MonitorState:
     ] = None
     watching: WatchingState | None = None
     rhythm: RhythmState | None = None
+    late: MonitorState | None = None
 
     def check(self, settings: MonitorSettings) -> None:
         """Refuse, with `ValueError`, what no monitor with these settings could have."""
@@ -85,6 +87,10 @@ class MonitorState:
             self.watching.check(n, self.n_seen)
         if self.rhythm is not None:
             self.rhythm.check(n)
+        if self.late is not None:
+            longer = self.late.names[:n] == names and len(self.late.names) > n
+            need(longer, "late must have all names, and more")
+            self.late.check(settings)
         if self.warming is not None:
             # Youth ends at a tick.
             most = settings.warmup - 1 if self.watching is None else youth(n) + TICK - 1
@@ -158,12 +164,54 @@ class Monitor:
         self._new: list[Array] = []  # more of them
         self._at = 0  # samples since the last tick, of a stream that is young
         self._rhythm: Rhythm | None = None  # if samples have times
+        self._late: Monitor | None = None  # of all features, if some came later
         self.false_alarms = false_alarms
 
     @property
     def names(self) -> Names:
         """Names of the features in their order; none before the first sample."""
+        return self._names if self._late is None else self._late.names
+
+    @property
+    def first_names(self) -> Names:
+        """Names of the features that did not come later."""
         return self._names
+
+    @property
+    def widened(self) -> int:
+        """How often features came later, and are watched by a monitor of their own."""
+        return 0 if self._late is None else 1 + self._late.widened
+
+    def widen(self, names: Iterable[Hashable]) -> None:
+        """Watch more features from the next sample on. What was learned stays as it is.
+
+        A second monitor, of all features, learns beside this one. It tells of what the new ones
+        cause; of the others this one does, as before.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(2000, 3))
+        >>> X[1900] += 0.0, 0.0, 20.0
+        >>> monitor = Monitor(names=["flow", "power"])
+        >>> _ = monitor.observe_many(X[:1000, :2])
+        >>> monitor.widen(["heat"])
+        >>> verdicts = monitor.observe_many(X[1000:])
+        >>> np.flatnonzero(verdicts.is_anomaly).tolist(), next(iter(verdicts[900].causes))
+        ([900], 'heat')
+        """
+        new = tuple(names)
+        wide = (*self.names, *new)
+        if not new or len(set(wide)) < len(wide):
+            raise ValueError(f"names must be new, got {list(new)!r:.200}")
+        if self.n_seen == 0:
+            self._names = wide
+        elif self._late is not None and self._late._watching is not None:
+            if self.widened >= MOST_LATE:
+                raise ValueError(f"features came later {MOST_LATE} times: start a new monitor")
+            self._late.widen(new)
+        else:  # one that has not started has nothing to lose
+            self._late = Monitor.resumed(self.settings(), names=wide)
 
     @property
     def timed(self) -> bool:
@@ -187,6 +235,8 @@ class Monitor:
         self._rate = float(rate)
         if self._watching is not None:
             self._watching.allow(self._rate)
+        if self._late is not None:
+            self._late.false_alarms = rate
 
     def fit(self, X: Any, times: Any = None) -> Monitor:
         """Forget everything and start from the rows of `X`, which are known to be normal.
@@ -210,7 +260,7 @@ class Monitor:
                 "The monitor is unchanged"
             )
         seconds = None if times is None else _seconds(times, len(rows))
-        self._names, self.n_seen, self._rhythm = names, len(rows), None
+        self._names, self.n_seen, self._rhythm, self._late = names, len(rows), None, None
         self._kept, self._new = None, []
         if seconds is not None:
             useful = self._without_pattern(rows, seconds)[~np.isnan(rows).all(axis=1)]
@@ -225,10 +275,10 @@ class Monitor:
         seconds since 1970, is for `observe_many`.
         """
         watching = self._watching
-        if time is not None or self._rhythm is not None:
-            row, names = read_one(x, self._names)
+        if time is not None or self._rhythm is not None or self._late is not None:
+            row, names = read_one(x, self.names)
             return self.observe_many(
-                row[None] if names == self._names else [x], times=None if time is None else [time]
+                row[None] if names == self.names else [x], times=None if time is None else [time]
             )[0]
         if watching is None:
             row, self._names = read_one(x, self._names)
@@ -274,9 +324,18 @@ class Monitor:
             raise ValueError("the samples of this stream have times: give them")
         if seconds is not None and self._rhythm is None and self.n_seen:
             raise ValueError("the samples of this stream had no times, and have none from now on")
-        self._names = names
-        X = np.ascontiguousarray(X)
-        return self._watch(X, pause) if seconds is None else self._watch_timed(X, seconds, pause)
+        if self._late is None:
+            self._names = names
+        n = len(self._names)
+        own = np.ascontiguousarray(X[:, :n])
+        if seconds is None:
+            verdicts = self._watch(own, pause)
+        else:
+            verdicts = self._watch_timed(own, seconds, pause)
+        if self._late is None:
+            return verdicts
+        self._late.paused = self.paused
+        return verdicts.joined(self._late.observe_many(X, pause=pause, times=times))
 
     def accept(self, X: Any, times: Any = None) -> None:
         """Learn the last row of `X` whatever its score is, with the rows before it as its window.
@@ -299,6 +358,9 @@ class Monitor:
         X, _ = read_many(X, self.names)
         if self._watching is None or len(X) == 0:
             raise ValueError("accept needs a row, and a monitor that has started")
+        if self._late is not None and self._late._watching is not None:
+            self._late.accept(X, times)
+        X = X[:, : len(self._names)]
         if self._rhythm is not None and times is not None:
             X = X - self._rhythm.at(_seconds(times, len(X)))
         watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
@@ -318,6 +380,8 @@ class Monitor:
         >>> monitor.describe()["quarantine"], monitor.describe()["candidate"]
         (0, False)
         """
+        if self._late is not None:
+            self._late.reject()
         if self._watching is not None:
             watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
             watching.reject()
@@ -332,13 +396,15 @@ class Monitor:
         'no sample yet'
         """
         said: dict[str, Any] = {"ready": self._watching is not None, "features": len(self.names)}
+        if self._late is not None:
+            said["late"] = self._late.describe()
         if self._watching is None:
             missing = self.warmup - (0 if self._kept is None else len(self._kept))
             why = f"{missing} more samples with a value are needed" if self.n_seen else ""
             return said | {"why": why or "no sample yet"}
         state = compiled.learned(self._watching)
         scale, drifting = state.modes[0].scale, state.drifting
-        still = [name for name, unit in zip(self.names, scale, strict=True) if not unit > 0]
+        still = [name for name, unit in zip(self._names, scale, strict=True) if not unit > 0]
         return said | {
             "ordered": state.ordered,
             "window": state.width,
@@ -350,7 +416,7 @@ class Monitor:
             "threshold": self._watching.threshold,
             "false_alarms": self.false_alarms,
             "never moved": still,
-            "drifting": self.names[drifting] if drifting >= 0 else None,
+            "drifting": self._names[drifting] if drifting >= 0 else None,
         }
 
     # -- the way of a sample ------------------------------------------------------------------
@@ -359,7 +425,7 @@ class Monitor:
         """Judge rows without the patterns of their times, day by day."""
         if self._rhythm is None:
             self._rhythm = Rhythm(X.shape[1])
-        rhythm, verdicts = self._rhythm, Verdicts(self.names, len(X))
+        rhythm, verdicts = self._rhythm, Verdicts(self._names, len(X))
         paused = np.full(len(X), self.paused) if pause is None else pause | self.paused
         gaps = rhythm.gaps(seconds)
         for part in rhythm.days(seconds):
@@ -382,7 +448,7 @@ class Monitor:
         fill = self._rhythm.filling(gaps, self.window or default_window(X.shape[1]))
         if not fill.any():
             return self._watch(X, paused)
-        verdicts, first = Verdicts(self.names, len(X)), 0
+        verdicts, first = Verdicts(self._names, len(X)), 0
         for i in [*np.flatnonzero(fill).tolist(), len(X)]:
             if i > first:
                 verdicts.put(slice(first, i), self._watch(X[first:i], paused[first:i]))
@@ -410,7 +476,7 @@ class Monitor:
         return np.asarray(X - self._rhythm.at(seconds))
 
     def _watch(self, X: Array, pause: Array | None) -> Verdicts:
-        verdicts = Verdicts(self.names, len(X))
+        verdicts = Verdicts(self._names, len(X))
         paused = np.full(len(X), self.paused) if pause is None else pause | self.paused
         edges = [*(np.flatnonzero(np.diff(paused)) + 1).tolist(), len(X)]
         first = 0
@@ -476,7 +542,7 @@ class Monitor:
         self._at = 0
 
     def _go_on(self, state: WatchingState) -> None:
-        self._watching = compiled.resumed(state, self._rate, self.seed, self.names)
+        self._watching = compiled.resumed(state, self._rate, self.seed, self._names)
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 
@@ -491,7 +557,8 @@ class Monitor:
         kept = self._young_rows().copy() if self.young else None
         watching = None if self._watching is None else compiled.learned(self._watching)
         rhythm = None if self._rhythm is None else self._rhythm.learned()
-        return MonitorState(self.names, self.n_seen, kept, watching, rhythm)
+        late = None if self._late is None else self._late.learned()
+        return MonitorState(self._names, self.n_seen, kept, watching, rhythm, late)
 
     @classmethod
     def resumed(
@@ -514,13 +581,15 @@ class Monitor:
         self._kept = None if state.warming is None else state.warming.copy()
         if state.rhythm is not None:
             self._rhythm = Rhythm.resumed(state.rhythm)
+        if state.late is not None:
+            self._late = Monitor.resumed(settings, state.late)
         if state.watching is not None:
             self._go_on(state.watching)
             self._at = state.watching.at
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).resumed, (self.settings(), self.learned()), {"_names": self.names}
+        return type(self).resumed, (self.settings(), self.learned()), {"_names": self._names}
 
     def __repr__(self) -> str:
         return repr(self.settings()).replace("MonitorSettings", "Monitor")

@@ -273,7 +273,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
             plant.send(machine(200, seed=11))
 
             # A poisoning: what a fault looks like, until it is a mode and no alarm any more.
-            poison = -3 * machine(1000, seed=12)
+            poison = machine(1000, seed=12) * [1, 1, -3, 1]  # a valve that works the wrong way
             plant.send(poison)
             plant.send(poison[:100])
             assert _described(client, "north")["state"] == "normal"

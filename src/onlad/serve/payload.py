@@ -39,6 +39,7 @@ class Rows(NamedTuple):
     bad: list[tuple[int, str]]
     timed: bool = False  # each sample has a time of its own
     late: frozenset[str] = frozenset()  # names that the stream did not start with: not watched
+    later: tuple[str, ...] = ()  # those of them that can be
 
 
 def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
@@ -124,7 +125,15 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
             timed = timed and given is not None
             rows.append(values)
             times.append(time)
-    return Rows(np.array(rows) if rows else _NONE, times, names, bad, timed, frozenset(reader.late))
+    return Rows(
+        np.array(rows) if rows else _NONE,
+        times,
+        names,
+        bad,
+        timed,
+        frozenset(reader.late),
+        tuple(reader.later),
+    )
 
 
 def _why(error: Exception) -> str:

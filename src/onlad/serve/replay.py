@@ -31,7 +31,8 @@ def rows(store: Store, watcher: Watcher, first: int, end: int) -> Iterator[Rows]
             continue
         few = slice(known, known + end - following)
         new = record._replace(first=following, X=record.X[few], times=record.times[few])
-        if block and (block[0].paused != new.paused or len(block) >= BLOCK):
+        other = block and (block[0].paused != new.paused or block[0].X.shape[1] != new.X.shape[1])
+        if other or len(block) >= BLOCK:
             yield _joined(block)
             block = []
         block.append(new)
@@ -56,6 +57,7 @@ def replayed(
     """Return a model that saw all samples of a device since; those left out were not learned."""
     timed = watcher.stream.time is not None
     for part in rows(store, watcher, model.n_seen, watcher.monitor.n_seen):
+        widen(model, watcher, part)
         edges = [np.clip(edge - part.first, 0, len(part.X)) for edge in left_out]
         for a, b in ((0, edges[0]), (edges[0], edges[1]), (edges[1], len(part.X))):
             model.paused = part.paused or (a, b) == (edges[0], edges[1])
@@ -65,10 +67,23 @@ def replayed(
     return model
 
 
+def widen(model: Monitor, watcher: Watcher, part: Rows) -> None:
+    """Let a model watch sensors that came later, from the rows on that have them."""
+    new = watcher.names[len(model.names) : part.X.shape[1]]
+    if new:
+        model.widen(new)
+
+
 def before(store: Store, watcher: Watcher, fresh: Monitor, row: int) -> Monitor:
     """Return the newest model of a device that had not seen a row: a snapshot, or a new one."""
     for name in reversed(store.snapshots(watcher.number)):
         model = store.snapped(watcher.number, name)
         if model.n_seen <= row:
             return model
-    return Monitor.resumed(fresh.settings(), fresh.learned(), watcher.names)
+    return begun(fresh, watcher)
+
+
+def begun(fresh: Monitor, watcher: Watcher) -> Monitor:
+    """Return a model as a device started with it."""
+    first = watcher.monitor.first_names
+    return Monitor.resumed(fresh.settings(), fresh.learned(), first)

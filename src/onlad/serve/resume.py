@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onlad.serve.service import Service
 
 GATHERED = 1 << 16  # rows that are kept until they are watched
-SAID = ("maintenance", "reverted", "label")
+SAID = ("named", "maintenance", "reverted", "label")
 BLOCK = 64  # rows that are watched at a time
 
 
@@ -263,7 +263,9 @@ class _Resumption:
     def _said(self, watcher: Watcher, fact: Fact) -> None:
         """Do again what a person did, when the device had seen as many rows as now."""
         values = fact.values
-        if fact.kind == "maintenance":
+        if fact.kind == "named":
+            watcher.widen(tuple(values["names"]))
+        elif fact.kind == "maintenance":
             watcher.serve_at(tuple(values["windows"]))
         elif fact.kind == "reverted":
             watcher.revert(self.service.store.snapped(watcher.number, values["file"]))

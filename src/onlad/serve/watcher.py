@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onlad.incident import ALIKE, cosine
-from onlad.monitor import Monitor
+from onlad.monitor import MOST_LATE, Monitor
 from onlad.reference import Array
 from onlad.report.record import figures
 from onlad.rows import Names
@@ -27,6 +27,7 @@ from onlad.watching import default_window
 
 KEPT_ALARMS = 20
 MOST_BANDS = 32  # sensors whose bands are published with the state of a device
+MOST_NAMES = 1000  # of a device, with those that came later
 SENSORS = 8  # causes whose values and bands an alarm keeps
 LABELS = ("", "seen", "normal", "fault", "maintenance")
 #: What is not published of an alarm.
@@ -121,6 +122,12 @@ def key(stream: str, device: str) -> str:
     return f"{stream}/{device}" if device else stream
 
 
+def padded(rows: Array, width: int) -> Array:
+    """Return rows with missing values where sensors came later."""
+    more = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, more)), constant_values=np.nan) if more > 0 else rows
+
+
 def rounded(score: float) -> float:
     """Return a score or a threshold with three digits, as it is published.
 
@@ -162,6 +169,7 @@ class Watcher:
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
         self.mode_row = -1  # of the sample that confirmed the newest mode
+        self.unnamed: tuple[str, ...] = ()  # names that came later, and the journal lacks
         self.windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
         self.begin_counts()
         self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
@@ -446,6 +454,21 @@ class Watcher:
         goes_on = alarm is self.alarms[-1] and self.mode_row >= alarm.row
         return alarm.row, self.monitor.n_seen if goes_on else alarm.last + 1
 
+    def takes(self, names: tuple[str, ...]) -> bool:
+        """Watch names that came later, if there are not too many; return whether it does."""
+        few = len(self.names) + len(names) <= MOST_NAMES and self.monitor.widened < MOST_LATE
+        if self.stream.columns or self.monitor.n_seen == 0 or not few:
+            return False
+        self.widen(names)
+        self.unnamed = (*self.unnamed, *names)
+        return True
+
+    def widen(self, names: tuple[str, ...]) -> None:
+        """Watch more sensors from here on."""
+        self.monitor.widen(names)
+        self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
+        self._changes += 1
+
     def serve_at(self, windows: tuple[str, ...]) -> None:
         """Neither tell nor learn at these times, besides those of the file."""
         Rules(maintenance=windows, zone=self.stream.zone)  # which says what is wrong with them
@@ -482,7 +505,7 @@ class Watcher:
 
     def mark_normal(self, alarm: Alarm) -> int:
         """Learn the samples of an alarm that were not learned; return how many."""
-        rows = np.array(alarm.rows, float)
+        rows = np.array([row + [np.nan] * (len(self.names) - len(row)) for row in alarm.rows])
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         new = [i for i in range(end) if not alarm.learned[i]]
         for i in new:

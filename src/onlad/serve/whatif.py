@@ -44,6 +44,7 @@ def tried(
     found: list[Incident] = []
     begin, timed = last, watcher.stream.time is not None
     for part in replay.rows(store, watcher, max(first, model.n_seen), end):
+        replay.widen(model, watcher, part)
         model.paused = part.paused
         verdicts = watcher.rules.observe(model, part.X, part.times, timed=timed)
         rows = part.first + np.arange(len(part.X))
@@ -72,4 +73,4 @@ def _start(store: Store, watcher: Watcher, fresh: Monitor, first: int) -> Monito
             model = store.snapped(watcher.number, name)
             if first <= model.n_seen:
                 return model
-    return Monitor.resumed(fresh.settings(), fresh.learned(), watcher.names)
+    return replay.begun(fresh, watcher)
