@@ -1,33 +1,23 @@
 // The binding of a started monitor: values in, verdicts out, values back.
 #include "watching.hpp"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <atomic>
 #include <cstring>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "dicts.hpp"
+#include "python.hpp"
 #include "threads.hpp"
 
-namespace nb = nanobind;
-
 namespace onlad {
+
+using namespace nb::literals;
+
 namespace {
-
-template <class T, int dimensions>
-using In = nb::ndarray<const T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
-template <class T, int dimensions>
-using Out = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
-
-void require(bool fits) {
-    if (!fits) throw std::invalid_argument("the arrays do not fit the monitor");
-}
 
 // -- values of Python ------------------------------------------------------------------------
 
@@ -38,6 +28,16 @@ T number(nb::handle values, const char* name) {
     return nb::cast<T>(part(values, name));
 }
 
+// Whether an array of Python has numbers of type T.
+template <class T>
+bool has(const Py_buffer& buffer) {
+    const char* kinds = std::is_same_v<T, double>  ? "d"
+                        : std::is_same_v<T, float> ? "f"
+                        : std::is_same_v<T, bool>  ? "?"
+                                                   : "lq";
+    return std::strchr(kinds, buffer.format[0]) && buffer.itemsize == sizeof(T);
+}
+
 // Copy an array of Python, with `rows` rows, to memory whose rows are `stride` long.
 template <class T>
 void copy_in(nb::handle values, const char* name, T* to, std::size_t rows, std::size_t columns,
@@ -45,13 +45,8 @@ void copy_in(nb::handle values, const char* name, T* to, std::size_t rows, std::
     Py_buffer buffer;
     if (PyObject_GetBuffer(part(values, name).ptr(), &buffer, PyBUF_FULL_RO) != 0)
         throw nb::python_error();
-    const char* kinds = std::is_same_v<T, double>  ? "d"
-                        : std::is_same_v<T, float> ? "f"
-                        : std::is_same_v<T, bool>  ? "?"
-                                                   : "lq";
     const std::size_t count = rows * columns;
-    const bool fits = std::strchr(kinds, buffer.format[0]) && buffer.itemsize == sizeof(T) &&
-                      std::size_t(buffer.len) == count * sizeof(T);
+    const bool fits = has<T>(buffer) && std::size_t(buffer.len) == count * sizeof(T);
     const std::unique_ptr<T[]> from(new T[count]);
     const bool read = fits && PyBuffer_ToContiguous(from.get(), &buffer, buffer.len, 'C') == 0;
     PyBuffer_Release(&buffer);
@@ -295,6 +290,35 @@ nb::dict limit_values(const Limit& limit) {
     return values;
 }
 
+// The columns of `Verdicts` that a monitor fills in, from row `first` on; all have `rows` at least.
+Columns columns(nb::handle verdicts, std::size_t first, std::size_t rows, std::size_t n) {
+    auto column = [&](const char* name, auto*& to, std::size_t across) {
+        using T = std::remove_reference_t<decltype(*to)>;
+        Py_buffer buffer;
+        constexpr int kind = PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT;
+        if (PyObject_GetBuffer(part(verdicts, name).ptr(), &buffer, kind) != 0)
+            throw nb::python_error();
+        const bool fits = has<T>(buffer) && buffer.ndim > 0 &&
+                          std::size_t(buffer.shape[0]) >= rows &&
+                          std::size_t(buffer.len) == buffer.shape[0] * across * sizeof(T);
+        to = static_cast<T*>(buffer.buf);
+        PyBuffer_Release(&buffer);  // the verdicts keep it
+        require(fits);
+    };
+    Columns out;
+    column("score", out.score, 1);
+    column("threshold", out.threshold, 1);
+    column("p_value", out.p_value, 1);
+    column("ready", out.ready, 1);
+    column("is_anomaly", out.is_anomaly, 1);
+    column("learned", out.learned, 1);
+    column("drift", out.drift, 1);
+    column("drifting", out.drifting, 1);
+    column("shares", out.shares, n);
+    column("around", out.around, 2 * n + 1);
+    return out.from(first, n);
+}
+
 struct Said {
     double score = 0.0, threshold = 0.0, p_value = 1.0;
     bool ready = false, is_anomaly = false, learned = false, drift = false;
@@ -486,21 +510,13 @@ public:
         return said(paused);
     }
 
-    void watch_rows(In<double, 2> X, bool paused, Out<bool, 1> ready, Out<double, 1> score,
-                    Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
-                    Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
-                    Out<double, 2> shares, Out<double, 2> around) {
-        const std::size_t count = X.shape(0);
-        auto is = [&](const auto& column) { return column.shape(0) == count; };
-        require(X.shape(1) == layer->n && shares.shape(1) == layer->n && is(ready) && is(score) &&
-                is(threshold) && is(p_value) && is(is_anomaly) && is(learned) && is(drift) &&
-                is(drifting) && is(shares) && is(around) && around.shape(1) == 2 * layer->n + 1);
-        const Columns out{score.data(),      threshold.data(), p_value.data(), ready.data(),
-                          is_anomaly.data(), learned.data(),   drift.data(),   drifting.data(),
-                          shares.data(),     around.data()};
+    // The rows of X, into the verdicts from `first` on.
+    void watch_rows(In<double, 2> X, bool paused, nb::handle verdicts, std::size_t first) {
+        require(X.shape(1) == layer->n);
+        const Columns out = columns(verdicts, first, first + X.shape(0), layer->n);
         nb::gil_scoped_release unlocked;
         Borrowed room(*own);
-        watch(X.data(), count, paused, out, *room);
+        watch(X.data(), X.shape(0), paused, out, *room);
     }
 
     nb::tuple names;
@@ -523,27 +539,18 @@ private:
 };
 
 // Rows of many monitors, each of which is there once: monitor k has rows first_row[k] to
-// first_row[k + 1], and its numbers begin at first_value[k].
-void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t, 1> first_value,
-               In<double, 1> X, In<bool, 1> paused, Out<bool, 1> ready, Out<double, 1> score,
-               Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
-               Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
-               Out<double, 1> shares, Out<double, 1> around, std::size_t threads) {
-    const std::size_t count = nb::len(monitors), rows = score.shape(0);
-    auto is = [&](const auto& column) { return column.shape(0) == rows; };
-    require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1 &&
-            paused.shape(0) == count && shares.shape(0) == X.shape(0) &&
-            around.shape(0) == 2 * X.shape(0) + rows && is(ready) && is(threshold) && is(p_value) &&
-            is(is_anomaly) && is(learned) && is(drift) && is(drifting) &&
-            first_row.data()[0] == 0 && first_value.data()[0] == 0 &&
-            first_row.data()[count] == std::int64_t(rows) &&
-            first_value.data()[count] == std::int64_t(X.shape(0)));
+// first_row[k + 1].
+void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X,
+               In<bool, 1> paused, nb::handle verdicts, std::size_t threads) {
+    const std::size_t count = nb::len(monitors), rows = X.shape(0), n = X.shape(1);
+    const std::int64_t* begin = first_row.data();
+    require(first_row.shape(0) == count + 1 && paused.shape(0) == count && begin[0] == 0 &&
+            begin[count] == std::int64_t(rows));
+    const Columns out = columns(verdicts, 0, rows, n);
     std::vector<OwnWatching*> each(count);
     for (std::size_t k = 0; k < count; ++k) {
         each[k] = nb::cast<OwnWatching*>(monitors[k]);
-        const std::int64_t own = first_row.data()[k + 1] - first_row.data()[k];
-        require(own >= 0 && first_value.data()[k + 1] - first_value.data()[k] ==
-                                own * std::int64_t(each[k]->layer->n));
+        require(each[k] && begin[k] <= begin[k + 1] && each[k]->layer->n == n);
     }
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
     const std::size_t share = std::max<std::size_t>(count / (threads * 32), 1);
@@ -554,19 +561,14 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t
         const OwnLayer* layer = nullptr;
         for (std::size_t first; (first = next.fetch_add(share)) < count;)
             for (std::size_t k = first; k < std::min(first + share, count); ++k) {
-                const std::size_t r = std::size_t(first_row.data()[k]);
-                const std::size_t v = std::size_t(first_value.data()[k]);
+                const std::size_t own = std::size_t(begin[k]);
                 OwnWatching& one = *each[k];
                 if (layer != one.own.get()) {  // most monitors of a fleet are alike
                     layer = one.own.get();
                     room = std::make_unique<Borrowed>(*one.own);
                 }
-                one.watch(
-                    X.data() + v, std::size_t(first_row.data()[k + 1]) - r, paused.data()[k],
-                    {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
-                     is_anomaly.data() + r, learned.data() + r, drift.data() + r,
-                     drifting.data() + r, shares.data() + v, around.data() + 2 * v + r},
-                    **room);
+                one.watch(X.data() + own * n, std::size_t(begin[k + 1]) - own, paused.data()[k],
+                          out.from(own, n), **room);
             }
     };
     {
@@ -585,7 +587,6 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t
 }  // namespace
 
 void bind_watching(nb::module_& module) {
-    auto strict = [] { return nb::arg().noconvert(); };
     nb::class_<OwnLayer>(module, "Layer")
         .def(nb::init<std::size_t, std::size_t, In<double, 2>, In<double, 1>, std::size_t,
                       In<double, 2>, nb::dict>());
@@ -595,14 +596,13 @@ void bind_watching(nb::module_& module) {
         .def("allow", &OwnWatching::allow)
         .def("observe", &OwnWatching::observe)
         .def("observe_row", &OwnWatching::observe_row)
-        .def("watch", &OwnWatching::watch_rows, strict(), nb::arg(), strict(), strict(), strict(),
-             strict(), strict(), strict(), strict(), strict(), strict(), strict())
+        .def("watch", &OwnWatching::watch_rows, "X"_a.noconvert(), nb::kw_only(), "paused"_a,
+             "verdicts"_a, "first"_a)
         .def_prop_ro("rate", [](const OwnWatching& own) { return own.limit.rate; })
         .def_prop_ro("threshold", &OwnWatching::threshold)
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);
-    module.def("watch_all", &watch_all, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
-               strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
-               strict(), strict(), nb::arg());
+    module.def("watch_all", &watch_all, "monitors"_a, nb::kw_only(), "first_row"_a,
+               "X"_a.noconvert(), "paused"_a, "verdicts"_a, "threads"_a);
 }
 
 }  // namespace onlad

@@ -72,12 +72,7 @@ def learned(own: kernel.Watching) -> WatchingState:
 
 def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part: slice) -> None:
     """Judge rows, move on at each tick, and fill in a part of the verdicts."""
-    own.watch(
-        X, paused, verdicts.ready[part], verdicts.score[part], verdicts.threshold[part],
-        verdicts.p_value[part], verdicts.is_anomaly[part], verdicts.learned[part],
-        verdicts.drift[part], verdicts.drifting[part], verdicts.shares[part],
-        verdicts.around[part],
-    )  # fmt: skip
+    own.watch(X, paused=paused, verdicts=verdicts, first=part.start)
     verdicts.values[part], verdicts.rate[part] = X, own.rate
 
 
@@ -96,11 +91,6 @@ def watch_all(
     says how many each has. Threads run without the interpreter lock.
     """
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
-    kernel.watch_all(
-        owns, first, first * X.shape[1], X.ravel(), paused, verdicts.ready, verdicts.score,
-        verdicts.threshold, verdicts.p_value, verdicts.is_anomaly, verdicts.learned,
-        verdicts.drift, verdicts.drifting, verdicts.shares.ravel(), verdicts.around.ravel(),
-        threads,
-    )  # fmt: skip
+    kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=verdicts, threads=threads)
     verdicts.values[:] = X
     verdicts.rate[:] = np.repeat([0.0 if own is None else own.rate for own in owns], counts)

@@ -490,7 +490,7 @@ def test_maintenance_by_order_outlives_a_crash(tmp_path, when):
     if when == "after":
         asyncio.run(service.disk.checkpoint())
     feed(service, machine(300, seed=1, faults=[50]))
-    assert watcher.told()["maintenance"]
+    assert watcher.status()["maintenance"]
     assert not watcher.alarms
     crash(service)
     service = started(tmp_path)
@@ -501,7 +501,7 @@ def test_maintenance_by_order_outlives_a_crash(tmp_path, when):
         asyncio.run(service.orders.maintain(again, ("now and then",)))
     asyncio.run(service.orders.maintain(again, ()))
     feed(service, machine(40, seed=2))
-    assert not again.told()["maintenance"]
+    assert not again.status()["maintenance"]
     service.close()
 
 

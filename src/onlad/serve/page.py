@@ -279,8 +279,8 @@ class Device:
         )
         if watcher.serviced:
             self._counts.text += ". Maintenance: nothing is told or learned"
-        if watcher.untold:
-            self._counts.text += f". {watcher.untold:,} alarms were too many for a day"
+        if watcher.suppressed:
+            self._counts.text += f". {watcher.suppressed:,} alarms were too many for a day"
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         history = watcher.history if self._tried is None else self._tried.history
         drawn = _chart(history.points())
@@ -320,7 +320,7 @@ class Device:
             said = [
                 alarm.comment and f"“{alarm.comment}”",
                 alarm.like and f"like {alarm.like}",
-                "" if alarm.told else "not told: too many that day",
+                "" if alarm.told else "suppressed: too many that day",
             ]
             if any(said):
                 ui.label(". ".join(filter(None, said))).classes("text-sm")

@@ -11,7 +11,7 @@ import numpy as np
 
 from onlad.kernel import read_csv
 from onlad.reference import Array
-from onlad.rows import Names
+from onlad.rows import LARGEST, Names
 from onlad.streams.block import (
     MISSING,
     Bad,
@@ -108,8 +108,9 @@ def _read(
     lines = np.empty((ROWS, 2), np.int64)
     kinds = np.empty(ROWS, np.uint8)
     n, start = read_csv(
-        chunk.data, start, table.delimiter, table.decimal, table.slots, values, texts, lines, kinds
-    )
+        data=chunk.data, start=start, delimiter=table.delimiter, decimal=table.decimal,
+        largest=LARGEST, slots=table.slots, values=values, texts=texts, lines=lines, kinds=kinds,
+    )  # fmt: skip
     for k, (_, features, states) in enumerate(table.states, spoken):
         for i, state in enumerate(Spans(chunk.data, texts[:n, k])[:]):
             values[i, features] = one_hot(state, states)
