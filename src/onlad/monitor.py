@@ -443,7 +443,7 @@ class Monitor:
         return verdicts
 
     def _watch_parts(self, X: Array, gaps: Array, paused: Array) -> Verdicts:
-        """Judge rows; those that fill a window after a gap are neither told nor learned."""
+        """Judge rows; those that fill a window after a gap raise no alarm and are not learned."""
         assert self._rhythm is not None
         fill = self._rhythm.filling(gaps, self.window or default_window(X.shape[1]))
         if not fill.any():

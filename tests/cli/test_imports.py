@@ -1,6 +1,10 @@
 """`onlad import`: the files of Lookout for Equipment become one table."""
 
 import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,3 +75,17 @@ def test_what_is_wrong_is_said_with_its_place(lookout, capsys, spoil, why):
 def test_a_folder_without_tables_is_refused(tmp_path, capsys):
     assert main(["import", str(tmp_path)]) == 1
     assert "has no CSV file with a column Timestamp" in capsys.readouterr().err
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "coming-from.md"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the docs are not in the package")
+def test_the_commands_of_the_page_run(lookout):
+    (lookout / "data").rename(lookout / "lookout")
+    onlad = Path(sys.executable).with_name("onlad")
+    (commands,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for line in commands.splitlines():
+        argv = [str(onlad), *line.split()[1:]]
+        done = subprocess.run(argv, cwd=lookout, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
