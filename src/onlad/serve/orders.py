@@ -88,6 +88,9 @@ class Orders:
         """
         store, fresh = self._service.store, self._service.devices.fresh(watcher.stream)
         alarm_rows = watcher.rows_of(alarm)
+        learned = alarm.learned[alarm.before : alarm.before + alarm_rows[1] - alarm_rows[0]]
+        if not any(learned) and len(learned) == alarm_rows[1] - alarm_rows[0]:
+            return 0  # nothing of it was learned
 
         def work() -> Monitor:
             start = replay.before(store, watcher, fresh, alarm.row)
@@ -100,7 +103,6 @@ class Orders:
             return 0
         alarm.undo = self._snapshot(watcher)
         self._revert(watcher, self._keep(watcher, model), by)
-        learned = alarm.learned[alarm.before : alarm.before + alarm_rows[1] - alarm_rows[0]]
         return sum(learned)
 
     async def snapshot(self, watcher: Watcher) -> str:
