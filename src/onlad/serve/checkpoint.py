@@ -194,8 +194,9 @@ class Store:
         """Keep a model as it is now; return the name of its file. Old ones of the device go."""
         folder, stem = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}"
         folder.mkdir(exist_ok=True)
-        count = len(list(folder.glob(f"{stem}*")))
-        name = f"{stem}-{count}.onlad" if count else f"{stem}.onlad"
+        taken = {path.name for path in folder.glob(f"{stem}*")}
+        names = (f"{stem}{end}.onlad" for end in ("", *(f"-{k}" for k in range(1, 100))))
+        name = next((each for each in names if each not in taken), f"{stem}.onlad")
         persist.save(model, folder / name)
         for old in self.snapshots(number)[:-SNAPSHOTS]:
             (folder / old).unlink(missing_ok=True)
