@@ -87,7 +87,7 @@ def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
             until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "normal", "the end")
             assert "alarm" in [state["state"] for state in client.on("onlad/pump/a/state")]
             found = client.on("homeassistant/.*")
-            assert {f["name"] for f in found} == {"Alarm", "Score"}
+            assert {f["name"] for f in found} == {"Alarm", "Score", "Severity"}
             assert any(f["state_topic"] == "onlad/pump/a/state" for f in found)
             assert ("onlad/status", b"online", False) in client.heard
         until(lambda: ("onlad/status", b"offline", False) in client.heard, "the goodbye")
@@ -359,7 +359,7 @@ def test_a_device_that_is_forgotten_without_a_broker_is_taken_back(
     start_broker(port)
     with Served(path) as served:
         connected(served)
-        until(lambda: retained(port, topics) == {"onlad/pump/c/state": 1, "homeassistant": 2}, "c")
+        until(lambda: retained(port, topics) == {"onlad/pump/c/state": 1, "homeassistant": 3}, "c")
 
 
 def retained(port, topics):
