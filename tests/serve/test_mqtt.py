@@ -119,6 +119,8 @@ def test_a_device_in_alarm_is_in_alarm_after_a_restart(tmp_path, broker, version
         with Process(path):
             after = until(lambda: client.on("onlad/pump/a/state"), "the state after it")[0]
     assert (before["state"], before["time"]) == ("alarm", 1499.0)
+    for state in (after, before):
+        del state["sensors"]  # bands come with the next sample
     assert after == before
 
 
@@ -434,6 +436,7 @@ def test_after_the_empty_message_no_state_of_a_device_is_said(tmp_path, seed):
 def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):
     X = machine(60)
     path = config(tmp_path, keeping_broker.port, version)
+    path.write_text(path.read_text().replace('time = "at"\n', ""))  # that of arrival is another
     with Client(keeping_broker.port) as client, Served(path) as served:
         connected(served)
         journal = served.service.store.journal
