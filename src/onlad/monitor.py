@@ -6,6 +6,9 @@ moves on (`onlad.watching`), so that a block of any size gives what single sampl
 A stream begins with a burn-in of BURN_IN samples, all of which are kept. If a lasting change is
 confirmed in it, the first samples were too few to show what is normal: the change does not become a
 second mode; all samples so far become the start.
+
+If samples come with their times, the patterns of a day and of a week are taken out of them before
+they are judged (`onlad.rhythm`).
 """
 
 from __future__ import annotations
@@ -20,12 +23,22 @@ from onlad import compiled, fields, kernel, samples
 from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.modelfile import need, short
 from onlad.reference import Array
+from onlad.rhythm import DAY, LATEST, Rhythm, RhythmState
 from onlad.rows import LARGEST, Names, read_many, read_one
 from onlad.verdict import Verdict, Verdicts
-from onlad.watching import LARGEST_WINDOW, LONGEST, TICK, Watching, WatchingState, check_size
+from onlad.watching import (
+    LARGEST_WINDOW,
+    LONGEST,
+    TICK,
+    Watching,
+    WatchingState,
+    check_size,
+    default_window,
+)
 
 FEWEST = 64  # samples of a start
 BURN_IN = LONGEST  # samples; no candidate has to explain more
+MOST_LATE = 4  # times that features may come later
 MOST_KEPT = 2**18  # numbers in them, so that wide streams have a shorter one
 
 
@@ -55,6 +68,8 @@ class MonitorState:
         Array | None, Numbers((range(LARGEST_COUNT), "n"), high=LARGEST, missing=True)
     ] = None
     watching: WatchingState | None = None
+    rhythm: RhythmState | None = None
+    late: MonitorState | None = None
 
     def check(self, settings: MonitorSettings) -> None:
         """Refuse, with `ValueError`, what no monitor with these settings could have."""
@@ -70,6 +85,12 @@ class MonitorState:
         fields.check(self, {"n": n})
         if self.watching is not None:
             self.watching.check(n, self.n_seen)
+        if self.rhythm is not None:
+            self.rhythm.check(n)
+        if self.late is not None:
+            longer = self.late.names[:n] == names and len(self.late.names) > n
+            need(longer, "late must have all names, and more")
+            self.late.check(settings)
         if self.warming is not None:
             # A burn-in ends at a tick.
             most = settings.warmup - 1 if self.watching is None else burn_in(n) + TICK - 1
@@ -142,12 +163,60 @@ class Monitor:
         self._watching: kernel.Watching | None = None
         self._new: list[Array] = []  # more of them
         self._at = 0  # samples since the last tick, in the burn-in
+        self._rhythm: Rhythm | None = None  # if samples have times
+        self._late: Monitor | None = None  # of all features, if some came later
         self.false_alarms = false_alarms
 
     @property
     def names(self) -> Names:
         """Names of the features in their order; none before the first sample."""
+        return self._names if self._late is None else self._late.names
+
+    @property
+    def first_names(self) -> Names:
+        """Names of the features that did not come later."""
         return self._names
+
+    @property
+    def widened(self) -> int:
+        """How often features came later, and are watched by a monitor of their own."""
+        return 0 if self._late is None else 1 + self._late.widened
+
+    def widen(self, names: Iterable[Hashable]) -> None:
+        """Watch more features from the next sample on. What was learned stays as it is.
+
+        A second monitor, of all features, learns beside this one. It tells of what the new ones
+        cause; of the others this one does, as before.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(2000, 3))
+        >>> X[1900] += 0.0, 0.0, 20.0
+        >>> monitor = Monitor(names=["flow", "power"])
+        >>> _ = monitor.observe_many(X[:1000, :2])
+        >>> monitor.widen(["heat"])
+        >>> verdicts = monitor.observe_many(X[1000:])
+        >>> np.flatnonzero(verdicts.is_anomaly).tolist(), next(iter(verdicts[900].causes))
+        ([900], 'heat')
+        """
+        new = tuple(names)
+        wide = (*self.names, *new)
+        if not new or len(set(wide)) < len(wide):
+            raise ValueError(f"names must be new, got {list(new)!r:.200}")
+        if self.n_seen == 0:
+            self._names = wide
+        elif self._late is not None and self._late._watching is not None:
+            if self.widened >= MOST_LATE:
+                raise ValueError(f"features came later {MOST_LATE} times: start a new monitor")
+            self._late.widen(new)
+        else:  # one that has not started has nothing to lose
+            self._late = Monitor.resumed(self.settings(), names=wide)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the samples have times."""
+        return self._rhythm is not None
 
     @property
     def young(self) -> bool:
@@ -166,12 +235,14 @@ class Monitor:
         self._rate = float(rate)
         if self._watching is not None:
             self._watching.allow(self._rate)
+        if self._late is not None:
+            self._late.false_alarms = rate
 
-    def fit(self, X: Any) -> Monitor:
+    def fit(self, X: Any, times: Any = None) -> Monitor:
         """Forget everything and start from the rows of `X`, which are known to be normal.
 
-        `X` is what `observe_many` takes, in order of time if the stream has one. The monitor is
-        ready afterwards.
+        `X` and `times` are what `observe_many` takes, in order of time if the stream has one. The
+        monitor is ready afterwards.
 
         Examples
         --------
@@ -188,18 +259,27 @@ class Monitor:
                 f"fit needs at least {FEWEST} samples with a value, got {len(useful)}. "
                 "The monitor is unchanged"
             )
-        self._names, self.n_seen = names, len(rows)
+        seconds = None if times is None else _seconds(times, len(rows))
+        self._names, self.n_seen, self._rhythm, self._late = names, len(rows), None, None
         self._kept, self._new = None, []
+        if seconds is not None:
+            useful = self._without_pattern(rows, seconds)[~np.isnan(rows).all(axis=1)]
         self._begin(useful)
         return self
 
-    def observe(self, x: Any) -> Verdict:
+    def observe(self, x: Any, time: float | None = None) -> Verdict:
         """Return the verdict on one sample, and learn it if it is normal.
 
         A sample is a sequence or array of numbers, or a mapping name -> number. The names are
-        those of the first sample. NaN, None, or an absent name is a missing value.
+        those of the first sample. NaN, None, or an absent name is a missing value. `time`, in
+        seconds since 1970, is for `observe_many`.
         """
         watching = self._watching
+        if time is not None or self._rhythm is not None or self._late is not None:
+            row, names = read_one(x, self.names)
+            return self.observe_many(
+                row[None] if names == self.names else [x], times=None if time is None else [time]
+            )[0]
         if watching is None:
             row, self._names = read_one(x, self._names)
             return self._watch(row[None, :], None)[0]
@@ -211,24 +291,57 @@ class Monitor:
             self._grow(read_one(x, self.names)[0][None], bool(self.paused), verdict.drift)
         return verdict
 
-    def observe_many(self, X: Any, pause: Array | None = None) -> Verdicts:
+    def observe_many(self, X: Any, pause: Array | None = None, times: Any = None) -> Verdicts:
         """Return the verdicts on many samples in order; the same as a loop of `observe`.
 
         `X` is a matrix with one sample per row, a data frame, or an iterable of samples. Where
         `pause` is True a sample is judged and not learned, as while the monitor is ``paused``.
+
+        `times`, in seconds since 1970, are those of the samples. With them the monitor learns
+        patterns of a day and of a week, in the time of that clock, and no window reaches over a
+        gap. All samples of a stream have a time, or none has.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> hours = np.arange(0, 24 * 28, 0.25)                  # four weeks
+        >>> X = np.random.default_rng(0).normal([20.0, 3.0], 0.5, (len(hours), 2))
+        >>> X[:, 0] += 10 * ((hours % 24 > 7) & (hours % 24 < 19))   # more by day
+        >>> X[-90:-86, 0] += 10                                  # and once by night
+        >>> told = Monitor().observe_many(X, times=3600 * hours)
+        >>> np.flatnonzero(told.is_anomaly)[-1] >= len(X) - 90, Monitor().observe_many(
+        ...     X
+        ... ).is_anomaly[-90:].any()
+        (np.True_, np.False_)
         """
         X, names = read_many(X, self.names)
         if pause is not None and pause.shape != (len(X),):
             raise ValueError(f"pause must have {len(X)} entries, got shape {pause.shape}")
         if len(X) == 0:
             return Verdicts(names, 0)
-        self._names = names
-        return self._watch(np.ascontiguousarray(X), pause)
+        seconds = None if times is None else _seconds(times, len(X))
+        if seconds is None and self._rhythm is not None:
+            raise ValueError("the samples of this stream have times: give them")
+        if seconds is not None and self._rhythm is None and self.n_seen:
+            raise ValueError("the samples of this stream had no times, and have none from now on")
+        if self._late is None:
+            self._names = names
+        n = len(self._names)
+        own = np.ascontiguousarray(X[:, :n])
+        if seconds is None:
+            verdicts = self._watch(own, pause)
+        else:
+            verdicts = self._watch_timed(own, seconds, pause)
+        if self._late is None:
+            return verdicts
+        self._late.paused = self.paused
+        return verdicts.joined(self._late.observe_many(X, pause=pause, times=times))
 
-    def accept(self, X: Any) -> None:
+    def accept(self, X: Any, times: Any = None) -> None:
         """Learn the last row of `X` whatever its score is, with the rows before it as its window.
 
-        For an alarm that was none. The rows are of the past: they do not count as seen again.
+        For an alarm that was none. The rows are of the past: they do not count as seen again. Their
+        times are needed if the stream has times.
 
         Examples
         --------
@@ -245,6 +358,11 @@ class Monitor:
         X, _ = read_many(X, self.names)
         if self._watching is None or len(X) == 0:
             raise ValueError("accept needs a row, and a monitor that has started")
+        if self._late is not None and self._late._watching is not None:
+            self._late.accept(X, times)
+        X = X[:, : len(self._names)]
+        if self._rhythm is not None and times is not None:
+            X = X - self._rhythm.at(_seconds(times, len(X)))
         watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
         watching.accept(X)
         self._go_on(watching.learned())
@@ -262,6 +380,8 @@ class Monitor:
         >>> monitor.describe()["quarantine"], monitor.describe()["candidate"]
         (0, False)
         """
+        if self._late is not None:
+            self._late.reject()
         if self._watching is not None:
             watching = Watching.resumed(compiled.learned(self._watching), self._rate, self.seed)
             watching.reject()
@@ -276,13 +396,15 @@ class Monitor:
         'no sample yet'
         """
         said: dict[str, Any] = {"ready": self._watching is not None, "features": len(self.names)}
+        if self._late is not None:
+            said["late"] = self._late.describe()
         if self._watching is None:
             missing = self.warmup - (0 if self._kept is None else len(self._kept))
             why = f"{missing} more samples with a value are needed" if self.n_seen else ""
             return said | {"why": why or "no sample yet"}
         state = compiled.learned(self._watching)
         scale, drifting = state.modes[0].scale, state.drifting
-        still = [name for name, unit in zip(self.names, scale, strict=True) if not unit > 0]
+        still = [name for name, unit in zip(self._names, scale, strict=True) if not unit > 0]
         return said | {
             "ordered": state.ordered,
             "window": state.width,
@@ -294,13 +416,67 @@ class Monitor:
             "threshold": self._watching.threshold,
             "false_alarms": self.false_alarms,
             "never moved": still,
-            "drifting": self.names[drifting] if drifting >= 0 else None,
+            "drifting": self._names[drifting] if drifting >= 0 else None,
         }
 
     # -- the way of a sample ------------------------------------------------------------------
 
+    def _watch_timed(self, X: Array, seconds: Array, pause: Array | None) -> Verdicts:
+        """Judge rows without the patterns of their times, day by day."""
+        if self._rhythm is None:
+            self._rhythm = Rhythm(X.shape[1])
+        rhythm, verdicts = self._rhythm, Verdicts(self._names, len(X))
+        paused = np.full(len(X), self.paused) if pause is None else pause | self.paused
+        gaps = rhythm.gaps(seconds)
+        for part in rhythm.days(seconds):
+            fresh = rhythm.fresh(seconds[part.start])
+            if fresh is not None and self._watching is not None and len(fresh) >= FEWEST:
+                self._kept, self._new = None, []
+                self._begin(fresh)
+            pattern = rhythm.pattern(seconds[part])
+            told = self._watch_parts(X[part] - pattern, gaps[part], paused[part])
+            told.values, told.expected[:] = X[part], told.expected + pattern
+            verdicts.put(part, told)
+            learn = ~paused[part]
+            if learn.any():
+                rhythm.take(seconds[part][learn], X[part][learn])
+        return verdicts
+
+    def _watch_parts(self, X: Array, gaps: Array, paused: Array) -> Verdicts:
+        """Judge rows; those that fill a window after a gap raise no alarm and are not learned."""
+        assert self._rhythm is not None
+        fill = self._rhythm.filling(gaps, self.window or default_window(X.shape[1]))
+        if not fill.any():
+            return self._watch(X, paused)
+        verdicts, first = Verdicts(self._names, len(X)), 0
+        for i in [*np.flatnonzero(fill).tolist(), len(X)]:
+            if i > first:
+                verdicts.put(slice(first, i), self._watch(X[first:i], paused[first:i]))
+            if i < len(X) and self._watching is None:
+                verdicts.put(slice(i, i + 1), self._watch(X[i : i + 1], paused[i : i + 1]))
+            elif i < len(X):
+                assert self._watching is not None
+                before = compiled.learned(self._watching)
+                told = self._watch(X[i : i + 1], np.ones(1, bool))
+                after = compiled.learned(self._watching)
+                self._go_on(replace(after, means=before.means, leans=before.leans))
+                told.is_anomaly[:] = told.learned[:] = False
+                verdicts.put(slice(i, i + 1), told)
+            first = i + 1
+        return verdicts
+
+    def _without_pattern(self, X: Array, seconds: Array) -> Array:
+        """Learn the patterns of a history; return it without them."""
+        self._rhythm = Rhythm(X.shape[1])
+        self._rhythm.gaps(seconds)
+        for part in self._rhythm.days(seconds):
+            self._rhythm.take(seconds[part], X[part])
+        fresh = self._rhythm.fresh(seconds[-1])
+        del fresh  # this is a start already
+        return np.asarray(X - self._rhythm.at(seconds))
+
     def _watch(self, X: Array, pause: Array | None) -> Verdicts:
-        verdicts = Verdicts(self.names, len(X))
+        verdicts = Verdicts(self._names, len(X))
         paused = np.full(len(X), self.paused) if pause is None else pause | self.paused
         edges = [*(np.flatnonzero(np.diff(paused)) + 1).tolist(), len(X)]
         first = 0
@@ -366,7 +542,7 @@ class Monitor:
         self._at = 0
 
     def _go_on(self, state: WatchingState) -> None:
-        self._watching = compiled.resumed(state, self._rate, self.seed, self.names)
+        self._watching = compiled.resumed(state, self._rate, self.seed, self._names)
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 
@@ -380,7 +556,9 @@ class Monitor:
             return None
         kept = self._young_rows().copy() if self.young else None
         watching = None if self._watching is None else compiled.learned(self._watching)
-        return MonitorState(self.names, self.n_seen, kept, watching)
+        rhythm = None if self._rhythm is None else self._rhythm.learned()
+        late = None if self._late is None else self._late.learned()
+        return MonitorState(self._names, self.n_seen, kept, watching, rhythm, late)
 
     @classmethod
     def resumed(
@@ -401,13 +579,27 @@ class Monitor:
             return self
         self._names, self.n_seen = state.names, state.n_seen
         self._kept = None if state.warming is None else state.warming.copy()
+        if state.rhythm is not None:
+            self._rhythm = Rhythm.resumed(state.rhythm)
+        if state.late is not None:
+            self._late = Monitor.resumed(settings, state.late)
         if state.watching is not None:
             self._go_on(state.watching)
             self._at = state.watching.at
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).resumed, (self.settings(), self.learned()), {"_names": self.names}
+        return type(self).resumed, (self.settings(), self.learned()), {"_names": self._names}
 
     def __repr__(self) -> str:
         return repr(self.settings()).replace("MonitorSettings", "Monitor")
+
+
+def _seconds(times: Any, rows: int) -> Array:
+    """Return times as an array, or say what is wrong with them."""
+    seconds = samples.numbers(times, "times").astype("float64")
+    if seconds.shape != (rows,):
+        raise ValueError(f"times must have {rows} entries, got shape {seconds.shape}")
+    if not (np.abs(seconds) <= LATEST * DAY).all():
+        raise ValueError("times must be seconds since 1970")
+    return seconds

@@ -112,6 +112,18 @@ class Calendar:
         when = datetime.fromisoformat(text.strip())
         return (when if when.tzinfo else when.replace(tzinfo=self._zone)).timestamp()
 
+    def local(self, seconds: Array) -> Array:
+        """Return times in seconds by the clock of the zone."""
+        if self._zone is timezone.utc:
+            return seconds
+        hours, place = np.unique(seconds // 3600, return_inverse=True)
+        offsets = [
+            datetime.fromtimestamp(hour * 3600, timezone.utc).astimezone(self._zone).utcoffset()
+            for hour in hours.tolist()
+        ]
+        shift = np.array([offset.total_seconds() if offset else 0.0 for offset in offsets])
+        return np.asarray(seconds + shift[place])
+
     def during(self, seconds: Sequence[float] | Array) -> Array:
         """Return whether each time, in seconds since 1970, is one of maintenance."""
         at = np.asarray(seconds, float)
@@ -119,13 +131,7 @@ class Calendar:
         for begin, end in self._once:
             found |= (begin <= at) & (at < end)
         if self._weekly and len(at):
-            hours, place = np.unique(at // 3600, return_inverse=True)
-            offsets = [
-                datetime.fromtimestamp(hour * 3600, timezone.utc).astimezone(self._zone).utcoffset()
-                for hour in hours.tolist()
-            ]
-            shift = np.array([offset.total_seconds() if offset else 0.0 for offset in offsets])
-            minute = (((at + shift[place]) / 60) + 3 * DAY) % WEEK  # 1970 began on a Thursday
+            minute = (self.local(at) / 60 + 3 * DAY) % WEEK  # 1970 began on a Thursday
             for first, last in self._weekly:
                 found |= (first <= minute) & (minute < last) | (minute < last - WEEK)
         return found
@@ -194,17 +200,22 @@ class Rules:
         verdicts.is_anomaly[at[muted]] = False
         return int(np.count_nonzero(muted))
 
-    def observe(self, monitor: Monitor, X: Array, seconds: Array | None) -> Verdicts:
+    def observe(
+        self, monitor: Monitor, X: Array, seconds: Array | None, *, timed: bool = True
+    ) -> Verdicts:
         """Return the verdicts of a monitor on rows, with the rules applied.
 
-        `seconds` are the times of the rows since 1970, which maintenance needs.
+        `seconds` are the times of the rows since 1970, which maintenance needs. If they are
+        `timed`, the monitor learns patterns of a day and a week, by the clock of the zone.
         """
         pause = None
         if self.maintenance:
             if seconds is None:
                 raise ValueError("maintenance needs samples with a time")
             pause = self.calendar.during(seconds)
-        verdicts = monitor.observe_many(X, pause=pause)
+        timed = monitor.timed if monitor.n_seen else timed
+        times = self.calendar.local(seconds) if timed and seconds is not None else None
+        verdicts = monitor.observe_many(X, pause=pause, times=times)
         if pause is not None:
             verdicts.is_anomaly &= ~pause
         self.mute(verdicts)

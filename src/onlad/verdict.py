@@ -174,6 +174,48 @@ class Verdicts(Sequence[Verdict]):
     def __len__(self) -> int:
         return len(self.score)
 
+    def put(self, part: slice, told: Verdicts) -> None:
+        """Take over verdicts as a part of these."""
+        for name, column in vars(self).items():
+            if name != "names":
+                column[part] = getattr(told, name)
+
+    def joined(self, late: Verdicts) -> Verdicts:
+        """Return these verdicts with what another monitor says of features that came later.
+
+        It watches these features too, but its anomalies count only where a later one is the
+        largest cause. There its score counts, in units of the threshold here.
+        """
+        n, both = len(self.names), Verdicts(late.names, len(self))
+        for name, column in vars(self).items():
+            if name not in ("names", "shares", "values", "around"):
+                setattr(both, name, column)
+        both.values = late.values
+        both.shares[:, :n] = self.shares
+        for own, other, given in (
+            (both.expected, late.expected, self.expected),
+            (both.reach, late.reach, self.reach),
+        ):
+            own[:, :n], own[:, n:] = given, other[:, n:]
+        both.unusual[:] = self.unusual
+        with np.errstate(invalid="ignore"):
+            ratio = late.score / late.threshold
+            higher = ratio > np.where(self.is_anomaly, self.score / self.threshold, 0.0)
+        take = late.is_anomaly & (late.shares.argmax(axis=1) >= n) & higher & self.ready
+        both.is_anomaly = self.is_anomaly | take
+        both.score = np.where(take, ratio * self.threshold, self.score)
+        both.p_value = np.where(take, late.p_value, self.p_value)
+        both.shares[take], both.unusual[take] = late.shares[take], late.unusual[take]
+        return both
+
+    def after(self, first: int) -> Verdicts:
+        """Return the verdicts from one on."""
+        rest = Verdicts(self.names, len(self) - first)
+        for name, column in vars(self).items():
+            if name != "names":
+                setattr(rest, name, column[first:])
+        return rest
+
     @overload
     def __getitem__(self, index: int) -> Verdict: ...
     @overload

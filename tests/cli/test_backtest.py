@@ -62,7 +62,7 @@ def test_maintenance_needs_times(folder):
     (folder / "history.csv").write_text("\n".join(line.split(",", 1)[1] for line in lines))
     done = backtest(folder, 'maintenance = ["daily 02:00-03:00"]\n')
     assert done.returncode == 1
-    assert "maintenance needs samples with a time. --time names the column" in done.stderr
+    assert "samples need a time: maintenance. --time names the column" in done.stderr
 
 
 def test_what_is_too_much_for_a_day_is_counted(tmp_path):

@@ -45,7 +45,11 @@ def bash(scripts, tmp_path):
 
 def test_bash_completes_commands(bash):
     assert bash("") == sorted(
-        [*(each.__name__.split(".")[-1] for each in cli.COMMANDS), "--help", "--version"]
+        [
+            *(each.__name__.split(".")[-1].replace("imports", "import") for each in cli.COMMANDS),
+            "--help",
+            "--version",
+        ]
     )
     assert bash("me") == ["merge"]
 

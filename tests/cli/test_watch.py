@@ -472,8 +472,9 @@ def test_stop_ends_at_a_bad_row_with_a_model_that_is_whole(tmp_path, X, kind):
     assert done.stderr.startswith("onlad: stopped at a bad row, line 302: ")
     assert len(done.stderr.splitlines()) == 1
     clean = onlad.Monitor()
-    for row in X[:300].tolist():
-        clean.observe(dict(zip(NAMES, row, strict=True)))
+    midnight = 1767225600  # 1 January 2026
+    for t, row in enumerate(X[:300].tolist(), midnight):
+        clean.observe(dict(zip(NAMES, row, strict=True)), time=t)
     onlad.save(clean, tmp_path / "clean.onlad")
     assert model.read_bytes() == (tmp_path / "clean.onlad").read_bytes()
 

@@ -1,5 +1,6 @@
 """The audit trail: a chain that shows each change of it."""
 
+import hashlib
 import json
 import os
 
@@ -86,3 +87,17 @@ def test_a_line_that_a_full_disk_cut_off_is_taken_back(trail, monkeypatch):
 def test_there_must_be_a_trail(tmp_path):
     with pytest.raises(AuditError, match="cannot be read"):
         list(verify(tmp_path))
+
+
+def test_a_snapshot_that_was_changed_is_found(trail):
+    (trail / "snapshots").mkdir()
+    file = trail / "snapshots" / "000001-000000000940.onlad"
+    file.write_bytes(b"a model")
+    digest = hashlib.sha256(b"a model").hexdigest()
+    Audit(trail).note("snapshot", device="pump/1", file=file.name, sha256=digest)
+    assert len(list(verify(trail))) == 6
+    file.write_bytes(b"another")
+    with pytest.raises(AuditError, match="is not the snapshot that was taken"):
+        list(verify(trail))
+    file.unlink()  # old ones are removed
+    assert len(list(verify(trail))) == 6

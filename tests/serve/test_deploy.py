@@ -67,7 +67,7 @@ def test_the_dashboard_shows_metrics_that_exist(tmp_path):
         mqtt._client = None
         served.service.health.drop("intake")
         text = Metrics(served.service, mqtt, guard).text().decode()
-    known = set(re.findall(r"(?m)^(onlad_\w+)", text))
+    known = set(re.findall(r"(?m)^(?:# TYPE )?(onlad_\w+)", text))
     board = json.loads((DEPLOY / "grafana.json").read_text())
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     used = set(re.findall(r"onlad_\w+", " ".join(queries)))

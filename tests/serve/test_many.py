@@ -320,7 +320,7 @@ def test_marked_as_normal_every_sample_of_an_alarm_is_learned_and_counted(tmp_pa
     left = [i for i in new if not alarm.learned[i]]
     assert len(left) > 16
     accepted, accept = [], watcher.monitor.accept
-    watcher.monitor.accept = lambda rows: (accepted.append(len(rows)), accept(rows))
+    watcher.monitor.accept = lambda rows, times: (accepted.append(len(rows)), accept(rows))
     assert asyncio.run(service.orders.mark_normal(watcher, alarm.id)) == len(left)
     assert len(accepted) == len(left)
     assert all(alarm.learned[i] for i in new)

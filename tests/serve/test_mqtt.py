@@ -89,7 +89,7 @@ def test_devices_payloads_and_what_is_published(tmp_path, broker, version):
             until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "normal", "the end")
             assert "alarm" in [state["state"] for state in client.on("onlad/pump/a/state")]
             found = client.on("homeassistant/.*")
-            assert {f["name"] for f in found} == {"Alarm", "Score"}
+            assert {f["name"] for f in found} == {"Alarm", "Score", "Severity"}
             assert any(f["state_topic"] == "onlad/pump/a/state" for f in found)
             assert ("onlad/status", b"online", False) in client.heard
         until(lambda: ("onlad/status", b"offline", False) in client.heard, "the goodbye")
@@ -121,6 +121,8 @@ def test_a_device_in_alarm_is_in_alarm_after_a_restart(tmp_path, broker, version
         with Process(path):
             after = until(lambda: client.on("onlad/pump/a/state"), "the state after it")[0]
     assert (before["state"], before["time"]) == ("alarm", 1499.0)
+    for state in (after, before):
+        del state["sensors"]  # bands come with the next sample
     assert after == before
 
 
@@ -361,7 +363,7 @@ def test_a_device_that_is_forgotten_without_a_broker_is_taken_back(
     start_broker(port)
     with Served(path) as served:
         connected(served)
-        until(lambda: retained(port, topics) == {"onlad/pump/c/state": 1, "homeassistant": 2}, "c")
+        until(lambda: retained(port, topics) == {"onlad/pump/c/state": 1, "homeassistant": 3}, "c")
 
 
 def retained(port, topics):
@@ -436,6 +438,7 @@ def test_after_the_empty_message_no_state_of_a_device_is_said(tmp_path, seed):
 def test_a_full_disk_loses_nothing(tmp_path, keeping_broker, version, monkeypatch):
     X = machine(60)
     path = config(tmp_path, keeping_broker.port, version)
+    path.write_text(path.read_text().replace('time = "at"\n', ""))  # that of arrival is another
     with Client(keeping_broker.port) as client, Served(path) as served:
         connected(served)
         journal = served.service.store.journal

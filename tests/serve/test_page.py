@@ -2,15 +2,21 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
+import signal
+import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 from serving import Process, free_port, machine, sample, until
 
-from onlad import load
+from onlad import Monitor, load, save
+from onlad.serve.audit import verify
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -193,6 +199,165 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         picture(page, "alarm")
         assert _described(client, device)["alarms"][-1]["text"].endswith(". Like a worn valve")
     assert errors == []
+
+
+WEEK = """
+[[streams]]
+name = "pump"
+model = "pump.onlad"
+time = "time"
+alarms_per_day = 50
+"""
+
+
+class Plant:
+    """A week of pumps, sample by sample, five minutes apart."""
+
+    def __init__(self, client):
+        self.client, self.row = client, 0
+        self.begin = time.time() - 7 * 86400
+
+    def send(self, X, device="north"):
+        """Send samples of a device; return the time of the first."""
+        first = self.begin + 300 * self.row
+        rows = [sample(x) | {"time": first + 300 * i} for i, x in enumerate(X)]
+        where = f"/streams/pump/samples?device={device}"
+        answer = self.client.post(where, content=json.dumps(rows))
+        assert answer.status_code == 200, answer.text
+        self.row += len(X) if device == "north" else 0
+        return first
+
+
+def fault(rows=40):
+    return machine(rows, seed=3, faults=range(30, 35))
+
+
+def test_a_week_of_a_pump(browser, tmp_path):
+    """Each feature is used once, by clicks: faults, maintenance, a new mode, a poisoning."""
+    expect, errors = playwright.expect, []
+    before = time.time() - 14 * 86400
+    names = list(sample(machine(1)[0]))
+    known = Monitor(names=names).fit(machine(400, seed=20), before + 300 * np.arange(400))
+    save(known, tmp_path / "pump.onlad")
+    with serving(tmp_path, stream=WEEK) as (client, address):
+        plant = Plant(client)
+        for k in range(4):  # its like
+            plant.send(machine(200, seed=k) + 5 * (k == 2), f"peer{k}")
+        plant.send(machine(200))
+        plant.send(fault())
+        with opened(browser, address, errors) as page:
+            # An incident is found in the list, and called by its name.
+            incidents = page.get_by_role("list", name="Incidents")
+            incidents.get_by_role("link", name="pump/north").click()
+            page.get_by_role("button", name="Fault", exact=True).click()
+            page.get_by_label("What was it?").fill("a worn valve")
+            page.get_by_role("button", name="Keep").click()
+            expect(page.get_by_text("“a worn valve”")).to_be_visible()
+            plant.send(machine(100, seed=7))
+            plant.send(fault())
+            expect(page.locator(".q-card").first).to_contain_text("like a worn valve")
+
+            # Maintenance: nothing is told.
+            plant.send(machine(60, seed=8))
+            begin = plant.begin + 300 * plant.row
+            once = "/".join(_iso(when) for when in (begin, begin + 300 * 40))
+            page.get_by_role("button", name="Plan maintenance").click()
+            page.get_by_label("Or when, such as Sat 22:00-23:30").fill(once)
+            page.get_by_role("button", name="Add").click()
+            expect(page.get_by_text("Noted").last).to_be_visible()
+            plant.send(fault())
+            expect(page.get_by_text("Maintenance: nothing is told or learned")).to_be_visible()
+            assert len(_described(client, "north")["alarms"]) == 2
+            plant.send(machine(100, seed=9))
+            page.get_by_role("button", name="Take a snapshot").click()
+            expect(page.get_by_text("The model is kept as it is now")).to_be_visible()
+
+            # A poisoning: a fault is sent for so long that it is a mode, and no alarm any more.
+            poison = machine(900, seed=12) * [1, 1, -3, 1]  # a valve that works the wrong way
+            plant.send(poison)
+            expect(page.get_by_text(re.compile("1 drifts since"))).to_be_visible()
+            told = len(_described(client, "north")["alarms"])
+            plant.send(poison[:100])
+            assert len(_described(client, "north")["alarms"]) == told
+            assert _described(client, "north")["state"] == "normal"
+            # A person says that it is none.
+            page.get_by_role("button", name="Fault", exact=True).first.click()
+            page.get_by_label("What was it?").fill("poison")
+            page.get_by_role("button", name="Keep").click()
+            expect(page.get_by_text("“poison”").first).to_be_visible(timeout=60_000)
+            plant.send(machine(300, seed=13))
+            told = len(_described(client, "north")["alarms"])
+            plant.send(poison[:50])
+            assert len(_described(client, "north")["alarms"]) == told + 1  # an alarm again
+            plant.send(machine(150, seed=14))
+
+            # A new mode becomes normal after a while.
+            plant.send(machine(1000, seed=10) + np.array([3, -4, 3, 2]))
+            expect(page.get_by_text(re.compile("2 drifts since"))).to_be_visible()
+
+            # The last days, and what would have been with another threshold.
+            page.get_by_label("Shown").click()
+            page.get_by_role("option", name="the last 7 days").click()
+            page.get_by_role("button", name="What if").click()
+            expect(page.get_by_role("slider", name="False alarms")).to_be_visible()
+            page.locator(".q-slider__track-container").press("ArrowLeft")
+            expect(page.get_by_text("1 in 1,000", exact=True)).to_be_visible()
+            page.get_by_role("button", name="Try").click()
+            expect(page.get_by_text(re.compile(r"\d+ incidents? since"))).to_be_visible(
+                timeout=60_000
+            )
+            page.get_by_role("button", name="Close").click()
+            picture(page, "week")
+
+            # Back to the snapshot, and the samples since then learned again.
+            page.get_by_role("button", name="Go back").click()
+            page.get_by_text("Learn the samples since then again").click()
+            page.get_by_role("button", name=re.compile("^After")).first.click()
+            expect(page.get_by_text("The model is as it was then")).to_be_visible(timeout=60_000)
+
+            # The device among its like; the way there and back.
+            page.get_by_role("link", name="All devices").click()
+            page.get_by_role("link", name="pump: devices beside each other").press("Enter")
+            row = page.get_by_role("row", name=re.compile("peer2"))
+            expect(row).to_contain_text(re.compile("usual.*unusual", re.DOTALL))
+            picture(page, "peers")
+        told = [said for _, said in verify(tmp_path / "state")]
+    kinds = {said["kind"] for said in told}
+    assert kinds >= {"label", "maintenance", "snapshot", "reverted", "mode added"}
+    assert {said["by"] for said in told if said["kind"] == "label"} == {"the page"}
+    assert errors == []
+
+
+def test_a_lost_connection_is_seen(browser, tmp_path):
+    with serving(tmp_path) as (client, address), opened(browser, address, []) as page:
+        send(client, machine(40))
+        playwright.expect(page.get_by_text("1 of 1 devices")).to_be_visible()
+        page.context.set_offline(True)
+        os.kill(client.pid, signal.SIGSTOP)
+        playwright.expect(page.get_by_text(re.compile("Connection lost"))).to_be_visible(
+            timeout=60_000
+        )
+        os.kill(client.pid, signal.SIGCONT)
+
+
+def test_a_thousand_devices_are_listed_and_found(browser, tmp_path):
+    with serving(tmp_path, "rate = 1e6") as (client, address):
+        for k in range(1000):
+            send(client, machine(1), f"device{k:03}" if k else "x" * 120)
+        with opened(browser, address, [], size=PHONE) as page:
+            playwright.expect(page.get_by_text("100 of 1000 devices")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+            playwright.expect(page.get_by_text("1,000 learning")).to_be_visible()
+            began = time.monotonic()
+            page.get_by_label("Filter").fill("device777")
+            playwright.expect(page.locator(".q-card")).to_have_count(1)
+            assert time.monotonic() - began < 5  # a look per second, and the way there
+            page.get_by_role("link", name="pump/device777").press("Enter")
+            playwright.expect(page.get_by_text("1 samples")).to_be_visible()
+
+
+def _iso(seconds):
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
 
 
 def test_a_device_says_which_settings_it_cannot_follow(browser, tmp_path):

@@ -35,7 +35,7 @@ def test_rows_behind_damage_are_salvaged_and_the_lost_ones_counted(tmp_path, cap
         feed(service, X[i : i + 20], device="a")
         feed(service, X[i : i + 10], device="b")
     crash(service)
-    (path,) = (tmp_path / "state" / "journal").iterdir()
+    (path,) = (tmp_path / "state" / "journal").glob("*.journal")
     damaged(path, 4)  # the third batch of a
     with pytest.raises(JournalError, match=r"is damaged at byte .* onlad repair "):
         started(tmp_path)
@@ -69,7 +69,7 @@ def test_a_device_whose_birth_is_lost_and_segments_that_are_missing(tmp_path, ca
         asyncio.run(service.disk.checkpoint())
     feed(service, X, device="b")
     crash(service)
-    first, second = sorted((tmp_path / "state" / "journal").iterdir())
+    first, second = sorted((tmp_path / "state" / "journal").glob("*.journal"))
     damaged(first, 0)
     second.unlink()
     with pytest.raises(JournalError, match="damaged"):
@@ -150,7 +150,7 @@ def test_a_journal_that_is_missing_is_said_and_begun_again(tmp_path, capsys):
     feed(service, machine(90))
     asyncio.run(service.disk.checkpoint())
     service.close()
-    (segment,) = (tmp_path / "state/journal").iterdir()
+    (segment,) = (tmp_path / "state/journal").glob("*.journal")
     segment.unlink()
     with pytest.raises(JournalError, match="lacks a segment"):
         started(tmp_path)

@@ -90,7 +90,7 @@ def test_a_slow_drift_is_a_notice(tmp_path):
     verdicts.names, verdicts.drifting[:] = watcher.names, 1
 
     class Drifts(Monitor):
-        def observe_many(self, X, pause=None):
+        def observe_many(self, X, pause=None, times=None):
             return verdicts
 
     stream = service.streams["pump"]

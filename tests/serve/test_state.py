@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import random
+import shutil
 import time
 
 import numpy as np
@@ -102,7 +103,7 @@ def test_a_checkpoint_clears_up_and_an_idle_one_writes_nothing(tmp_path):
         asyncio.run(service.disk.checkpoint())
     state = tmp_path / "state"
     assert len(list((state / "models").iterdir())) == 1
-    assert len(list((state / "journal").iterdir())) == 1
+    assert len(list((state / "journal").glob("*.journal"))) == 1
     before = (state / "state.json").stat().st_mtime_ns
     asyncio.run(service.disk.checkpoint())
     assert (state / "state.json").stat().st_mtime_ns == before
@@ -143,7 +144,7 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
         ({"format": 4}, StateError, "has format 4; this onlad reads 3"),
     ]:
         refused(state / "state.json", sealed(whole | change), error, message)
-    (segment,) = (state / "journal").iterdir()
+    (segment,) = (state / "journal").glob("*.journal")
     refused(segment, None, JournalError, r"lacks a segment: .* onlad repair")
     detector = Detector(n_hidden=4)
     detector.learn_many([[0.1, 0.2], [0.3, 0.4]])
@@ -493,6 +494,83 @@ def test_what_the_disk_does_not_take_is_refused_at_once(tmp_path, monkeypatch, s
     service.submit(item)
     asyncio.run(drained(service))
     assert (answers[1].refused, answers[1].rows) == ("", 1)
+    service.close()
+
+
+def test_samples_are_replayed_onto_a_snapshot(tmp_path):
+    X = machine(900)
+    service = started(tmp_path)
+    feed(service, X[:500])
+    watcher = service.watchers["pump", ""]
+    file = asyncio.run(service.orders.snapshot(watcher))
+    feed(service, X[500:700])
+    asyncio.run(service.disk.checkpoint())  # the first segment goes into the archive
+    feed(service, X[700:])
+    whole = persist.to_bytes(watcher.monitor)
+    asyncio.run(service.orders.revert(watcher, file))
+    assert persist.to_bytes(watcher.monitor) != whole
+    asyncio.run(service.orders.revert(watcher, file, again=True))
+    assert persist.to_bytes(watcher.monitor) == whole  # the very same model
+    shutil.rmtree(tmp_path / "state" / "journal" / "archive")
+    with pytest.raises(StateError, match="no longer has its sample 500"):
+        asyncio.run(service.orders.revert(watcher, file, again=True))
+    service.close()
+
+
+def test_a_fault_takes_what_was_learned_during_it_back(tmp_path):
+    X = machine(1200)
+    X[700:760:20, 2] += 20  # a fault that comes and goes: what is between is learned
+    service = started(tmp_path)
+    feed(service, X[:600])
+    feed(service, X[600:])
+    watcher = service.watchers["pump", ""]
+    (alarm,) = [a for a in watcher.alarms if a.row == 700]
+    learned = persist.to_bytes(watcher.monitor)
+    taken = asyncio.run(service.orders.label(watcher, alarm.id, "fault", "a loose wire"))
+    rows = slice(alarm.before, alarm.before + alarm.last - alarm.row + 1)
+    assert taken == sum(alarm.learned[rows])
+    assert persist.to_bytes(watcher.monitor) != learned
+    pause = np.zeros(len(X), bool)
+    pause[alarm.row : alarm.last + 1] = True
+    never = Monitor(names=watcher.names)
+    never.observe_many(X, pause=pause)
+    never.reject()
+    assert persist.to_bytes(watcher.monitor) == persist.to_bytes(never)
+    feed(service, X[:50])
+    told = persist.to_bytes(watcher.monitor)
+    crash(service)
+    service = started(tmp_path)
+    watcher = service.watchers["pump", ""]
+    assert persist.to_bytes(watcher.monitor) == told
+    asyncio.run(service.orders.label(watcher, alarm.id, ""))  # it was none
+    watcher.monitor.n_seen = len(X)
+    assert persist.to_bytes(watcher.monitor) == learned
+    service.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+def test_maintenance_by_order_outlives_a_crash(tmp_path, when):
+    service = started(tmp_path)
+    feed(service, machine(300))
+    watcher = service.watchers["pump", ""]
+    if when == "before":
+        asyncio.run(service.disk.checkpoint())
+    asyncio.run(service.orders.maintain(watcher, ("2001-01-01T00:00/2100-01-01T00:00",)))
+    if when == "after":
+        asyncio.run(service.disk.checkpoint())
+    feed(service, machine(300, seed=1, faults=[50]))
+    assert watcher.status()["maintenance"]
+    assert not watcher.alarms
+    crash(service)
+    service = started(tmp_path)
+    again = service.watchers["pump", ""]
+    assert again.windows == watcher.windows
+    assert persist.to_bytes(again.monitor) == persist.to_bytes(watcher.monitor)
+    with pytest.raises(StateError, match="is no time of maintenance"):
+        asyncio.run(service.orders.maintain(again, ("now and then",)))
+    asyncio.run(service.orders.maintain(again, ()))
+    feed(service, machine(40, seed=2))
+    assert not again.status()["maintenance"]
     service.close()
 
 

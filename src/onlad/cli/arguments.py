@@ -81,6 +81,14 @@ def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _states(text: str) -> tuple[str, tuple[str, ...]]:
+    name, _, states = text.partition("=")
+    found = tuple(_names(states))
+    if not name or not found or len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"must be like valve=open,shut; got {text!r}")
+    return name, found
+
+
 def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None:
     """Add SOURCE and how it is read."""
     live = ", or mqtt://HOST/TOPIC" if broker else ""
@@ -109,6 +117,11 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     group.add_argument(
         "--ignore", type=_names, default=[], metavar="NAMES", help="do not watch these"
     )
+    group.add_argument(
+        "--states", type=_states, action="append", default=[], metavar="NAME=STATES",
+        help="a column of text and the states that it names, such as valve=open,shut; each is "
+        "watched as a column of 0 and 1, valve=open and valve=shut (may be given again)",
+    )  # fmt: skip
     group.add_argument(
         "--time", metavar="NAME",
         help="the column with the time (default: one called time, timestamp, date, ...)",
@@ -182,6 +195,7 @@ def reading(args: argparse.Namespace) -> Reading:
             ignore=tuple(args.ignore),
             time=args.time,
             label=args.label,
+            states=tuple(args.states),
         ),
         format=args.input,
         dialect=Dialect(args.delimiter, args.decimal),

@@ -13,6 +13,7 @@ from onlad.monitor import FEWEST, Monitor
 from onlad.reference import Array
 from onlad.rows import Names
 from onlad.streams.block import Block
+from onlad.streams.times import moments
 from onlad.verdict import Verdicts
 
 
@@ -24,6 +25,7 @@ class History(Models):
     def __init__(self, wanted: Mapping[str, Any]) -> None:
         super().__init__(wanted)
         self._parts: dict[str, tuple[Names, list[Array]]] = {}
+        self._times: dict[str, list[Array] | None] = {}  # None where a sample has none
 
     def names(self, series: str) -> Names:
         """Return the names of a series that has begun."""
@@ -33,6 +35,12 @@ class History(Models):
         """Keep the samples, and return verdicts that say nothing."""
         _, parts = self._parts.setdefault(block.series, (block.names, []))
         parts.append(block.values)
+        times = self._times.setdefault(block.series, [])
+        try:
+            if times is not None:
+                times.append(moments(block.times or [None]))
+        except ValueError:
+            self._times[block.series] = None
         return Verdicts(block.names, len(block.values))
 
     def few(self) -> dict[str, int]:
@@ -46,6 +54,8 @@ class History(Models):
         few = self.few()
         for series, (names, parts) in self._parts.items():
             if series not in few:
-                monitor = Monitor(**self._wanted, names=names).fit(np.concatenate(parts))
+                times = self._times[series]
+                when = np.concatenate(times) if times else None
+                monitor = Monitor(**self._wanted, names=names).fit(np.concatenate(parts), when)
                 save_model(monitor, path / file_name(series) if many else path)
         return len(few) < len(self._parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -16,11 +17,12 @@ import numpy as np
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
+from onlad.reference import Array
 from onlad.rows import Names
 from onlad.rules import Rules
 from onlad.streams.block import Block
 from onlad.streams.settings import kept, settle
-from onlad.streams.times import seconds
+from onlad.streams.times import moments, seconds
 from onlad.verdict import Verdicts
 
 LONGEST_NAME = 200  # of a file, in bytes
@@ -70,6 +72,13 @@ def file_name(series: str) -> str:
     return f"{name}.onlad"
 
 
+def _moment(time: str | float | None) -> float:
+    try:
+        return seconds("" if time is None else time)
+    except ValueError:
+        return math.nan
+
+
 class Models:
     """A monitor for each series, loaded or made when the series first comes.
 
@@ -87,6 +96,7 @@ class Models:
     ) -> None:
         self._wanted, self._load, self._rules = wanted, load, rules
         self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
+        self._last: dict[str, float] = {}  # time of the last sample, by series
         self._saved: dict[str, int] = {}  # samples that were seen when it was saved
         if load and not load.is_dir():
             self._monitors[""] = self._gone_on(load)
@@ -113,22 +123,33 @@ class Models:
     def observe(self, block: Block) -> Verdicts:
         """Return the verdicts on the samples of a block."""
         monitor = self._monitors.get(block.series) or self._loaded(block.series)
+        first = monitor is None or monitor.n_seen == 0
         if monitor is None or monitor.n_seen == 0:
             fresh = monitor or Monitor(**self._wanted)
             monitor = Monitor.resumed(fresh.settings(), names=block.names)
             self._monitors[block.series] = monitor
         when = None
-        if self._rules.maintenance and block.times is not None:
-            try:
-                when = np.array([seconds(time if time is not None else "") for time in block.times])
-            except ValueError as error:
-                raise OnladError(f"maintenance needs times: {error}") from None
+        if block.times is not None and (self._rules.maintenance or monitor.timed or first):
+            when = self._moments(block)
+        if when is None and (self._rules.maintenance or monitor.timed):
+            why = "the model has learned patterns of time" if monitor.timed else "maintenance"
+            raise OnladError(f"samples need a time: {why}. --time names the column")
+        return self._rules.observe(monitor, block.values, when)
+
+    def _moments(self, block: Block) -> Array | None:
+        """Return the times of samples. One that cannot be read is that of the sample before it."""
+        assert block.times is not None
         try:
-            return self._rules.observe(monitor, block.values, when)
-        except ValueError as error:
-            if when is None and self._rules.maintenance:
-                raise OnladError(f"{error}. --time names the column") from None
-            raise
+            found = moments(block.times)
+        except ValueError:
+            found = np.array([_moment(time) for time in block.times])
+            if np.isnan(found).all():
+                return None
+        last = self._last.get(block.series, found[~np.isnan(found)][0])
+        for i in np.flatnonzero(np.isnan(found)).tolist():
+            found[i] = found[i - 1] if i else last
+        self._last[block.series] = float(found[-1])
+        return found
 
     def _loaded(self, series: str) -> Monitor | None:
         path = self._load / file_name(series) if self._load and series else None

@@ -246,6 +246,10 @@ class MonitorBank:
 
     def _fitting(self, monitor: Monitor) -> Monitor:
         """Return a copy of a monitor that watches these features."""
+        if monitor.widened:
+            raise ValueError("a bank has one number of features: none may have come later")
+        if monitor.timed:
+            raise ValueError("a bank has no times: its monitors learn no patterns of day and week")
         if not isinstance(monitor, Monitor):
             raise TypeError(f"monitor must be a Monitor, got {monitor!r:.60}")
         if monitor.names not in ((), self.names):

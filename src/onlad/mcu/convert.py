@@ -49,6 +49,8 @@ def from_monitor(
     >>> bool(abs(chip.observe(X[-1]).score - monitor.observe(X[-1]).score) < 0.01)
     True
     """
+    if monitor.timed or monitor.widened:
+        raise OnladError("a chip has no times, and no features that come later")
     learned = monitor.learned()
     if learned is None or learned.watching is None:
         raise OnladError("the monitor has not started: show it more samples, or export a fresh one")

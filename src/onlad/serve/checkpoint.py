@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import re
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -60,6 +61,7 @@ class Saved(NamedTuple):
     alarms: list[Alarm]  # empty when they are in a file
     alarm_file: str = ""
     since: int = 0  # the first segment of the journal with something that the model lacks
+    windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
 
 
 class Checkpoint(NamedTuple):
@@ -77,8 +79,9 @@ class Checkpoint(NamedTuple):
 class Store:
     """A state folder, locked: two services would overwrite each other's models."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archive: int = 0) -> None:
         self.folder, self.models = folder, folder / "models"
+        self._archive = archive  # bytes of the journal that are kept for a replay
         try:
             self.models.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o640)
@@ -179,7 +182,7 @@ class Store:
             "watchers": [_packed(saved) for saved in checkpoint.watchers],
         }
         modelfile.replace(self.folder / "state.json", _sealed(values))
-        self.journal.forget(checkpoint.segment)
+        self.journal.forget(checkpoint.segment, self._archive)
         named = {saved.file for saved in checkpoint.watchers}
         named |= {saved.alarm_file for saved in checkpoint.watchers}
         for path in self.models.iterdir():
@@ -211,6 +214,17 @@ class Store:
         """Return the snapshots of a device, the newest last."""
         paths = (self.folder / "snapshots").glob(f"{number:06d}-*")
         return sorted(path.name for path in paths if _SNAPSHOT.fullmatch(path.name))
+
+    def digest(self, name: str) -> str:
+        """Return the digest of a snapshot's file."""
+        return hashlib.sha256((self.folder / "snapshots" / name).read_bytes()).hexdigest()
+
+    def age(self, name: str) -> float:
+        """Return the seconds since a snapshot was taken."""
+        try:
+            return time.time() - (self.folder / "snapshots" / name).stat().st_mtime
+        except OSError:
+            return float("inf")
 
     def snapped(self, number: int, name: str) -> Monitor:
         """Return the model of a snapshot of a device."""
@@ -307,7 +321,8 @@ def _packed(saved: Saved) -> dict[str, Any]:
 def _unpacked(values: dict[str, Any]) -> Saved:
     last = values["last"] and Said(*values["last"])
     alarms = [Alarm(**alarm) for alarm in values["alarms"]]
-    return Saved(**values | {"last": last, "alarms": alarms})
+    windows = tuple(values.get("windows", ()))
+    return Saved(**values | {"last": last, "alarms": alarms, "windows": windows})
 
 
 def entry(watcher: Watcher, file: str = "", alarm_file: str = "") -> Saved:
@@ -324,4 +339,5 @@ def entry(watcher: Watcher, file: str = "", alarm_file: str = "") -> Saved:
         silent=watcher.silent,
         alarms=[],
         alarm_file=alarm_file,
+        windows=watcher.windows,
     )

@@ -170,6 +170,7 @@ class _Check:
             self.mistake((*place, "payload"), '"plain" has no names, so no ignore and no time')
         if stream.columns and len(set(stream.columns)) != len(stream.columns):
             self.mistake((*place, "columns"), "a name stands there twice")
+        self.states(stream, place)
         for name in FIXED:
             if stream.model is not None and getattr(stream, name) is not None:
                 self.mistake((*place, name), "is that of the model. Remove it here")
@@ -183,6 +184,15 @@ class _Check:
                 stream.template()
             except ValueError as error:
                 self.mistake((*place, "model"), str(error))
+
+    def states(self, stream: StreamTable, place: Place) -> None:
+        for sensor in stream.sensors or ():
+            own, where = sensor.states or (), (*place, "sensors")
+            if len(set(own)) < len(own) or "" in own:
+                self.mistake(where, f"{sensor.name}: states must differ, got {list(own)}")
+            if own and (sensor.name in (stream.columns or ()) or stream.payload == "plain"):
+                what = "a text has no place in columns, nor in plain payloads. Leave columns out"
+                self.mistake(where, f"{sensor.name}: {what}")
 
     def topic(self, config: Config, topic: str | None, place: Place) -> None:
         mqtt = config.mqtt

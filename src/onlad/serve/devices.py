@@ -76,6 +76,7 @@ class Devices:
         watcher.alarms.extend(saved.alarms)
         watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
         watcher.seen, watcher.silent = saved.seen, saved.silent
+        watcher.windows = tuple(saved.windows)
         return watcher
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Home Assistant finds each device by itself: one message for the alarm, one for the score."""
+"""Home Assistant finds each device by itself: an alarm, a score, and a severity with bands."""
 
 from __future__ import annotations
 
@@ -33,5 +33,15 @@ def configs(table: MqttTable, key: str, topic: str) -> Iterator[tuple[str, dict[
         "state_class": "measurement",
         "value_template": "{{ value_json.score }}",
     }
+    severity = {
+        "name": "Severity",
+        "unique_id": f"{unique}_severity",
+        "state_class": "measurement",
+        "value_template": "{{ value_json.severity }}",
+        # Of each sensor: its value, what was expected, and the band around it.
+        "json_attributes_topic": f"{table.prefix}/{topic}/state",
+        "json_attributes_template": "{{ value_json.sensors | tojson }}",
+    }
+    yield f"{table.discovery}/sensor/{unique}/severity/config", common | severity
     yield f"{table.discovery}/binary_sensor/{unique}/alarm/config", common | alarm
     yield f"{table.discovery}/sensor/{unique}/score/config", common | score

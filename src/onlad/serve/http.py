@@ -23,7 +23,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onlad.errors import OnladError
-from onlad.serve import logs
+from onlad.report.incidents import described
+from onlad.serve import logs, whatif
 from onlad.serve.checkpoint import StateError
 from onlad.serve.config import HttpTable
 from onlad.serve.connection import Connection
@@ -32,6 +33,7 @@ from onlad.serve.intake import Answer, Item, message
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
 from onlad.serve.orders import DiskError, UnknownError
+from onlad.serve.peers import peers
 from onlad.serve.service import Service
 from onlad.serve.step import SLICE
 from onlad.serve.watcher import Watcher
@@ -157,11 +159,39 @@ def _add_person(app: FastAPI, service: Service) -> None:
 
     @app.post("/streams/{name}/revert")
     async def revert(name: str, request: Request, device: str = "") -> Response:
-        watcher, file = found(name, device), _loads(await request.body())
-        if not isinstance(file, str):
-            return _refusal(422, "the body must be the name of a snapshot, as a JSON text")
-        await service.orders.revert(watcher, file)
+        watcher, said = found(name, device), _loads(await request.body())
+        said = {"file": said} if isinstance(said, str) else said
+        if not isinstance(said, dict) or not isinstance(said.get("file"), str):
+            return _refusal(422, 'the body must be the name of a snapshot, or {"file": NAME}')
+        by, again = str(said.get("by", "")), said.get("replay") is True
+        await service.orders.revert(watcher, said["file"], by, again=again)
         return _json(_described(watcher))
+
+    @app.get("/streams/{name}/backtest")
+    async def backtest(
+        name: str, device: str = "", false_alarms: float | None = None, days: float = whatif.DAYS
+    ) -> Response:
+        watcher = found(name, device)
+        tried = await service.orders.tried(watcher, false_alarms, days)
+        told = [described(incident) for incident in tried.incidents]
+        return _json({"since": tried.since, "incidents": told})
+
+    @app.get("/streams/{name}/peers")
+    async def beside(name: str) -> Response:
+        own = (w for w in service.watchers.values() if w.stream.name == name)
+        return _json([peer.message() for peer in peers(own)])
+
+    @app.get("/streams/{name}/maintenance")
+    async def windows(name: str, device: str = "") -> Response:
+        return _json(found(name, device).windows)
+
+    @app.put("/streams/{name}/maintenance")
+    async def maintain(name: str, request: Request, device: str = "") -> Response:
+        watcher, said = found(name, device), _loads(await request.body())
+        if not isinstance(said, list) or not all(isinstance(text, str) for text in said):
+            return _refusal(422, "the body must be a list of times, each a JSON text")
+        await service.orders.maintain(watcher, tuple(said))
+        return _json(watcher.windows)
 
     @app.get("/streams/{name}/model")
     async def model(name: str, device: str = "") -> Response:

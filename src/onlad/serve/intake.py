@@ -14,7 +14,7 @@ from onlad.report.record import record
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
 from onlad.serve.frames import Mark, Rows
-from onlad.serve.watcher import Watcher, rounded
+from onlad.serve.watcher import Watcher, padded, rounded
 from onlad.verdict import Verdicts
 
 
@@ -61,7 +61,8 @@ class Part:
     def record(self) -> Rows:
         """Return what goes into the journal."""
         w = self.watcher
-        X = self.blocks[0] if len(self.blocks) == 1 else np.concatenate(self.blocks)
+        blocks = [padded(block, len(w.names)) for block in self.blocks]
+        X = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         return Rows(w.number, w.journaled, w.paused, self.seen, X, np.array(self.times), self.marks)
 
 

@@ -9,6 +9,7 @@ so. `onlad.serve.repair` salvages the rest.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,8 @@ from pathlib import Path
 from onlad.errors import OnladError
 from onlad.serve import logs
 from onlad.serve.frames import END, Record, framed, frames, records
+
+ARCHIVE = "archive"  # folder of the segments that a checkpoint covers
 
 
 class JournalError(OnladError):
@@ -122,11 +125,34 @@ class Journal:
             self._named = True
         self.synced = max(self.synced, upto)
 
-    def forget(self, before: int) -> None:
-        """Remove the segments before a number: a checkpoint covers them."""
+    def forget(self, before: int, archive: int = 0) -> None:
+        """Remove the segments before a number: a checkpoint covers them.
+
+        The newest `archive` bytes of them stay in a folder, for `archived`.
+        """
+        folder = self.folder / ARCHIVE
         for number in self.segments():
-            if number < before:
+            if number < before and archive:
+                folder.mkdir(exist_ok=True)
+                self.path(number).replace(folder / self.path(number).name)
+            elif number < before:
                 self.path(number).unlink()
+        kept = sorted(folder.glob("*.journal"), reverse=True) if folder.is_dir() else []
+        for path in kept:
+            archive -= path.stat().st_size
+            if archive < 0:
+                path.unlink()
+
+    def archived(self) -> Iterator[Record]:
+        """Yield all records that are still there, the oldest first; a frame that is torn is none.
+
+        Some may come twice.
+        """
+        paths = sorted((self.folder / ARCHIVE).glob("*.journal"))
+        for path in (*paths, *map(self.path, self.segments())):
+            with contextlib.suppress(FileNotFoundError):  # it is moved just now
+                for *_, frame in frames(path.read_bytes()):
+                    yield from (record for record in records(frame) if record != END)
 
     def close(self) -> None:
         """Let go of the open segment."""

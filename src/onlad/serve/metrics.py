@@ -60,9 +60,18 @@ class _Collector(Collector):
             "When the last sample came, in seconds since 1970.",
             labels=["stream", "device"],
         )
+        severity = GaugeMetricFamily(
+            "onlad_severity",
+            "Severity of the alarm of a device, 0 to 100; 0 without one.",
+            labels=["stream", "device"],
+        )
         for watcher in service.watchers.values():
-            seen.add_metric([watcher.stream.name, watcher.device], watcher.seen)
+            labels = [watcher.stream.name, watcher.device]
+            seen.add_metric(labels, watcher.seen)
+            alarm = watcher.alarm
+            severity.add_metric(labels, alarm.severity if alarm is not None else 0.0)
         yield seen
+        yield severity
         sums = service.health.latency.cumsum().tolist()
         edges = [*(str(edge) for edge in BUCKETS.tolist()), "+Inf"]
         yield HistogramMetricFamily(

@@ -254,6 +254,7 @@ class Mqtt(Listener):
     def _tell_state(self, watcher: Watcher, state: str = "") -> None:
         alarm, state = watcher.alarm, state or watcher.state
         said = watcher.status() | {"state": state, "alarm": alarm.message() if alarm else None}
+        said["sensors"] = watcher.bands()
         self._states[watcher.number] = (state, time.monotonic())
         self._publish(f"{_topic(watcher)}/state", orjson.dumps(said), retain=True)
 

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from onlad import persist
 from onlad.errors import OnladError
-from onlad.serve import checkpoint, logs
+from onlad.monitor import Monitor
+from onlad.rules import Rules
+from onlad.serve import checkpoint, logs, replay, whatif
 from onlad.serve.checkpoint import StateError
 from onlad.serve.frames import Fact
 from onlad.serve.watcher import LABELS, Alarm, Watcher, key
+from onlad.serve.whatif import Tried
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
 
 
 LONGEST = 500  # letters of a comment
+MOST_WINDOWS = 100  # times of maintenance of a device
 
 
 class DiskError(OnladError):
@@ -60,18 +64,46 @@ class Orders:
             found = _alarm(watcher, alarm)
             if label not in LABELS:
                 raise StateError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
-            if found.marked and label == "" and found.undo:
+            if label == "" and found.undo:
                 self._revert(watcher, found.undo, by)
-                found.marked = False
+                found.marked, found.undo = False, ""
             if found.marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
             if label == "normal" and not found.marked:
                 found.undo = self._snapshot(watcher)
+            taken = 0
+            if label == "fault" and found.label != "fault":
+                taken = await self._take_back(watcher, found, by)
             said: dict[str, Any] = {"alarm": alarm, "label": label}
             said["comment"] = comment[:LONGEST]
             said |= {"undo": found.undo, "row": watcher.journaled}
             self._note("label", watcher, by, number=watcher.number, **said)
-            return watcher.put_label(found, label, comment[:LONGEST])
+            return watcher.put_label(found, label, comment[:LONGEST]) or taken
+
+    async def _take_back(self, watcher: Watcher, alarm: Alarm, by: str) -> int:
+        """Let the model be as if it had never learned from an alarm; return of how many samples.
+
+        The samples since the newest snapshot before it go through the model once more, without
+        those of the alarm.
+        """
+        store, fresh = self._service.store, self._service.devices.fresh(watcher.stream)
+        alarm_rows = watcher.rows_of(alarm)
+        learned = alarm.learned[alarm.before : alarm.before + alarm_rows[1] - alarm_rows[0]]
+        if not any(learned) and len(learned) == alarm_rows[1] - alarm_rows[0]:
+            return 0  # nothing of it was learned
+
+        def work() -> Monitor:
+            start = replay.before(store, watcher, fresh, alarm.row)
+            return replay.replayed(store, watcher, start, alarm_rows)
+
+        try:
+            model = await asyncio.to_thread(work)
+        except StateError as error:  # the label counts all the same
+            logs.warning("what was learned of a fault stays", why=str(error))
+            return 0
+        alarm.undo = self._snapshot(watcher)
+        self._revert(watcher, self._keep(watcher, model), by)
+        return sum(learned)
 
     async def snapshot(self, watcher: Watcher) -> str:
         """Keep the model of a device as it is now; return the name of the snapshot."""
@@ -79,24 +111,65 @@ class Orders:
             return self._snapshot(watcher)
 
     def _snapshot(self, watcher: Watcher) -> str:
+        return self._keep(watcher, watcher.monitor)
+
+    def _keep(self, watcher: Watcher, model: Monitor) -> str:
+        """Keep a model of a device as a snapshot; the trail has its digest."""
+        store = self._service.store
         try:
-            file = self._service.store.snapshot(watcher.number, watcher.monitor)
-            self._service.audit.note("snapshot", device=watcher.key, file=file)
+            file = store.snapshot(watcher.number, model)
+            counts = {"seen": model.n_seen, "learned": watcher.samples - watcher.excluded,
+                      "excluded": watcher.excluded}  # fmt: skip
+            self._service.audit.note(
+                "snapshot", device=watcher.key, file=file, sha256=store.digest(file), **counts
+            )
         except OSError as error:
             what = f"the snapshot cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed") from None
         return file
 
-    async def revert(self, watcher: Watcher, file: str, by: str = "") -> None:
-        """Go back to a snapshot: what was learned since is gone."""
+    async def revert(
+        self, watcher: Watcher, file: str, by: str = "", *, again: bool = False
+    ) -> None:
+        """Go back to a snapshot: what was learned since is gone.
+
+        Unless the samples since then are learned `again`, as the model of then would.
+        """
+        store = self._service.store
         async with self._service.turn:
+            if again:
+                model = store.snapped(watcher.number, file)
+                model = await asyncio.to_thread(replay.replayed, store, watcher, model)
+                file = self._keep(watcher, model)
             self._revert(watcher, file, by)
+
+    async def maintain(self, watcher: Watcher, windows: tuple[str, ...], by: str = "") -> None:
+        """Neither tell nor learn what a device sends at these times, besides those of the file."""
+        async with self._service.turn:
+            try:
+                Rules(maintenance=windows, zone=watcher.stream.zone)
+            except ValueError as error:
+                raise StateError(str(error)) from None
+            if len(windows) > MOST_WINDOWS:
+                raise StateError(f"at most {MOST_WINDOWS} times of maintenance are kept")
+            row = watcher.journaled
+            self._note("maintenance", watcher, by, number=watcher.number, row=row,
+                       windows=list(windows))  # fmt: skip
+            watcher.serve_at(windows)
 
     def _revert(self, watcher: Watcher, file: str, by: str) -> None:
         model = self._service.store.snapped(watcher.number, file)
         row = watcher.journaled
         self._note("reverted", watcher, by, number=watcher.number, file=file, row=row)
         watcher.revert(model)
+
+    async def tried(
+        self, watcher: Watcher, rate: float | None = None, days: float = whatif.DAYS
+    ) -> Tried:
+        """Return what would have been said of the last days with another budget."""
+        service = self._service
+        fresh = service.devices.fresh(watcher.stream)
+        return await asyncio.to_thread(whatif.tried, service.store, watcher, fresh, rate, days)
 
     async def forget(self, watcher: Watcher) -> str:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""

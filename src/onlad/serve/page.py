@@ -1,8 +1,9 @@
 """The page: what the service sees, and what a person can do. NiceGUI, in the same process.
 
-`attach` adds two views to the application. ``/`` lists the incidents of all devices, and the
+`attach` adds three views to the application. ``/`` lists the incidents of all devices, and the
 devices, those in alarm first. ``/watch`` shows one: its sensors with their bands, score against
-threshold, drift, its alarms with what was expected, and the buttons. A view looks at the service
+threshold, drift, its alarms with what was expected, and the buttons. ``/peers`` shows the devices
+of a stream beside each other. A view looks at the service
 once a second while it is open, and changes it through `Service` alone.
 """
 
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,9 +25,12 @@ from onlad.errors import OnladError
 from onlad.incident import TOGETHER
 from onlad.reference import Array
 from onlad.report.lines import digits
+from onlad.serve import whatif
 from onlad.serve.history import Point
+from onlad.serve.peers import FEWEST, peers
 from onlad.serve.service import Service
 from onlad.serve.watcher import Alarm, Watcher, rounded
+from onlad.serve.whatif import Tried
 
 EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
@@ -55,6 +61,12 @@ def attach(app: FastAPI, service: Service) -> None:
         _frame(service)
         Incidents(service)
         Devices(service)
+
+    @ui.page("/peers", title="onlad")
+    def beside(stream: str = "") -> None:
+        _make_room()
+        _frame(service)
+        Peers(service, stream)
 
     @ui.page("/watch", title="onlad")
     def watch(stream: str = "", device: str = "") -> None:
@@ -153,6 +165,12 @@ class Devices:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._counts = ui.label().classes("text-sm opacity-80").props("role=status")
+        with ui.row().classes("gap-3"):
+            for name in service.streams:
+                ui.link(
+                    f"{name}: devices beside each other", f"/peers?{urlencode({'stream': name})}"
+                )
         self._filter = ui.input("Filter").props("dense clearable").classes("w-full")
         self._list = ui.column().classes("w-full gap-2")
         self._rows: dict[tuple[str, str], Row] = {}
@@ -173,6 +191,8 @@ class Devices:
             self._shown = keys
         for key, watcher in zip(keys, shown, strict=True):
             self._rows[key].look(watcher)
+        states = Counter(w.state for w in self._service.watchers.values())
+        self._counts.text = ", ".join(f"{states[s]:,} {s}" for s in WORST_FIRST if states[s])
         if not self._service.watchers:
             self._more.text = "No device has sent a sample yet."
         else:
@@ -191,7 +211,7 @@ class Row:
             ui.row().classes("w-full items-center justify-between no-wrap"),
         ):
             with ui.column().classes("gap-0 min-w-0"):
-                ui.label(watcher.key).classes("font-medium truncate")
+                ui.link(watcher.key, address).classes("font-medium truncate text-inherit")
                 self._said = ui.label().classes("text-sm opacity-60 truncate")
             self._state = ui.badge()
 
@@ -213,9 +233,13 @@ class Device:
 
     def __init__(self, service: Service, watcher: Watcher) -> None:
         self._service, self._watcher = service, watcher
+        self._tried: Tried | None = None  # the last days, if they are shown
+        ui.link("All devices", "/").classes("text-sm")
         with ui.row().classes("w-full items-center"):
-            ui.label(watcher.key).classes("text-xl font-medium")
-            self._state = ui.badge()
+            ui.label(watcher.key).classes("text-xl font-medium break-all").props(
+                "role=heading aria-level=1"
+            )
+            self._state = ui.badge().props("role=status")
         self._counts = ui.label().classes("text-sm opacity-60")
         if watcher.kept:
             said = f"The configuration has changed: {', '.join(watcher.kept)}, because this device"
@@ -223,17 +247,24 @@ class Device:
                 "text-sm text-warning"
             )
         names = [str(name) for name in watcher.names]
-        self._sensor = ui.select(names, value=_first(watcher), label="Sensor").classes("w-60")
+        with ui.row().classes("w-full items-center"):
+            self._sensor = ui.select(names, value=_first(watcher), label="Sensor").classes("w-60")
+            spans = {0.0: "the last samples", 1.0: "the last day", whatif.DAYS: "the last 7 days"}
+            self._span = ui.select(spans, value=0.0, label="Shown", on_change=self._show_days)
+            self._span.classes("w-48")
         self._band = ui.echart(_bands([], np.empty((0, 3, 1)), 0)).classes("w-full h-64")
         self._chart = ui.echart(_chart([])).classes("w-full h-64")
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
             ui.button("Save the model", on_click=self._save).props("outline")
+            ui.button("Plan maintenance", on_click=self._maintain).props("outline")
+            ui.button("What if", on_click=self._what_if).props("outline")
             ui.button("Take a snapshot", on_click=self._snap).props("outline")
             ui.button("Go back", on_click=self._choose).props("outline")
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
         ui.label("Alarms").classes("text-lg font-medium")
         self._alarms = ui.column().classes("w-full gap-2")
+        self._dialogs = ui.element("div")
         self._listed: list[tuple[Any, ...]] | None = None
         self._timer = ui.timer(EVERY, self._look)
 
@@ -246,8 +277,13 @@ class Device:
             f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped. "
             f"The last sample came {_ago(watcher.seen)}{_drifting(watcher)}"
         )
+        if watcher.serviced:
+            self._counts.text += ". Maintenance: nothing is told or learned"
+        if watcher.suppressed:
+            self._counts.text += f". {watcher.suppressed:,} alarms were too many for a day"
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
-        drawn = _chart(watcher.history.points())
+        history = watcher.history if self._tried is None else self._tried.history
+        drawn = _chart(history.points())
         self._chart.options["series"], self._chart.options["xAxis"] = (
             drawn["series"],
             drawn["xAxis"],
@@ -255,7 +291,7 @@ class Device:
         self._chart.update()
         if self._sensor.value in self._sensor.options:
             index = list(self._sensor.options).index(self._sensor.value)
-            band = _bands(watcher.history.points(), watcher.history.around(), index)
+            band = _bands(history.points(), history.around(), index, watcher.alarms)
             for name in ("series", "xAxis"):
                 self._band.options[name] = band[name]
             self._band.update()
@@ -322,9 +358,93 @@ class Device:
                 "flat dense no-caps"
             )
 
+    async def _show_days(self) -> None:
+        """Show the last days: they are judged once more."""
+        self._tried = None
+        if self._span.value:
+            self._tried = await self._try(None, float(self._span.value))
+        self._look()
+
+    async def _try(self, rate: float | None, days: float) -> Tried | None:
+        try:
+            return await self._service.orders.tried(self._watcher, rate, days)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+            return None
+
+    def _what_if(self) -> None:
+        """Ask which alarms would have come with another threshold."""
+        now = self._watcher.monitor.false_alarms
+        with ui.dialog(value=True) as dialog, ui.card().classes("w-full max-w-xl"):
+            ui.label("Which alarms would have come in the last 7 days?").classes("font-medium")
+            steps = {exponent: f"1 in {10**exponent:,}" for exponent in range(2, 7)}
+            at = min(steps, key=lambda exponent: abs(math.log10(now) + exponent))
+            ui.label("A false alarm in how many normal samples: fewer means a higher threshold")
+            rate = ui.slider(min=2, max=6, step=1, value=at).props(
+                'label-always markers aria-label="False alarms"'
+            )
+            told = ui.label(steps[at])
+            rate.on_value_change(lambda: told.set_text(steps[int(rate.value)]))
+            answer = ui.column().classes("w-full gap-1").props("role=status")
+
+            async def look() -> None:
+                tried = await self._try(10.0 ** -float(rate.value), whatif.DAYS)
+                answer.clear()
+                with answer:
+                    if tried is None:
+                        return
+                    count = len(tried.incidents)
+                    there = sum(a.time >= tried.since for a in self._watcher.alarms)
+                    ui.label(
+                        f"{count} incident{'s' * (count != 1)} since {_when(tried.since)}, "
+                        f"with {steps[int(rate.value)]}. There were {there}."
+                    )
+                    for incident in tried.incidents[-ALARMS:]:
+                        cause = next(iter(incident.causes), "")
+                        ui.label(
+                            f"{_when(incident.times[0])}: severity {incident.severity:.0f}, {cause}"
+                        ).classes("text-sm")
+
+            with ui.row():
+                ui.button("Try", on_click=look)
+                ui.button("Close", on_click=dialog.close).props("flat")
+
+    def _maintain(self) -> None:
+        """Let a person say when the device is serviced."""
+        own = self._watcher
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label("While it is serviced, nothing is told or learned.")
+
+            async def keep(windows: tuple[str, ...]) -> None:
+                dialog.close()
+                try:
+                    await self._service.orders.maintain(own, windows, by="the page")
+                    ui.notify("Noted", type="positive")
+                except OnladError as error:
+                    ui.notify(str(error), type="negative")
+
+            for text in own.stream.maintenance:
+                ui.label(f"{text} (of the file)").classes("text-sm")
+            for text in own.windows:
+                rest = tuple(each for each in own.windows if each != text)
+                with ui.row().classes("items-center no-wrap"):
+                    ui.label(text).classes("text-sm")
+                    ui.button("Remove", on_click=lambda rest=rest: keep(rest)).props("flat dense")
+            with ui.row():
+                for hours in (1, 4, 12):
+                    ui.button(
+                        f"{hours} h from now",
+                        on_click=lambda hours=hours: keep((*own.windows, _from_now(hours))),
+                    ).props("outline")
+            when = ui.input("Or when, such as Sat 22:00-23:30").classes("w-72")
+            with ui.row():
+                ui.button("Add", on_click=lambda: keep((*own.windows, when.value or "")))
+                ui.button("Close", on_click=dialog.close).props("flat")
+
     def _comment(self, alarm: Alarm, label: str) -> None:
         """Ask what it was; the next alarm like it is called so."""
-        with ui.dialog(value=True) as dialog, ui.card():
+        # Not in the list of alarms, which is made anew when one of them goes on.
+        with self._dialogs, ui.dialog(value=True) as dialog, ui.card():
             text = ui.input("What was it?").props("autofocus").classes("w-72")
 
             async def keep() -> None:
@@ -349,6 +469,8 @@ class Device:
                 self._watcher, alarm.id, label, comment, by="the page"
             )
             said, kind = "Noted", "positive"
+            if label == "fault" and count:
+                said = f"Noted. {count} samples that were learned during it are taken back"
             if label == "normal":
                 said = f"Learned {count} sample" + "s" * (count != 1)
         except OnladError as error:
@@ -371,19 +493,26 @@ class Device:
             ui.label("Go back to a snapshot? What was learned since is gone." if kept else
                      "There is no snapshot yet.")  # fmt: skip
 
+            again = ui.checkbox("Learn the samples since then again")
+
             async def back(file: str) -> None:
                 dialog.close()
                 try:
-                    await self._service.orders.revert(self._watcher, file, by="the page")
+                    await self._service.orders.revert(
+                        self._watcher, file, by="the page", again=bool(again.value)
+                    )
                     ui.notify("The model is as it was then", type="positive")
                 except OnladError as error:
                     ui.notify(str(error), type="negative")
 
             for file in kept:
                 _, seen, same = file.removesuffix(".onlad").split("-")
+                taken = _ago(time.time() - self._service.store.age(file))
                 text = f"After {int(seen):,} samples"
                 text += f", number {int(same) + 1}" if int(same) else ""
-                ui.button(text, on_click=lambda file=file: back(file)).props("flat no-caps")
+                ui.button(f"{text}, {taken}", on_click=lambda file=file: back(file)).props(
+                    "flat no-caps"
+                )
             ui.button("Cancel", on_click=dialog.close).props("flat")
 
     def _ask(self) -> None:
@@ -419,6 +548,50 @@ class Device:
     async def _save(self) -> None:
         content = await self._service.orders.model_bytes(self._watcher)
         ui.download(content, f"{self._watcher.stream.name}.onlad")
+
+
+class Peers:
+    """The devices of a stream beside each other."""
+
+    def __init__(self, service: Service, stream: str) -> None:
+        self._service, self._stream = service, stream
+        ui.link("All devices", "/").classes("text-sm")
+        ui.label(f"{stream}: devices beside each other").classes("text-xl font-medium")
+        ui.label(
+            "Unusual for itself is a device in alarm; unusual among its like is one whose sensor "
+            "is far from where it is on the other devices."
+        ).classes("text-sm opacity-80")
+        names = ("device", "for itself", "among its like", "sensor", "here", "the others")
+        columns = [{"name": name, "label": name, "field": name, "align": "left"} for name in names]
+        self._table = ui.table(columns=columns, rows=[], row_key="device").classes("w-full")
+        self._more = ui.label().classes("text-sm opacity-60")
+        ui.timer(2 * EVERY, self._look)
+
+    def _look(self) -> None:
+        own = [w for w in self._service.watchers.values() if w.stream.name == self._stream]
+        found = peers(own)
+        self._table.rows = [
+            {
+                "device": peer.device,
+                "for itself": "unusual" if peer.itself else "usual",
+                "among its like": "unusual" if peer.among else "usual",
+                "sensor": peer.sensor,
+                "here": f"{peer.value:.4g}",
+                "the others": f"{peer.usual:.4g}",
+            }
+            for peer in found[:SHOWN]
+        ]
+        self._more.text = (
+            f"{len(self._table.rows)} of {len(own)} devices"
+            if found
+            else (f"There are no {FEWEST} devices with the same sensors that are ready.")
+        )
+
+
+def _from_now(hours: int) -> str:
+    """Return a time of maintenance that begins now, in UTC."""
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    return f"{now.isoformat()}/{(now + timedelta(hours=hours)).isoformat()}"
 
 
 def _severity(alarm: Alarm) -> None:
@@ -512,14 +685,18 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
         "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},
         "legend": {"top": 0, "textStyle": words},
         "tooltip": {"trigger": "axis"},
+        "dataZoom": [{"type": "inside"}],
+        "aria": {"enabled": True},
         "xAxis": {"type": "category", "axisLabel": words, "data": [_when(p.time) for p in points]},
         "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
         "series": [score, threshold, anomalies],
     }
 
 
-def _bands(points: Sequence[Point], around: Array, index: int) -> dict[str, Any]:
-    """Return the options of the chart of one sensor: its values, and the band they are in."""
+def _bands(
+    points: Sequence[Point], around: Array, index: int, alarms: Iterable[Alarm] = ()
+) -> dict[str, Any]:
+    """Return the options of the chart of one sensor: values, the band they are in, incidents."""
     known = dict(zip((p.row for p in points), (a[:, index].tolist() for a in around), strict=False))
     points = thinned(points)
 
@@ -535,16 +712,27 @@ def _bands(points: Sequence[Point], around: Array, index: int) -> dict[str, Any]
     band |= {"areaStyle": {"color": GREY, "opacity": 0.3}}
     values = column(lambda value, expected, reach: value)
     value = line | {"name": "value", "color": BLUE, "data": values}
+    areas = [
+        [{"xAxis": here[0]}, {"xAxis": here[-1]}]
+        for alarm in alarms
+        if (here := [i for i, p in enumerate(points) if alarm.row <= p.row <= alarm.last])
+    ]
+    value["markArea"] = {
+        "silent": True,
+        "itemStyle": {"color": RED, "opacity": 0.15},
+        "data": areas,
+    }
     marks = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
     pairs = zip(points, values, strict=True)
     marks |= {"animation": False, "data": [v if p.is_anomaly else None for p, v in pairs]}
     words = {"color": GREY}
     axis = {"scale": True, "axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}}
     return {
-        "grid": {"left": 56, "right": 16, "top": 32, "bottom": 24},
+        "grid": {"left": 56, "right": 16, "top": 32, "bottom": 44},
         "legend": {"top": 0, "textStyle": words, "data": ["value", "band", "anomalies"]},
         "tooltip": {"trigger": "axis"},
-        "dataZoom": [{"type": "inside"}],
+        "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 14, "bottom": 2}],
+        "aria": {"enabled": True},
         "xAxis": {"type": "category", "axisLabel": words, "data": [_when(p.time) for p in points]},
         "yAxis": axis,
         "series": [low, band, value, marks],

@@ -39,6 +39,7 @@ class Rows(NamedTuple):
     bad: list[tuple[int, str]]
     timed: bool = False  # each sample has a time of its own
     late: frozenset[str] = frozenset()  # names that the stream did not start with: not watched
+    later: tuple[str, ...] = ()  # those of them that can be
 
 
 def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
@@ -52,7 +53,8 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
         samples = _plain(data) if stream.payload == "plain" else records.parsed(data)
         if not 1 <= len(samples) <= MOST_ROWS:
             raise ValueError(f"{len(samples)} samples in one message; 1 to {MOST_ROWS} are allowed")
-        if names and (found := _block(stream, samples, names, now)) is not None:
+        plain = names and not stream.choice.states
+        if plain and (found := _block(stream, samples, names, now)) is not None:
             return found
     except Exception as error:  # whatever it is, it belongs to this message and to no other
         return Rows(_NONE, [], names, [(0, _why(error))])
@@ -123,7 +125,15 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
             timed = timed and given is not None
             rows.append(values)
             times.append(time)
-    return Rows(np.array(rows) if rows else _NONE, times, names, bad, timed, frozenset(reader.late))
+    return Rows(
+        np.array(rows) if rows else _NONE,
+        times,
+        names,
+        bad,
+        timed,
+        frozenset(reader.late),
+        tuple(reader.later),
+    )
 
 
 def _why(error: Exception) -> str:

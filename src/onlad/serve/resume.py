@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onlad.serve.service import Service
 
 GATHERED = 1 << 16  # rows that are kept until they are watched
+SAID = ("named", "maintenance", "reverted", "label")
 BLOCK = 64  # rows that are watched at a time
 
 
@@ -250,14 +251,8 @@ class _Resumption:
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"] and not alarm.marked:
                     watcher.mark_normal(alarm)
-        elif fact.kind == "reverted" and watcher.journaled == values["row"]:
-            watcher.revert(self._snapped(watcher, values["file"]))
-        elif fact.kind == "label" and watcher.journaled == values["row"]:
-            for alarm in watcher.alarms:
-                if alarm.id == values["alarm"]:
-                    alarm.undo = values["undo"]
-                    alarm.marked &= values["label"] != ""  # that was taken back by a snapshot
-                    watcher.put_label(alarm, values["label"], values["comment"])
+        elif fact.kind in SAID and watcher.journaled == values["row"]:
+            self._said(watcher, fact)
         elif fact.kind == "false_alarms" and watcher.journaled == values["row"]:
             watcher.settle({"false_alarms": values["rate"]})
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
@@ -274,6 +269,22 @@ class _Resumption:
             what = f"{watcher.key} went back to a snapshot in {store.folder / 'snapshots'}: {error}"
             way = f"Restore it from a copy, or go on without it: onlad repair {store.folder}"
             raise StateError(f"{what}. {way}") from None
+
+    def _said(self, watcher: Watcher, fact: Fact) -> None:
+        """Do again what a person did, when the device had seen as many rows as now."""
+        values = fact.values
+        if fact.kind == "named":
+            watcher.widen(tuple(values["names"]))
+        elif fact.kind == "maintenance":
+            watcher.serve_at(tuple(values["windows"]))
+        elif fact.kind == "reverted":
+            watcher.revert(self._snapped(watcher, values["file"]))
+        else:
+            for alarm in watcher.alarms:
+                if alarm.id == values["alarm"]:
+                    alarm.undo = values["undo"]
+                    alarm.marked &= values["label"] != ""  # that was taken back by a snapshot
+                    watcher.put_label(alarm, values["label"], values["comment"])
 
     def _deliver(self, prefix: str = "") -> None:
         """Take the alarms out that were delivered. Their rows have all been watched."""

@@ -15,7 +15,7 @@ from onlad.serve.checkpoint import StateError
 from onlad.serve.config import Config
 from onlad.serve.disk import AT_STOP
 from onlad.serve.service import Service
-from onlad.serve.watcher import key
+from onlad.serve.watcher import Watcher, key
 
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
@@ -46,12 +46,7 @@ def forget(config: Config, stream: str, device: str) -> str:
     """Forget a device of a service that is stopped; return the file to undo it with."""
 
     async def work(service: Service) -> str:
-        watcher = service.watchers.get((stream, device))
-        if watcher is None:
-            there = sorted(w.key for w in service.watchers.values())
-            shown = ", ".join(there[:20]) + (" ..." if len(there) > 20 else "")
-            raise StateError(f"there is no device {key(stream, device)}; there are: {shown}")
-        return await service.orders.forget(watcher)
+        return await service.orders.forget(_watcher(service, stream, device))
 
     return _stopped(config, work)
 
@@ -63,6 +58,28 @@ def undo(config: Config, file: str) -> str:
         return (await service.orders.restore(file)).key
 
     return _stopped(config, work)
+
+
+def revert(config: Config, stream: str, device: str, file: str | None, again: bool) -> list[str]:
+    """Go back to a snapshot of a device of a service that is stopped; without one, list them."""
+
+    async def work(service: Service) -> str:
+        watcher = _watcher(service, stream, device)
+        if file is None:
+            return "\n".join(service.store.snapshots(watcher.number))
+        await service.orders.revert(watcher, file, by="onlad revert", again=again)
+        return ""
+
+    return _stopped(config, work).split()
+
+
+def _watcher(service: Service, stream: str, device: str) -> Watcher:
+    watcher = service.watchers.get((stream, device))
+    if watcher is None:
+        there = sorted(w.key for w in service.watchers.values())
+        shown = ", ".join(there[:20]) + (" ..." if len(there) > 20 else "")
+        raise StateError(f"there is no device {key(stream, device)}; there are: {shown}")
+    return watcher
 
 
 def _stopped(config: Config, work: Callable[[Service], Awaitable[str]]) -> str:
@@ -153,6 +170,7 @@ def _jobs(service: Service, mqtt: Mqtt | None) -> list[Callable[[], Coroutine[An
     """Return what runs as long as the service does."""
     config = service.config
     jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
+    jobs.append(service.keep_snapshots)
     if any(stream.silent_after is not None for stream in config.streams):
         jobs.append(service.keep_listening)
     if mqtt is not None:

@@ -97,6 +97,10 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
     if watcher is None:
         return Answer(bad=found.bad)
     watcher.bad += len(found.bad)
+    if found.later and watcher.takes(found.later):
+        found = payload.read(item.stream, item.payload, watcher.names, batch.now)
+        facts = {"stream": item.stream.name, "device": item.device}
+        logs.info("names came later, and are watched", **facts, names=watcher.unnamed)
     for name in sorted(found.late - watcher.late)[: MOST_LATE - len(watcher.late)]:
         watcher.late.add(name)
         facts = {"stream": item.stream.name, "device": item.device, "name": name}
@@ -126,6 +130,9 @@ def _write(service: Service, batch: Batch) -> None:
         if w.number not in born:
             facts = {"number": w.number, "stream": w.stream.name, "device": w.device}
             records.append(Fact("birth", facts | {"names": list(w.names)}))
+        elif w.unnamed:
+            facts = {"number": w.number, "row": w.journaled, "names": list(w.unnamed)}
+            records.append(Fact("named", facts))
         batch.rows[w.number] = part.record()
     # Rows of one width are written together.
     by_width = sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])
@@ -134,6 +141,7 @@ def _write(service: Service, batch: Batch) -> None:
         service.store.journal.append(records)
     for part in batch.parts.values():
         born.add(part.watcher.number)
+        part.watcher.unnamed = ()
         stream = part.watcher.stream
         service.marks.add(part.marks, stream.name if stream.time else None)
 

@@ -53,6 +53,8 @@ class ServiceTable:
     sync: float = rule(1.0, low=0, high=3600)  # seconds until samples are on the disk; 0: at once
     queue: int = rule(10_000, low=1, high=1_000_000)  # messages that may wait
     devices: int = rule(1000, low=1, high=1_000_000)  # monitors in all
+    archive: int = rule(256, low=0, high=1_000_000)  # MB of samples that can be replayed
+    snapshots: float = rule(86_400.0, low=0.1, high=1e9)  # seconds between snapshots of a device
     history: int = rule(600, low=1, high=100_000)  # samples that the page shows of each
     log: str = rule("text", allowed=("text", "json"))
     level: str = rule("info", allowed=("debug", "info", "warning", "error"))
@@ -154,6 +156,7 @@ class SensorTable:
     ignore_below: float = rule(0.0, low=0, high=1e100)  # deviations, in the sensor's unit
     only: str = rule("both", allowed=SIDES)  # the side to which a deviation matters
     role: str = rule("alarm", allowed=ROLES)  # explain: a cause, no alarm; watch: not even a cause
+    states: tuple[str, ...] = ()  # of a text: each is watched as a value of 0 or 1, NAME=STATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,12 +200,21 @@ class StreamTable:
     @cached_property
     def choice(self) -> Choice:
         """Return which values are watched."""
-        return Choice(columns=self.columns, ignore=self.ignore, time=self.time)
+        states = tuple((each.name, each.states) for each in self.sensors if each.states)
+        return Choice(columns=self.columns, ignore=self.ignore, time=self.time, states=states)
 
     @cached_property
     def rules(self) -> Rules:
         """Return what people say of the machine, or raise `ValueError` that says what is wrong."""
-        sensors = tuple(Sensor(**dataclasses.asdict(each)) for each in self.sensors)
+        sensors = tuple(
+            Sensor(
+                name=f"{each.name}=*" if each.states else each.name,
+                ignore_below=each.ignore_below,
+                only=each.only,
+                role=each.role,
+            )
+            for each in self.sensors
+        )
         return Rules(
             sensors=sensors,
             maintenance=self.maintenance,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from onlad.incident import ALIKE, cosine
-from onlad.monitor import Monitor
+from onlad.monitor import MOST_LATE, Monitor
 from onlad.reference import Array
 from onlad.report.record import figures
 from onlad.rows import Names
+from onlad.rules import Rules
 from onlad.serve import logs
 from onlad.serve.config import StreamTable
 from onlad.serve.history import History
@@ -24,8 +26,12 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 KEPT_ALARMS = 20
+MOST_BANDS = 32  # sensors whose bands are published with the state of a device
+MOST_NAMES = 1000  # of a device, with those that came later
 SENSORS = 8  # causes whose values and bands an alarm keeps
 LABELS = ("", "seen", "normal", "fault", "maintenance")
+#: What is not published of an alarm.
+INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "told", "undo")
 LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
 
 
@@ -48,6 +54,7 @@ class Alarm:
     before: int = 0  # rows of the window before the first anomaly
     rows: list[list[float]] = field(default_factory=list)  # those, and what followed
     learned: list[bool] = field(default_factory=list)  # one per row
+    times: list[float] = field(default_factory=list)  # one per row
     severity: float = 0.0  # of its peak, as what follows
     sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
     told: bool = True  # not if there were too many that day
@@ -59,7 +66,17 @@ class Alarm:
     def message(self) -> dict[str, Any]:
         """Return the alarm as it is published, without its samples."""
         told = {"kind": "anomaly"} | asdict(self)
-        for name in ("rows", "learned", "marked", "last", "highest", "before", "told", "undo"):
+        for name in (
+            "rows",
+            "times",
+            "learned",
+            "marked",
+            "last",
+            "highest",
+            "before",
+            "told",
+            "undo",
+        ):
             del told[name]
         causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
         like = f". Like {self.like}" if self.like else ""
@@ -105,6 +122,12 @@ def key(stream: str, device: str) -> str:
     return f"{stream}/{device}" if device else stream
 
 
+def padded(rows: Array, width: int) -> Array:
+    """Return rows with missing values where sensors came later."""
+    more = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, more)), constant_values=np.nan) if more > 0 else rows
+
+
 def rounded(score: float) -> float:
     """Return a score or a threshold with three digits, as it is published.
 
@@ -145,11 +168,15 @@ class Watcher:
         self.kept: list[str] = []  # settings of the file that it cannot follow, in words
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
+        self.mode_row = -1  # of the sample that confirmed the newest mode
+        self.unnamed: tuple[str, ...] = ()  # names that came later, and the journal lacks
+        self.windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
         self.begin_counts()
+        self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
         self._today = (-1.0, 0)  # a day, and the alarms told in it
-        self._before: deque[Array] = deque()  # the rows of the window before the next sample
+        self._before: deque[Array] = deque()  # times and rows of the window before the next sample
         self._n_before = 0  # rows in it, or some more
         self._kept = 0  # rows of a window that come before its last, at most
 
@@ -217,10 +244,38 @@ class Watcher:
             "seen": self.seen,
         }
 
+    def bands(self) -> dict[str, dict[str, float]]:
+        """Return value, expected value and band of the first sensors at the last sample."""
+        around = self.history.around()[-1:]
+        if not around.size:
+            return {}
+        value, expected, reach = around[0].astype(float)
+        rows = zip(value, expected, expected - reach, expected + reach, strict=True)
+        named = zip(map(str, self.names), rows, strict=True)
+        kinds = ("value", "expected", "low", "high")
+        return {
+            name: {
+                kind: figures(number)
+                for kind, number in zip(kinds, numbers, strict=True)
+                if not np.isnan(number)
+            }
+            for name, numbers in itertools.islice(named, MOST_BANDS)
+        }
+
+    @property
+    def rules(self) -> Rules:
+        """Return what people say of the machine, in the file and since."""
+        if not self.windows:
+            return self.stream.rules
+        if self._rules is None or self._rules[0] != self.windows:
+            both = (*self.stream.maintenance, *self.windows)
+            self._rules = self.windows, replace(self.stream.rules, maintenance=both)
+        return self._rules[1]
+
     @property
     def serviced(self) -> bool:
         """Whether the last sample came in a time of maintenance."""
-        rules = self.stream.rules
+        rules = self.rules
         if not rules.maintenance or self.last is None:
             return False
         return bool(rules.calendar.during([self.last.time])[0])
@@ -286,16 +341,19 @@ class Watcher:
         monitor, first = self.monitor, self.monitor.n_seen
         if not self._before:
             self._kept = self._window - 1
-        verdicts = self.stream.rules.observe(monitor, X, times)
+        timed = self.stream.time is not None
+        verdicts = self.rules.observe(monitor, X, times, timed=timed)
         # As it was before these rows: the samples of an alarm are the same however they come.
         follows = bool(self.alarms) and first - self.alarms[-1].last <= self.stream.quiet
         matters = follows or bool(verdicts.is_anomaly.any())
         began = self._notice(X, times, first, verdicts) if matters else []
-        self._remember(X)
+        self._remember(X, times)
         self.history.add(first, times, verdicts)
         self.samples += len(X)
         self.excluded += len(X) - int(np.count_nonzero(verdicts.learned))
-        self.drifts += int(np.count_nonzero(verdicts.drift))
+        new = np.flatnonzero(verdicts.drift)
+        self.drifts += len(new)
+        self.mode_row = first + int(new[-1]) if len(new) else self.mode_row
         self._say(times, verdicts)
         return verdicts, began
 
@@ -314,9 +372,9 @@ class Watcher:
         """Return how many samples are watched together, at most."""
         return self.monitor.window or default_window(len(self.names))
 
-    def _remember(self, X: Array) -> None:
+    def _remember(self, X: Array, times: Array) -> None:
         """Keep the rows of the window before the next sample."""
-        self._before.append(X)
+        self._before.append(np.column_stack((times, X)))
         self._n_before += len(X)
         while self._n_before - len(self._before[0]) >= self._kept:
             self._n_before -= len(self._before.popleft())
@@ -325,7 +383,7 @@ class Watcher:
         """Begin alarms, and follow the open one."""
         self.n_alarm_changes += 1
         began = []
-        rows = np.concatenate([*self._before, X])
+        rows = np.concatenate([*self._before, np.column_stack((times, X))])
         for i in range(len(X)):
             newest = self.alarms[-1] if self.alarms else None
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
@@ -334,7 +392,8 @@ class Watcher:
                 if not is_open:
                     newest = self._begin(verdicts[i], first + i, float(times[i]))
                     here = len(rows) - len(X) + i
-                    newest.rows = rows[max(0, here - self._kept) : here].tolist()  # its window
+                    window = rows[max(0, here - self._kept) : here]
+                    newest.rows, newest.times = window[:, 1:].tolist(), window[:, 0].tolist()
                     newest.before = len(newest.rows)
                     newest.learned = [True] * newest.before
                     if newest.told:
@@ -346,6 +405,7 @@ class Watcher:
                 newest.peak(verdicts[i])
             if is_open and newest is not None and len(newest.rows) < LONGEST:
                 newest.rows.append(X[i].tolist())
+                newest.times.append(float(times[i]))
                 newest.learned.append(bool(verdicts.learned[i]))
         return began
 
@@ -389,6 +449,32 @@ class Watcher:
         self.monitor = monitor
         self._changes += 1
 
+    def rows_of(self, alarm: Alarm) -> tuple[int, int]:
+        """Return the rows of an alarm: to its last anomaly, or to now if a mode began with it."""
+        goes_on = alarm is self.alarms[-1] and self.mode_row >= alarm.row
+        return alarm.row, self.monitor.n_seen if goes_on else alarm.last + 1
+
+    def takes(self, names: tuple[str, ...]) -> bool:
+        """Watch names that came later, if there are not too many; return whether it does."""
+        few = len(self.names) + len(names) <= MOST_NAMES and self.monitor.widened < MOST_LATE
+        if self.stream.columns or self.monitor.n_seen == 0 or not few:
+            return False
+        self.widen(names)
+        self.unnamed = (*self.unnamed, *names)
+        return True
+
+    def widen(self, names: tuple[str, ...]) -> None:
+        """Watch more sensors from here on."""
+        self.monitor.widen(names)
+        self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
+        self._changes += 1
+
+    def serve_at(self, windows: tuple[str, ...]) -> None:
+        """Neither tell nor learn at these times, besides those of the file."""
+        Rules(maintenance=windows, zone=self.stream.zone)  # which says what is wrong with them
+        self.windows = windows
+        self._changes += 1
+
     def put_label(self, alarm: Alarm, label: str, comment: str) -> int:
         """Note what a person says of an alarm; return how many samples were learned.
 
@@ -405,6 +491,12 @@ class Watcher:
             self.monitor.reject()
         return self.mark_normal(alarm) if label == "normal" and not alarm.marked else 0
 
+    def _local(self, times: list[float]) -> Array | None:
+        """Return times by the clock of the stream's zone, if its samples have times."""
+        if not (self.monitor.timed and times):
+            return None
+        return self.stream.rules.calendar.local(np.array(times))
+
     def settle(self, wanted: Mapping[str, Any]) -> bool:
         """Let settings that can be changed take effect; return whether anything changed."""
         changed = settle(self.monitor, wanted)
@@ -413,11 +505,12 @@ class Watcher:
 
     def mark_normal(self, alarm: Alarm) -> int:
         """Learn the samples of an alarm that were not learned; return how many."""
-        rows = np.array(alarm.rows, float)
+        rows = np.array([row + [np.nan] * (len(self.names) - len(row)) for row in alarm.rows])
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         new = [i for i in range(end) if not alarm.learned[i]]
         for i in new:
-            self.monitor.accept(rows[max(0, i - self._window + 1) : i + 1])
+            part = slice(max(0, i - self._window + 1), i + 1)
+            self.monitor.accept(rows[part], self._local(alarm.times[part]))
             alarm.learned[i] = True
         self._changes += 1
         self.n_alarm_changes += 1

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -110,11 +110,53 @@ class Choice:
     ignore: tuple[str, ...] = ()
     time: str | None = None  # None: a column that is called like one
     label: str | None = None
+    states: tuple[tuple[str, tuple[str, ...]], ...] = ()  # columns of text, and what they hold
+
+    def states_of(self, name: Hashable) -> tuple[str, ...]:
+        """Return the states that a column of text may hold; none if it holds numbers."""
+        return next((states for column, states in self.states if column == name), ())
+
+    def named(self, names: Iterable[Hashable]) -> list[Hashable]:
+        """Return columns by the names under which they are watched.
+
+        Examples
+        --------
+        >>> Choice(states=(("valve", ("open", "shut")),)).named(["flow", "valve"])
+        ['flow', 'valve=open', 'valve=shut']
+        """
+        found: list[Hashable] = []
+        for name in names:
+            states = self.states_of(name)
+            found += [f"{name}={state}" for state in states] if states else [name]
+        return found
+
+    def expanded(self, record: dict[Any, Any]) -> dict[Any, Any]:
+        """Return a record with 0 or 1 for each state in place of the text that says it.
+
+        A text that is no known state is none of them: that is unusual by itself.
+        """
+        if not self.states:
+            return record
+        found: dict[Any, Any] = {}
+        for name, value in record.items():
+            states = self.states_of(name)
+            if not states:
+                found[name] = value
+            elif value is not None and not isinstance(value, str):
+                raise ValueError(f"column {str(name)!r} holds {value!r:.40}, which is no text")
+            else:
+                said = zip(states, one_hot(value, states), strict=True)
+                found |= {f"{name}={state}": number for state, number in said}
+        return found
 
     def wants(self, name: Hashable) -> bool:
         """Return whether a column is to be watched, if it has no other role."""
-        chosen = not self.columns or _matches(str(name), self.columns)
-        return chosen and not _matches(str(name), self.ignore)
+        own = str(name)
+        for column, states in self.states:
+            if own in (f"{column}={state}" for state in states):
+                own = column
+        chosen = not self.columns or _matches(own, self.columns)
+        return chosen and not _matches(own, self.ignore)
 
     def time_among(self, found: Iterable[str], known: Names = ()) -> str | None:
         """Return which of the names is the time: the one given, or one that is called like a time.
@@ -142,8 +184,9 @@ class Choice:
         time = self.time_among(by_name, known)
         kept = {name for name in (time, self.label) if name is not None}
         label = None if self.label is None else by_name[self.label]
+        stated = [column for column, _ in self.states]
         for pattern in (*self.columns, *(self.ignore if complete else ())):
-            if not any(_matches(name, (pattern,)) for name in by_name):
+            if not any(_matches(name, (pattern,)) for name in (*by_name, *stated)):
                 raise StreamError(f"no column matches {pattern!r}; there are {_listed(found)}")
         features = known or tuple(
             original for name, original in by_name.items() if name not in kept and self.wants(name)
@@ -157,6 +200,20 @@ class Choice:
         if not features:
             raise StreamError(f"no column is left to watch of {_listed(found)}")
         return Roles(features, None if time is None else by_name[time], label)
+
+
+def one_hot(text: str | None, states: tuple[str, ...]) -> list[float]:
+    """Return 1 for the state that a text says, 0 for the others, NaN if it says nothing.
+
+    Examples
+    --------
+    >>> one_hot("run", ("off", "run")), one_hot("", ("off", "run"))
+    ([0.0, 1.0], [nan, nan])
+    """
+    text = (text or "").strip()
+    if text not in states and text.lower() in MISSING:
+        return [float("nan")] * len(states)
+    return [float(text == state) for state in states]
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

@@ -12,7 +12,18 @@ import numpy as np
 from onlad.kernel import read_csv
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
-from onlad.streams.block import MISSING, Bad, Block, Choice, Roles, Say, Spans, StreamError, number
+from onlad.streams.block import (
+    MISSING,
+    Bad,
+    Block,
+    Choice,
+    Roles,
+    Say,
+    Spans,
+    StreamError,
+    number,
+    one_hot,
+)
 from onlad.streams.lines import LONGEST, Chunk
 
 ROWS = 4096  # lines that are read in one go
@@ -39,6 +50,7 @@ class Table(NamedTuple):
     time: int | None  # field
     label: int | None
     slots: Array
+    states: tuple[tuple[int, tuple[int, ...], tuple[str, ...]], ...] = ()  # field, features, states
 
 
 def blocks(
@@ -91,13 +103,17 @@ def _read(
     """Return the next lines as a block, where the next begin, and the lines and rows that were."""
     roles = table.roles
     values = np.empty((ROWS, len(roles.features)))
-    texts = np.empty((ROWS, (table.time is not None) + (table.label is not None), 2), np.int64)
+    spoken = (table.time is not None) + (table.label is not None)
+    texts = np.empty((ROWS, spoken + len(table.states), 2), np.int64)
     lines = np.empty((ROWS, 2), np.int64)
     kinds = np.empty(ROWS, np.uint8)
     n, start = read_csv(
         data=chunk.data, start=start, delimiter=table.delimiter, decimal=table.decimal,
         largest=LARGEST, slots=table.slots, values=values, texts=texts, lines=lines, kinds=kinds,
     )  # fmt: skip
+    for k, (_, features, states) in enumerate(table.states, spoken):
+        for i, state in enumerate(Spans(chunk.data, texts[:n, k])[:]):
+            values[i, features] = one_hot(state, states)
     bad: list[Bad] = []
     said: dict[int, tuple[str, str]] = {}  # time and label of odd rows
     is_row, keep = np.ones(n, bool), np.ones(n, bool)
@@ -159,6 +175,9 @@ def _odd(raw: bytes, table: Table) -> tuple[list[float], str, str]:
     values = [0.0] * len(table.roles.features)
     for place, j in table.places.items():
         values[j] = number(fields[place], table.roles.features[j], table.decimal)
+    for place, features, states in table.states:
+        for j, value in zip(features, one_hot(fields[place], states), strict=True):
+            values[j] = value
     time = "" if table.time is None else fields[table.time].strip()
     return values, time, "" if table.label is None else fields[table.label].strip()
 
@@ -201,17 +220,27 @@ def _table(
     twice = {name for name in named if named.count(name) > 1}
     if twice:
         raise StreamError(f"line {line}, the header, has {sorted(map(str, twice))[0]!r} twice")
-    roles = choice.roles(named, known)
-    places = {names.index(name): j for j, name in enumerate(roles.features)}
+    roles = choice.roles(choice.named(named), known)
+    place_of = {name: j for j, name in enumerate(roles.features)}
+    places = {names.index(name): j for name, j in place_of.items() if name in names}
+    states = tuple(
+        (names.index(column), tuple(place_of[f"{column}={state}"] for state in known_states),
+         known_states)
+        for column, known_states in choice.states
+        if column in names and f"{column}={known_states[0]}" in place_of
+    )  # fmt: skip
     time = None if roles.time is None else names.index(roles.time)
     label = None if roles.label is None else names.index(roles.label)
     texts = [place for place in (time, label) if place is not None]
+    texts += [place for place, *_ in states]
     slots = np.full(len(names), IGNORED, np.int32)
     for place, j in places.items():
         slots[place] = j
     for k, place in enumerate(texts):
         slots[place] = TEXT - k
-    return Table(delimiter, dialect.decimal, header, roles, places, time, label, slots), problem
+    return Table(
+        delimiter, dialect.decimal, header, roles, places, time, label, slots, states
+    ), problem
 
 
 def _delimiter(line: bytes, decimal: str) -> str:

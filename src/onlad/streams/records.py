@@ -61,6 +61,7 @@ class Records:
         self._usual: set[Any] = set()  # names that need no second look
         self._width = 0  # of the first sample
         self.late: list[str] = []  # names that came later
+        self.later: list[str] = []  # those with a number
 
     def read(self, raw: bytes) -> Iterator[Sample | str]:
         """Yield each sample in a line or a message, or why it is none."""
@@ -75,7 +76,7 @@ class Records:
 
     def take(self, sample: Any) -> Sample:
         """Return numbers, time and label, or raise `ValueError` that says what is wrong."""
-        record = self._named(sample)
+        record = self._choice.expanded(self._named(sample))
         roles = self.roles or self._roles(record)
         values = [_number(record.get(name), name) for name in roles.features]
         if not any(name in record for name in roles.features):
@@ -116,12 +117,14 @@ class Records:
 
     def _tell_late(self, record: dict[Any, Any]) -> None:
         """Say, once each, which names came later and are not watched."""
-        for name in record:
+        for name, value in record.items():
             if name not in self._usual:
                 if len(self._usual) < MOST:
                     self._usual.add(name)
                 if self._choice.wants(name):
                     self.late.append(str(name))
+                    if isinstance(name, str) and isinstance(value, (bool, int, float)):
+                        self.later.append(name)
                     self._say(f"{str(name)!r} came later and is not watched")
 
     def _roles(self, record: dict[Any, Any]) -> Roles:

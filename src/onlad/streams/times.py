@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from decimal import Decimal, InvalidOperation
+
+import numpy as np
+
+from onlad.reference import Array
 
 LATEST = 1e11  # seconds since 1970; a larger number is in milli-, micro- or nanoseconds
 
@@ -29,6 +35,31 @@ def seconds(time: str | float) -> float:
     if not abs(found) <= LATEST:
         raise ValueError(f"the time {time!r:.60} is none: give seconds since 1970, or ISO 8601")
     return found
+
+
+def moments(times: Iterable[str | float | None]) -> Array:
+    """Return times as seconds since 1970; `ValueError` if one is missing or is none.
+
+    Examples
+    --------
+    >>> moments(["2026-11-16 06:00:00", "2026-11-16 06:00:05"]).tolist()
+    [1794808800.0, 1794808805.0]
+    >>> moments(["1794808800", 1794808800500]).tolist()
+    [1794808800.0, 1794808800.5]
+    """
+    found = list(times)
+    # Most are written alike, and read at once.
+    with contextlib.suppress(ValueError, TypeError):
+        numbers = np.array(found, "float64")
+        size = np.abs(numbers)
+        if (size < 1e21).all():  # never true of NaN
+            unit = np.select([size < 1e11, size < 1e14, size < 1e17], [1.0, 1e3, 1e6], 1e9)
+            return np.asarray(numbers / unit)
+    with contextlib.suppress(ValueError, TypeError):
+        texts = np.array(found, "U32")
+        if (np.char.str_len(texts) == 19).all():
+            return texts.astype("datetime64[s]").astype("float64")
+    return np.array([seconds("" if time is None else time) for time in found])
 
 
 def _seconds(time: str | float) -> Decimal:

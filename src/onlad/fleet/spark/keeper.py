@@ -18,8 +18,10 @@ from onlad.reference import Array
 from onlad.verdict import Verdicts
 
 # What is said of a row, besides its key, its time and the columns that are kept.
-NUMBERS = ("score", "threshold", "p_value")
+NUMBERS = ("score", "threshold", "p_value", "severity")
 FLAGS = ("ready", "is_anomaly", "learned", "drift")
+BAND = st.StructType().add("feature", "string").add("expected", "double")
+BAND = BAND.add("low", "double").add("high", "double")
 CAUSE = st.StructType().add("feature", "string").add("share", "double")  # a map has no order
 VERDICT = st.StructType(
     [
@@ -27,6 +29,7 @@ VERDICT = st.StructType(
         *(st.StructField(name, st.DoubleType()) for name in NUMBERS),
         st.StructField("is_anomaly", st.BooleanType()),
         st.StructField("causes", st.ArrayType(CAUSE)),
+        st.StructField("bands", st.ArrayType(BAND)),
         st.StructField("learned", st.BooleanType()),
         st.StructField("drift", st.BooleanType()),
         st.StructField("drifting", st.StringType()),
@@ -165,7 +168,7 @@ def _said(watched: Array, verdicts: Verdicts) -> dict[str, Array]:
     columns: dict[str, Array] = {}
     for name in NUMBERS:
         columns[name] = np.full(len(watched), np.nan)  # which Spark reads as null
-    for name in (*FLAGS, "causes", "drifting"):
+    for name in (*FLAGS, "causes", "bands", "drifting"):
         columns[name] = np.full(len(watched), None, object)
     for name in NUMBERS + FLAGS:
         columns[name][watched] = getattr(verdicts, name)
@@ -173,4 +176,12 @@ def _said(watched: Array, verdicts: Verdicts) -> dict[str, Array]:
         causes = verdict.causes.items()
         columns["causes"][at] = [{"feature": name, "share": share} for name, share in causes]
         columns["drifting"][at] = verdict.drifting
+    bands = (verdicts.expected, verdicts.low, verdicts.high)
+    for i, at in enumerate(np.flatnonzero(watched).tolist()):
+        rows = zip(verdicts.names, *(band[i].tolist() for band in bands), strict=True)
+        columns["bands"][at] = [
+            {"feature": name, "expected": expected, "low": low, "high": high}
+            for name, expected, low, high in rows
+            if not np.isnan(expected)
+        ]
     return columns

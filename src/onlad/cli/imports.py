@@ -1,0 +1,133 @@
+"""`onlad import`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from onlad.cli.arguments import Commands, Help
+from onlad.cli.models import say
+from onlad.errors import OnladError
+from onlad.streams.times import seconds
+
+CLOCKS = ("timestamp", "time", "date", "datetime")
+
+
+def add(commands: Commands) -> None:
+    """Add `onlad import`."""
+    parser = commands.add_parser(
+        "import",
+        help="make one table of the files of AWS Lookout for Equipment",
+        description="Read the CSV files that Lookout for Equipment was given, one of each "
+        "component with a column Timestamp, and its label file, and write one table that the other "
+        "commands read: the time, each sensor, and fault, which is 1 between the times of a label. "
+        "A sensor that several components have is called component/sensor.",
+        formatter_class=Help,
+        epilog="examples:\n"
+        "  onlad import lookout/ --labels labels.csv -o history.csv\n"
+        "  onlad evaluate history.csv --label fault",
+    )
+    parser.add_argument(
+        "source", type=Path, metavar="SOURCE",
+        help="a CSV file, or a folder with one of each component, also in folders of their names",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE",
+        help="the label file: begin and end of each anomaly, and what else it has",
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="where it goes (default: to the output)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, join by time, and write."""
+    tables = dict(_tables(args.source))
+    if not tables:
+        raise OnladError(f"{args.source} has no CSV file with a column Timestamp")
+    spans = list(_spans(args.labels)) if args.labels else []
+    sensors = [name for names, _ in tables.values() for name in names]
+    columns = [
+        (f"{part}/{name}" if sensors.count(name) > 1 else name, part, i)
+        for part, (names, _) in tables.items()
+        for i, name in enumerate(names)
+    ]
+    times = {time for _, rows in tables.values() for time in rows}
+    ordered = sorted((seconds(time), time) for time in times)
+    with _opened(args.output) as file:
+        writer = csv.writer(file)
+        writer.writerow(["time", *(name for name, *_ in columns), *(["fault"] if spans else [])])
+        for at, time in ordered:
+            found = {part: rows.get(time) for part, (_, rows) in tables.items()}
+            cells = [row[i] if (row := found[part]) else "" for _, part, i in columns]
+            label = [int(any(a <= at <= b for a, b in spans))] if spans else []
+            writer.writerow([time, *cells, *label])
+    say(f"{len(ordered):,} samples, {len(columns):,} sensors, {len(spans):,} labels")
+    return 0
+
+
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise OnladError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _tables(source: Path) -> Iterator[tuple[str, tuple[list[str], dict[str, list[str]]]]]:
+    """Yield each component: its sensors, and their values by time."""
+    paths = sorted(source.rglob("*.csv")) if source.is_dir() else [source]
+    for path in paths:
+        rows = _rows(path)
+        head = [name.strip() for name in next(rows, [])]
+        clock = next((i for i, name in enumerate(head) if name.lower() in CLOCKS), None)
+        if clock is None:
+            continue
+        names = [name for i, name in enumerate(head) if i != clock]
+        table: dict[str, list[str]] = {}
+        for number, row in enumerate(rows, 2):
+            if len(row) != len(head):
+                what = f"line {number} has {len(row)} fields; the first has {len(head)}"
+                raise OnladError(f"{path}: {what}")
+            table[_time(row[clock], path, number)] = [x for i, x in enumerate(row) if i != clock]
+        part = path.stem if path.parent == source or not source.is_dir() else path.parent.name
+        yield part, (names, table)
+
+
+def _spans(path: Path) -> Iterator[tuple[float, float]]:
+    """Yield begin and end of each label; a first line of names is left out."""
+    for number, row in enumerate(_rows(path), 1):
+        if len(row) < 2:
+            raise OnladError(f"{path}: line {number} has no begin and end")
+        try:
+            yield seconds(row[0].strip()), seconds(row[1].strip())
+        except ValueError as error:
+            if number > 1:
+                raise OnladError(f"{path}: line {number}: {error}") from None
+
+
+def _time(text: str, path: Path, number: int) -> str:
+    try:
+        seconds(text.strip())
+    except ValueError as error:
+        raise OnladError(f"{path}: line {number}: {error}") from None
+    return text.strip()
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            yield from (row for row in csv.reader(file) if row)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise OnladError(f"{path} cannot be read: {why}") from None

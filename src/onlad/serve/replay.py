@@ -1,0 +1,89 @@
+"""The samples of a device out of the journal, once more through a model.
+
+With it a model goes on from a snapshot as if what came in between had been left out, or had not
+been lost. What people did in between is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from onlad.monitor import Monitor
+from onlad.serve.checkpoint import StateError, Store
+from onlad.serve.frames import Rows
+from onlad.serve.watcher import Watcher
+
+BLOCK = 4096  # rows that are judged at a time
+
+
+def rows(store: Store, watcher: Watcher, first: int, end: int) -> Iterator[Rows]:
+    """Yield the rows `first` to `end` of a device in blocks, or raise `StateError`."""
+    if watcher.lost:
+        raise StateError(f"{watcher.key}: the journal lost rows, so its samples cannot be replayed")
+    following, block = first, list[Rows]()
+    for record in store.journal.archived():
+        if not isinstance(record, Rows) or record.watcher != watcher.number:
+            continue
+        known = following - record.first
+        if known < 0 or known >= len(record.X) or following >= end:
+            continue
+        few = slice(known, known + end - following)
+        new = record._replace(first=following, X=record.X[few], times=record.times[few])
+        other = block and (block[0].paused != new.paused or block[0].X.shape[1] != new.X.shape[1])
+        if other or len(block) >= BLOCK:
+            yield _joined(block)
+            block = []
+        block.append(new)
+        following += len(new.X)
+    if following < end:
+        raise StateError(
+            f"{watcher.key}: the journal no longer has its sample {following}. `archive` in the "
+            "configuration says how much is kept"
+        )
+    if block:
+        yield _joined(block)
+
+
+def _joined(block: list[Rows]) -> Rows:
+    X, times = (np.concatenate(part) for part in zip(*((b.X, b.times) for b in block), strict=True))
+    return block[0]._replace(X=X, times=times)
+
+
+def replayed(
+    store: Store, watcher: Watcher, model: Monitor, left_out: tuple[int, int] = (0, 0)
+) -> Monitor:
+    """Return a model that saw all samples of a device since; those left out were not learned."""
+    timed = watcher.stream.time is not None
+    for part in rows(store, watcher, model.n_seen, watcher.monitor.n_seen):
+        widen(model, watcher, part)
+        edges = [np.clip(edge - part.first, 0, len(part.X)) for edge in left_out]
+        for a, b in ((0, edges[0]), (edges[0], edges[1]), (edges[1], len(part.X))):
+            model.paused = part.paused or (a, b) == (edges[0], edges[1])
+            if b > a:
+                watcher.rules.observe(model, part.X[a:b], part.times[a:b], timed=timed)
+    model.paused = watcher.paused
+    return model
+
+
+def widen(model: Monitor, watcher: Watcher, part: Rows) -> None:
+    """Let a model watch sensors that came later, from the rows on that have them."""
+    new = watcher.names[len(model.names) : part.X.shape[1]]
+    if new:
+        model.widen(new)
+
+
+def before(store: Store, watcher: Watcher, fresh: Monitor, row: int) -> Monitor:
+    """Return the newest model of a device that had not seen a row: a snapshot, or a new one."""
+    for name in reversed(store.snapshots(watcher.number)):
+        model = store.snapped(watcher.number, name)
+        if model.n_seen <= row:
+            return model
+    return begun(fresh, watcher)
+
+
+def begun(fresh: Monitor, watcher: Watcher) -> Monitor:
+    """Return a model as a device started with it."""
+    first = watcher.monitor.first_names
+    return Monitor.resumed(fresh.settings(), fresh.learned(), first)

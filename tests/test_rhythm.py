@@ -1,0 +1,186 @@
+"""Times: patterns of a day and of a week, gaps, and a rate that changes."""
+
+import numpy as np
+import pytest
+
+from onlad import Monitor, persist
+from onlad.incident import close
+from onlad.rhythm import BINS, DAY, Rhythm
+
+STEP = 300  # seconds between samples
+PER_DAY = 288
+
+
+def office(seed, days=35):
+    """Return times and samples of a building: more load on workdays, a job each morning."""
+    rng = np.random.default_rng(seed)
+    t = 19_675 * DAY + np.arange(0, days * DAY, STEP)
+    hour, weekday = (t % DAY) / 3600, ((t // DAY).astype(int) + 3) % 7
+    busy = np.convolve((hour >= 8) & (hour < 18) & (weekday < 5), np.ones(6) / 6, "same")
+    slow = np.zeros((len(t), 2))
+    for i in range(1, len(t)):
+        slow[i] = (0.9, 0.95) * slow[i - 1] + rng.normal(0, (1.0, 0.1))
+    load = 20 + 60 * busy + slow[:, 0]
+    heat = 22 + 4 * np.sin((hour - 9) / 24 * 2 * np.pi) + slow[:, 1]
+    job = 5 + 40 * ((hour >= 6) & (hour < 6.25)) + rng.normal(0, 0.3, len(t))
+    return t, np.column_stack((load, heat, job, 3 + 0.02 * load + rng.normal(0, 0.05, len(t))))
+
+
+def faults(t, X):
+    """Put four faults into the last two weeks, usual values at unusual times; return where."""
+    weekday = ((t[::PER_DAY] // DAY).astype(int) + 3) % 7
+    late = np.arange(len(weekday)) >= 22
+    work, rest = np.flatnonzero(late & (weekday < 5)), np.flatnonzero(late & (weekday >= 5))
+    load = np.array([60, 0, 0, 1.2])
+    wrong = [
+        (work[1], 2, 4, load),
+        (rest[0], 10, 13, load),
+        (work[4], 11, 13, -load),
+        (work[7], 3, 6, np.array([0, 4, 0, 0])),
+    ]
+    spans = []
+    for day, first, last, off in wrong:
+        span = (day * PER_DAY + 12 * first, day * PER_DAY + 12 * last)
+        X[slice(*span)] += off
+        spans.append(span)
+    return spans
+
+
+@pytest.fixture(scope="module")
+def buildings():
+    found = []
+    for seed in range(8):
+        t, X = office(seed)
+        found.append((t, X, faults(t, X)))
+    return found
+
+
+def counted(X, spans, times):
+    """Return how many faults were found, and how many other incidents there were."""
+    parts = close(np.flatnonzero(Monitor().observe_many(X, times=times).is_anomaly))
+    hits = sum(any(((p >= a) & (p < b + 3)).any() for p in parts) for a, b in spans)
+    near = [(a - 1, b + 12) for a, b in spans]
+    false = sum(not any(((p >= a) & (p < b)).any() for a, b in near) for p in parts)
+    return hits, false
+
+
+def test_usual_values_at_an_unusual_time_are_found(buildings):
+    with_time = np.sum([counted(X, spans, t) for t, X, spans in buildings], axis=0)
+    without = np.sum([counted(X, spans, None) for _, X, spans in buildings], axis=0)
+    hits, false = with_time.tolist()
+    assert hits >= 1.4 * without[0]  # 22 and 13 of 32
+    assert false <= 16  # in 8 times 5 weeks, the first of each without a week before it; 11 were
+
+
+def test_a_job_of_every_morning_stops_to_be_an_alarm(buildings):
+    for t, X, _ in buildings:
+        told = Monitor().observe_many(X, times=t).is_anomaly.reshape(-1, PER_DAY)
+        mornings = told[14:, 71:77].any(axis=1)
+        assert mornings.sum() <= 2
+
+
+def test_blocks_and_files_change_nothing():
+    t, X = office(0, days=20)
+    some = np.ones(len(X), bool)
+    some[3000:3050] = some[3052:3090] = False  # gaps
+    t, X = t[some], X[some]
+    whole = Monitor().observe_many(X, times=t)
+    monitor, rng, scores, first = Monitor(), np.random.default_rng(1), [], 0
+    while first < len(X):
+        part = slice(first, first + int(rng.integers(1, 500)))
+        scores.append(monitor.observe_many(X[part], times=t[part]).score)
+        monitor = persist.from_bytes(persist.to_bytes(monitor))
+        first = part.stop
+    np.testing.assert_array_equal(np.concatenate(scores), whole.score)
+
+
+def test_one_by_one_gives_the_same():
+    t, X = office(2, days=4)
+    many, monitor = Monitor().observe_many(X, times=t), Monitor()
+    for i in range(len(X)):
+        one = monitor.observe(dict(enumerate(X[i].tolist())), time=t[i])
+        assert one.score == many.score[i]
+        assert list(one.expected.values()) == [e for e in many.expected[i] if not np.isnan(e)]
+
+
+def test_bands_are_in_raw_units_and_hold_95_percent():
+    t, X = office(3)
+    told = Monitor().observe_many(X, times=t)
+    inside = ((told.low <= X) & (told.high >= X))[3000:].mean(axis=0)
+    assert ((inside > 0.93) & (inside < 0.97)).all()
+    noon = told.expected[-PER_DAY:].reshape(BINS, 4)[144, 0]
+    night = told.expected[-PER_DAY:].reshape(BINS, 4)[24, 0]
+    assert noon - night > 40 or ((t[-1] // DAY) + 3) % 7 >= 5
+
+
+def test_a_stream_without_a_pattern_stays_as_it_is():
+    rng = np.random.default_rng(0)
+    t = np.arange(0, 10 * DAY, 600)
+    X = np.cumsum(rng.normal(size=(len(t), 3)), axis=0) * 0.1 + rng.normal(size=(len(t), 3))
+    timed, plain = Monitor().observe_many(X, times=t), Monitor().observe_many(X)
+    np.testing.assert_array_equal(timed.score, plain.score)
+
+
+def test_no_window_reaches_over_a_gap():
+    rng = np.random.default_rng(0)
+    rows = np.arange(3000)
+    X = np.column_stack([np.sin(rows / 8), np.cos(rows / 8)]) * 10 + rng.normal(0, 0.1, (3000, 2))
+    t = 1.0 * rows
+    cut = np.ones(3000, bool)
+    cut[2000:2025] = False  # half a turn, in which nothing was sent
+    known = Monitor().observe_many(X[cut], times=t[cut])
+    blind = Monitor().observe_many(X[cut])
+    assert blind.is_anomaly[2000:2010].any()
+    assert not known.is_anomaly[2000:2010].any()
+    assert np.flatnonzero(~known.learned[2000:2010]).tolist() == [0, 1, 2]  # they fill the window
+    assert len(known) == len(blind) == 2975
+
+
+def test_a_slower_rate_is_taken_for_gaps_and_then_for_the_rate():
+    rhythm = Rhythm(1)
+    fast = np.arange(100.0)
+    slow = 100 + 60 * np.arange(100.0)
+    assert not rhythm.gaps(fast).any()
+    gaps = rhythm.gaps(slow)
+    assert gaps[1:4].all()
+    assert not gaps[8:].any()
+    back = rhythm.gaps(slow[-1:] - 30)
+    assert back.all()  # time went back
+
+
+def test_irregular_times_are_seldom_gaps():
+    times = np.cumsum(np.random.default_rng(0).exponential(10.0, 20_000))
+    assert Rhythm(1).gaps(times).mean() < 0.01
+
+
+def test_a_history_with_times_starts_with_its_patterns():
+    t, X = office(1)
+    spans = faults(t, X)
+    history = slice(0, 21 * PER_DAY)
+    monitor = Monitor().fit(X[history], times=t[history])
+    told = monitor.observe_many(X[21 * PER_DAY :], times=t[21 * PER_DAY :])
+    found = [told.is_anomaly[a - 21 * PER_DAY : b - 21 * PER_DAY + 3].any() for a, b in spans]
+    assert sum(found) >= 3
+
+
+def test_a_stream_has_times_or_has_none():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    timed, plain = Monitor(), Monitor()
+    timed.observe_many(X, times=np.arange(300))
+    plain.observe_many(X)
+    with pytest.raises(ValueError, match="have times: give them"):
+        timed.observe(X[0])
+    with pytest.raises(ValueError, match="had no times"):
+        plain.observe(X[0], time=300.0)
+    with pytest.raises(ValueError, match="times must have 300 entries"):
+        Monitor().observe_many(X, times=np.arange(3))
+    with pytest.raises(ValueError, match="seconds since 1970"):
+        Monitor().observe_many(X, times=np.full(300, 1e18))
+
+
+def test_while_it_is_paused_no_pattern_is_learned():
+    t, X = office(0, days=5)
+    monitor = Monitor().fit(X[:576], times=t[:576])
+    monitor.paused = True
+    monitor.observe_many(X[576:600], times=t[576:600])
+    assert not monitor.learned().rhythm.counts.any()  # of the third day
