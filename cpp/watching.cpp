@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "dicts.hpp"
+#include "severity.hpp"
 #include "threads.hpp"
 
 namespace nb = nanobind;
@@ -524,62 +525,170 @@ private:
 
 // Rows of many monitors, each of which is there once: monitor k has rows first_row[k] to
 // first_row[k + 1], and its numbers begin at first_value[k].
+struct Crowd {
+    std::vector<OwnWatching*> monitors;
+    const std::int64_t *first_row, *first_value;
+
+    Crowd(nb::list given, const In<std::int64_t, 1>& rows, const In<std::int64_t, 1>& values,
+          std::size_t all_rows, std::size_t all_values)
+        : monitors(nb::len(given)), first_row(rows.data()), first_value(values.data()) {
+        const std::size_t count = monitors.size();
+        require(rows.shape(0) == count + 1 && values.shape(0) == count + 1 && first_row[0] == 0 &&
+                first_value[0] == 0 && first_row[count] == std::int64_t(all_rows) &&
+                first_value[count] == std::int64_t(all_values));
+        for (std::size_t k = 0; k < count; ++k) {
+            monitors[k] = nb::cast<OwnWatching*>(given[k]);
+            const std::int64_t own = first_row[k + 1] - first_row[k];
+            require(own >= 0 && first_value[k + 1] - first_value[k] ==
+                                    own * std::int64_t(monitors[k]->layer->n));
+        }
+    }
+
+    // Threads share the monitors out: work(thread, monitor k, its room).
+    template <class Work>
+    void each(std::size_t threads, Work work) const {
+        const std::size_t count = monitors.size();
+        const std::size_t share = std::max<std::size_t>(count / (threads * 32), 1);
+        std::atomic<std::size_t> next{0};
+        std::atomic<bool> memory{true};
+        nb::gil_scoped_release unlocked;
+        beside(threads, [&](std::size_t thread) {
+            try {
+                std::unique_ptr<Borrowed> room;
+                const OwnLayer* layer = nullptr;
+                for (std::size_t first; (first = next.fetch_add(share)) < count;)
+                    for (std::size_t k = first; k < std::min(first + share, count); ++k) {
+                        OwnLayer& own = *monitors[k]->own;
+                        if (layer != &own) {  // most monitors of a fleet are alike
+                            layer = &own;
+                            room = std::make_unique<Borrowed>(own);
+                        }
+                        work(thread, k, **room);
+                    }
+            } catch (const std::bad_alloc&) {  // a thread must not throw
+                memory = false;
+            }
+        });
+        if (!memory) throw std::bad_alloc();
+    }
+};
+
+// Verdicts with all that there is to say of each row.
 void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t, 1> first_value,
                In<double, 1> X, In<bool, 1> paused, Out<bool, 1> ready, Out<double, 1> score,
                Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
                Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
                Out<double, 1> shares, Out<double, 1> around, std::size_t threads) {
-    const std::size_t count = nb::len(monitors), rows = score.shape(0);
+    const std::size_t rows = score.shape(0);
     auto is = [&](const auto& column) { return column.shape(0) == rows; };
-    require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1 &&
-            paused.shape(0) == count && shares.shape(0) == X.shape(0) &&
+    const Crowd crowd(monitors, first_row, first_value, rows, X.shape(0));
+    require(paused.shape(0) == crowd.monitors.size() && shares.shape(0) == X.shape(0) &&
             around.shape(0) == 2 * X.shape(0) + rows && is(ready) && is(threshold) && is(p_value) &&
-            is(is_anomaly) && is(learned) && is(drift) && is(drifting) &&
-            first_row.data()[0] == 0 && first_value.data()[0] == 0 &&
-            first_row.data()[count] == std::int64_t(rows) &&
-            first_value.data()[count] == std::int64_t(X.shape(0)));
-    std::vector<OwnWatching*> each(count);
-    for (std::size_t k = 0; k < count; ++k) {
-        each[k] = nb::cast<OwnWatching*>(monitors[k]);
-        const std::int64_t own = first_row.data()[k + 1] - first_row.data()[k];
-        require(own >= 0 && first_value.data()[k + 1] - first_value.data()[k] ==
-                                own * std::int64_t(each[k]->layer->n));
-    }
-    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
-    const std::size_t share = std::max<std::size_t>(count / (threads * 32), 1);
-    std::atomic<std::size_t> next{0};
-    std::atomic<bool> memory{true};
-    auto work = [&] {
-        std::unique_ptr<Borrowed> room;
-        const OwnLayer* layer = nullptr;
-        for (std::size_t first; (first = next.fetch_add(share)) < count;)
-            for (std::size_t k = first; k < std::min(first + share, count); ++k) {
-                const std::size_t r = std::size_t(first_row.data()[k]);
-                const std::size_t v = std::size_t(first_value.data()[k]);
-                OwnWatching& one = *each[k];
-                if (layer != one.own.get()) {  // most monitors of a fleet are alike
-                    layer = one.own.get();
-                    room = std::make_unique<Borrowed>(*one.own);
+            is(is_anomaly) && is(learned) && is(drift) && is(drifting));
+    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
+    crowd.each(threads, [&](std::size_t, std::size_t k, Room& room) {
+        const std::size_t r = std::size_t(crowd.first_row[k]);
+        const std::size_t v = std::size_t(crowd.first_value[k]);
+        crowd.monitors[k]->watch(
+            X.data() + v, std::size_t(crowd.first_row[k + 1]) - r, paused.data()[k],
+            {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
+             is_anomaly.data() + r, learned.data() + r, drift.data() + r, drifting.data() + r,
+             shares.data() + v, around.data() + 2 * v + r},
+            room);
+    });
+}
+
+// Rows about which more is said than fits into narrow columns.
+struct Details {
+    std::vector<std::int64_t> rows;
+    std::vector<double> wide;  // (rows, 3, widest): shares, expected, half widths of bands
+    std::vector<double> tick;  // what is said of the rows of a tick, before it is known which
+};
+
+enum class Detailed { none, alarms, all };
+
+// Narrow columns, and of some rows the rest: their numbers and (rows, 3, widest), in their order.
+nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
+                      In<std::int64_t, 1> first_value, In<double, 1> X, In<bool, 1> paused,
+                      Out<bool, 1> ready, Out<double, 1> score, Out<double, 1> threshold,
+                      Out<double, 1> p_value, Out<double, 1> severity, Out<bool, 1> is_anomaly,
+                      Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
+                      Out<double, 1> unusual, int detailed, std::size_t widest,
+                      std::size_t threads) {
+    const std::size_t rows = score.shape(0);
+    auto is = [&](const auto& column) { return column.shape(0) == rows; };
+    const Crowd crowd(monitors, first_row, first_value, rows, X.shape(0));
+    require(paused.shape(0) == crowd.monitors.size() && is(ready) && is(threshold) && is(p_value) &&
+            is(severity) && is(is_anomaly) && is(learned) && is(drift) && is(drifting) &&
+            is(unusual));
+    for (const OwnWatching* each : crowd.monitors) require(each->layer->n <= widest);
+    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
+    std::vector<Details> found(threads);
+    const Detailed which = Detailed(detailed);
+    crowd.each(threads, [&](std::size_t thread, std::size_t k, Room& room) {
+        OwnWatching& one = *crowd.monitors[k];
+        const std::size_t n = one.layer->n, around = 2 * n + 1, T = one.tick_rows;
+        Details& details = found[thread];
+        details.tick.resize(T * (n + around));
+        double *shares = details.tick.data(), *rest = shares + T * n;
+        const std::size_t end = std::size_t(crowd.first_row[k + 1]);
+        const double* x = X.data() + crowd.first_value[k];
+        for (std::size_t r = std::size_t(crowd.first_row[k]); r < end;) {
+            const std::size_t count = std::min(end - r, T);
+            one.watch(x, count, paused.data()[k],
+                      {score.data() + r, threshold.data() + r, p_value.data() + r,
+                       ready.data() + r, is_anomaly.data() + r, learned.data() + r,
+                       drift.data() + r, drifting.data() + r, shares, rest},
+                      room);
+            for (std::size_t t = 0; t < count; ++t) {
+                const double lately = rest[t * around + 2 * n];
+                unusual.data()[r + t] = lately;
+                severity.data()[r + t] =
+                    severity_of(score.data()[r + t] / threshold.data()[r + t],
+                                p_value.data()[r + t], lately, one.limit.rate, *one.layer->c);
+                const bool told = which == Detailed::alarms && is_anomaly.data()[r + t];
+                if (!told && which != Detailed::all) continue;
+                details.rows.push_back(std::int64_t(r + t));
+                for (const double* part : {shares + t * n, rest + t * around,
+                                           rest + t * around + n}) {
+                    details.wide.insert(details.wide.end(), part, part + n);
+                    details.wide.insert(details.wide.end(), widest - n,
+                                        std::numeric_limits<double>::quiet_NaN());
                 }
-                one.watch(
-                    X.data() + v, std::size_t(first_row.data()[k + 1]) - r, paused.data()[k],
-                    {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
-                     is_anomaly.data() + r, learned.data() + r, drift.data() + r,
-                     drifting.data() + r, shares.data() + v, around.data() + 2 * v + r},
-                    **room);
             }
-    };
-    {
-        nb::gil_scoped_release unlocked;
-        beside(threads, [&](std::size_t) {
-            try {
-                work();
-            } catch (const std::bad_alloc&) {  // a thread must not throw
-                memory = false;
-            }
-        });
+            x += count * n;
+            r += count;
+        }
+    });
+    std::vector<std::pair<std::int64_t, const double*>> order;
+    for (const Details& part : found)
+        for (std::size_t i = 0; i < part.rows.size(); ++i)
+            order.emplace_back(part.rows[i], part.wide.data() + 3 * widest * i);
+    std::sort(order.begin(), order.end());
+    std::vector<std::int64_t> numbers;
+    std::vector<double> wide;
+    numbers.reserve(order.size());
+    wide.reserve(3 * widest * order.size());
+    for (const auto& [row, part] : order) {
+        numbers.push_back(row);
+        wide.insert(wide.end(), part, part + 3 * widest);
     }
-    if (!memory) throw std::bad_alloc();
+    return nb::make_tuple(array(numbers.data(), numbers.size()),
+                          array(wide.data(), widest, {numbers.size(), 3, widest}));
+}
+
+// Severities of rows.
+void severities(In<double, 1> ratio, In<double, 1> p_value, In<double, 1> unusual,
+                In<double, 1> rate, double points, double tail, Out<double, 1> out) {
+    const std::size_t rows = out.shape(0);
+    require(ratio.shape(0) == rows && p_value.shape(0) == rows && unusual.shape(0) == rows &&
+            rate.shape(0) == rows);
+    Constants c{};
+    c.severity_POINTS = points;
+    c.severity_TAIL = tail;
+    for (std::size_t i = 0; i < rows; ++i)
+        out.data()[i] = severity_of(ratio.data()[i], p_value.data()[i], unusual.data()[i],
+                                    rate.data()[i], c);
 }
 
 }  // namespace
@@ -603,6 +712,11 @@ void bind_watching(nb::module_& module) {
     module.def("watch_all", &watch_all, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
                strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
                strict(), strict(), nb::arg());
+    module.def("watch_fleet", &watch_fleet, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
+               strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
+               strict(), strict(), nb::arg(), nb::arg(), nb::arg());
+    module.def("severities", &severities, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+               nb::arg(), strict());
 }
 
 }  // namespace onlad

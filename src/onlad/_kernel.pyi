@@ -165,6 +165,38 @@ def watch_all(
     /,
 ) -> None: ...
 
+def watch_fleet(
+    monitors: list[Watching],
+    first_row: Array,
+    first_value: Array,
+    X: Array,
+    paused: Array,
+    ready: Array,
+    score: Array,
+    threshold: Array,
+    p_value: Array,
+    severity: Array,
+    is_anomaly: Array,
+    learned: Array,
+    drift: Array,
+    drifting: Array,
+    unusual: Array,
+    detailed: int,
+    widest: int,
+    threads: int,
+    /,
+) -> tuple[Array, Array]: ...
+def severities(
+    ratio: Array,
+    p_value: Array,
+    unusual: Array,
+    rate: Array,
+    points: float,
+    tail: float,
+    out: Array,
+    /,
+) -> None: ...
+
 class DictReader:
     def __init__(self, names: tuple[Any, ...], places: Array, /) -> None: ...
     def __call__(self, x: dict[Any, Any], /) -> Array | None: ...

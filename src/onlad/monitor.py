@@ -319,6 +319,22 @@ class Monitor:
             first = stop
         return verdicts
 
+    def beside(self, rows: int) -> kernel.Watching | None:
+        """Return what may judge so many rows beside other monitors' in the kernel; `judged` is next.
+
+        None if they must be given to `observe_many`: it has not started, or may start anew.
+        """
+        return None if self.young and rows > TICK - self._at else self._watching
+
+    def judged(self, X: Array, confirmed: bool) -> None:
+        """Go on after the kernel has judged rows, at the last of which a mode was confirmed or not.
+
+        They were few enough for `beside`, and not judged by this monitor's own methods.
+        """
+        self.n_seen += len(X)
+        if self.young:
+            self._grow(X, bool(self.paused), confirmed)
+
     def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
         assert self._kept is not None

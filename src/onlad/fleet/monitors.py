@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from onlad import compiled, kernel, samples
+from onlad import compiled, kernel, modelfile, samples
 from onlad.fleet import monitorsfile
 from onlad.fleet.host import usable_cores
+from onlad.modelfile import refusal
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.reference import Array
+from onlad.fleet.verdicts import DETAILS, Details, FleetVerdicts
 from onlad.rows import LARGEST, Names
-from onlad.verdict import Verdicts
 
 NAMED = 5  # devices that a message names
-COLUMNS = tuple(vars(Verdicts((), 0)).keys() - {"names"})
 
 
 class MonitorBank:
-    """Monitors of devices with the same features, each of which watches its own stream.
+    """Monitors of many devices, each of which watches its own stream.
 
     What it says is what a loop of `Monitor.observe` says, to the last bit. A bank is for one
     caller at a time.
@@ -29,13 +29,24 @@ class MonitorBank:
     Parameters
     ----------
     monitor
-        How all devices start: fresh, or with what it has learned.
+        How devices start: fresh, or with what it has learned.
     devices
         How many.
     names
         Of the features; needed if `monitor` has seen nothing.
     threads
         By default as many as this process has cores. Results do not depend on it.
+
+    Attributes
+    ----------
+    names
+        Features of a device, unless `grow` was told others.
+    shapes
+        Features of all kinds of devices.
+    widest
+        Columns of rows: features of the kind that has most. Others have the first ones.
+    paused
+        By device: its rows are judged, and none is learned.
 
     Examples
     --------
@@ -44,8 +55,8 @@ class MonitorBank:
     >>> X = rng.normal(size=(1000, 2))                      # one row per device
     >>> X[7] = 30.0, -30.0
     >>> verdicts = bank.observe(X)
-    >>> np.flatnonzero(verdicts.is_anomaly).tolist()
-    [7]
+    >>> np.flatnonzero(verdicts.is_anomaly).tolist(), verdicts[7].severity > 50
+    ([7], True)
     >>> sent = np.arange(1000) != 3                         # device 3 is silent
     >>> bank.observe(X, sent).ready[2:5].tolist(), bank.n_seen[2:5].tolist()
     ([True, False, True], [502, 501, 502])
@@ -66,23 +77,27 @@ class MonitorBank:
         self.names: Names = tuple(names or monitor.names)
         if not self.names:
             raise ValueError("names are needed: the monitor has seen nothing yet")
-        self.paused: Array = np.zeros(
-            0, bool
-        )  # by device: its rows are judged, and none is learned
+        self.paused: Array = np.zeros(0, bool)
         self._seen: Array = np.zeros(0, "int64")
+        self._rate: Array = np.zeros(0)
+        self._names: list[Names] = []
         self._settings: list[MonitorSettings] = []
         self._watching: list[kernel.Watching | None] = []
         self._young: dict[int, Monitor] = {}  # devices that have not started, or are young
-        self._start = self._fitting(monitor)
+        self._start = _copy(monitor, self.names)
         self.grow(samples.whole("devices", devices, 0))
 
     # -- rows -------------------------------------------------------------------------------
 
-    def observe(self, X: Any, mask: Any = None) -> Verdicts:
+    def observe(
+        self, X: Any, mask: Any = None, *, details: Details = "alarms"
+    ) -> FleetVerdicts:
         """Return the verdicts on one row per device, (devices, n), and learn what is normal.
 
-        NaN is a missing value. Where `mask` is False there is no row: its verdict is not ready, and
-        its device stays as it is.
+        NaN is a missing value. A device with fewer features than others has the first columns.
+        Where `mask` is False there is no row: its verdict is not ready, and its device stays as it
+        is. `details`, causes and expected values, are wide: they are there for alarms, for all
+        rows, or for none.
 
         Raises
         ------
@@ -90,27 +105,30 @@ class MonitorBank:
             `X` or `mask` does not fit, or devices sent what is no measurement. The message names
             them, and no device has changed.
         """
-        X = self._checked(X, (len(self), len(self.names)), "(devices, n)")
+        X = self._sized(X, (len(self), self.widest), "(devices, n)")
         sent = np.ones(len(self), bool) if mask is None else _checked_mask(mask, (len(self),))
-        at = np.flatnonzero(sent)
-        return self._spread(X, at, at)
+        return self._spread(X, np.arange(len(self)), np.flatnonzero(sent), details)
 
-    def observe_many(self, X: Any, mask: Any = None) -> Verdicts:
+    def observe_many(
+        self, X: Any, mask: Any = None, *, details: Details = "alarms"
+    ) -> FleetVerdicts:
         """Return the verdicts on T rows per device, (devices, T, n); the same as T calls.
 
         Row t of device i is verdict i * T + t. `mask` has shape (devices,) or (devices, T).
         """
         X = samples.numbers(X, "X")
         T = X.shape[1] if X.ndim == 3 else 0
-        X = self._checked(X, (len(self), T, len(self.names)), "(devices, T, n)")
+        X = self._sized(X, (len(self), T, self.widest), "(devices, T, n)")
         sent = np.ones((len(self), T), bool)
         if mask is not None:
             mask = _checked_mask(mask, (len(self),), (len(self), T))
             sent = np.broadcast_to(mask.reshape(len(self), -1), sent.shape)
-        at = np.flatnonzero(sent)
-        return self._spread(X.reshape(-1, len(self.names)), at, at // max(T, 1))
+        devices = np.repeat(np.arange(len(self)), T)
+        return self._spread(X.reshape(-1, self.widest), devices, np.flatnonzero(sent), details)
 
-    def observe_rows(self, devices: Any, X: Any) -> Verdicts:
+    def observe_rows(
+        self, devices: Any, X: Any, *, details: Details = "alarms"
+    ) -> FleetVerdicts:
         """Return the verdicts on rows, (rows, n), of the devices given, (rows,).
 
         A device may have any number of rows; they are taken in their order.
@@ -120,9 +138,8 @@ class MonitorBank:
             raise TypeError(f"devices must be one whole number per row, got {devices!r:.60}")
         for device in np.unique(devices[(devices < 0) | (devices >= len(self))])[:1]:
             raise IndexError(f"there is no device {device}: the bank has {len(self)}")
-        X = self._checked(X, (len(devices), len(self.names)), "(rows, n)", devices)
-        order = np.argsort(devices, kind="stable")
-        return self._spread(X, order, devices[order])
+        X = self._sized(X, (len(devices), self.widest), "(rows, n)")
+        return self._spread(X, devices, np.argsort(devices, kind="stable"), details)
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -137,10 +154,11 @@ class MonitorBank:
     @property
     def ready(self) -> Array:
         """Whether a device has started, by device."""
-        started = [each is not None for each in self._watching]
-        for at, monitor in self._young.items():
-            started[at] = monitor.describe()["ready"]
-        return np.array(started, bool)
+        return np.array([own is not None for own in self._watching], bool)
+
+    def names_of(self, device: int) -> Names:
+        """Return the features of a device, in the order of its columns."""
+        return self._names[self._place(device)]
 
     def __repr__(self) -> str:
         return f"MonitorBank(devices={len(self)}, names={self.names!r:.60})"
@@ -150,33 +168,31 @@ class MonitorBank:
     def __getitem__(self, device: int) -> Monitor:
         """Return a copy of one device's monitor."""
         at = self._place(device)
-        own = self._watching[at]
-        if own is None:
-            monitor = copy.deepcopy(self._young[at])
-        else:
-            state = MonitorState(self.names, int(self._seen[at]), watching=compiled.learned(own))
-            monitor = Monitor.resumed(self._settings[at], state)
+        monitor = Monitor.resumed(self._settings[at], self._state(at), self._names[at])
         monitor.paused = bool(self.paused[at])
         return monitor
 
     def __setitem__(self, device: int, monitor: Monitor) -> None:
         """Replace one device's monitor by a copy of another; a fresh one starts it from nothing."""
         at = self._place(device)
-        self._put(at, self._fitting(monitor), monitor.learned())
+        start = _copy(monitor, self._names[at])
+        self._put(at, start.settings(), start.learned())
         self.paused[at] = monitor.paused
 
-    def grow(self, devices: int = 1, monitor: Monitor | None = None) -> None:
-        """Add devices at the end, which start as `monitor`, by default as the first ones did."""
+    def grow(
+        self, devices: int = 1, monitor: Monitor | None = None, names: Names | None = None
+    ) -> None:
+        """Add devices at the end, which start as `monitor`, by default as the first ones did.
+
+        They have its features. A monitor that has seen nothing has `names`, by default those of
+        the bank.
+        """
         count = samples.whole("devices", devices, 0)
-        start = self._start if monitor is None else self._fitting(monitor)
-        before = len(self)
-        self._watching += [None] * count
-        self._settings += [start.settings()] * count
-        self._seen = np.append(self._seen, np.zeros(count, "int64"))
-        self.paused = np.append(self.paused, np.zeros(count, bool))
-        state = start.learned()
-        for at in range(before, before + count):
-            self._put(at, start, state)
+        start = self._start
+        if monitor is not None:
+            start = _copy(monitor, tuple(names or getattr(monitor, "names", ()) or self.names))
+        settings, state = start.settings(), start.learned()
+        self._add([settings] * count, [state] * count, [start.names] * count)
 
     def remove(self, devices: Any) -> None:
         """Take devices out, by their indices. Those after them move up."""
@@ -184,15 +200,18 @@ class MonitorBank:
         kept = [at for at in range(len(self)) if at not in gone]
         self._watching = [self._watching[at] for at in kept]
         self._settings = [self._settings[at] for at in kept]
-        self._seen, self.paused = self._seen[kept], self.paused[kept]
+        self._names = [self._names[at] for at in kept]
+        self._seen, self.paused, self._rate = (
+            array[kept] for array in (self._seen, self.paused, self._rate)
+        )
         self._young = {new: self._young[at] for new, at in enumerate(kept) if at in self._young}
+        self._sort()
 
     # -- files ------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all monitors to the file `path`, whole or not at all, as `onlad.save` does."""
-        monitors = [self._start, *(self[at] for at in range(len(self)))]
-        monitorsfile.save(path, self.names, monitors, self.paused)
+        modelfile.replace(path, modelfile.pieces(monitorsfile.tree(self._saved())))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> MonitorBank:
@@ -203,34 +222,100 @@ class MonitorBank:
         ModelFileError
             The file is not onlad's, is damaged, or holds no valid bank. The message says which.
         """
-        names, monitors, paused = monitorsfile.load(path)
-        bank = cls(monitors[0], 0, names=names, threads=threads)
-        for monitor in monitors[1:]:
-            bank.grow(1, monitor)
-        bank.paused = paused
-        return bank
+        data = modelfile.read(path, monitorsfile.LARGEST_BANK)
+        return cls._made(data, path, threads, trusted=False)
+
+    def to_bytes(self) -> bytes:
+        """Return what `save` would write, for a place that is no file."""
+        return modelfile.encode(monitorsfile.tree(self._saved()))
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes,
+        name: str = "the data",
+        *,
+        threads: int | None = None,
+        trusted: bool = False,
+    ) -> MonitorBank:
+        """Return the bank in `data`, as `load` does; `name` is what an error calls it.
+
+        With `trusted` a right checksum is enough: that is for a store that nobody else writes.
+        """
+        return cls._made(modelfile.check(data, name), name, threads, trusted=trusted)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copied, (self.to_bytes(), self.threads)
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _fitting(self, monitor: Monitor) -> Monitor:
-        """Return a copy of a monitor that watches these features."""
-        if not isinstance(monitor, Monitor):
-            raise TypeError(f"monitor must be a Monitor, got {monitor!r:.60}")
-        if monitor.names not in ((), self.names):
-            raise ValueError(f"the bank has the features {self.names!r:.60}, got {monitor.names}")
-        return Monitor.resumed(monitor.settings(), monitor.learned(), self.names)
+    @classmethod
+    def _made(
+        cls, data: bytes, name: str | os.PathLike[str], threads: int | None, *, trusted: bool
+    ) -> MonitorBank:
+        try:
+            saved = monitorsfile.parse(data, trusted=trusted)
+            start = Monitor.resumed(saved.settings[0], saved.states[0], saved.features[0])
+            bank = cls(start, 0, names=saved.names, threads=threads)
+            bank._add(saved.settings[1:], saved.states[1:], saved.features[1:])
+        except modelfile.FAULTS as error:
+            raise refusal(name, f"holds no valid bank: {error}. Save the bank again") from None
+        bank.paused = saved.paused
+        return bank
 
-    def _put(self, at: int, start: Monitor, state: MonitorState | None) -> None:
-        """Let a device go on from `start`, which has learned `state`."""
-        settings = start.settings()
+    def _saved(self) -> monitorsfile.Saved:
+        start = self._start
+        return monitorsfile.Saved(
+            self.names,
+            [start.settings(), *self._settings],
+            [start.learned(), *(self._state(at) for at in range(len(self)))],
+            [start.names, *self._names],
+            self.paused,
+        )
+
+    def _state(self, at: int) -> MonitorState | None:
+        """Return what a device has learned."""
+        if at in self._young:
+            return self._young[at].learned()
+        own = self._watching[at]
+        assert own is not None
+        return MonitorState(self._names[at], int(self._seen[at]), watching=compiled.learned(own))
+
+    def _add(
+        self,
+        settings: Sequence[MonitorSettings],
+        states: Sequence[MonitorState | None],
+        names: Sequence[Names],
+    ) -> None:
+        """Add devices."""
+        before, count = len(self), len(settings)
+        self._watching += [None] * count
+        self._settings += settings
+        self._names += names
+        self._seen = np.append(self._seen, np.zeros(count, "int64"))
+        self.paused = np.append(self.paused, np.zeros(count, bool))
+        self._rate = np.append(self._rate, np.zeros(count))
+        for at, (own, state) in enumerate(zip(settings, states, strict=True), before):
+            self._put(at, own, state)
+        self._sort()
+
+    def _put(self, at: int, settings: MonitorSettings, state: MonitorState | None) -> None:
+        """Let a device go on from what was learned."""
         self._young.pop(at, None)
-        self._settings[at], self._seen[at] = settings, start.n_seen
+        self._settings[at], self._rate[at] = settings, settings.false_alarms
+        self._seen[at] = 0 if state is None else state.n_seen
         if state is None or state.watching is None or state.warming is not None:
-            self._watching[at] = None
-            self._young[at] = copy.deepcopy(start)
+            self._young[at] = Monitor.resumed(settings, state, self._names[at])
+            self._watching[at] = self._young[at].beside(0)
         else:
             rate, seed = settings.false_alarms, settings.seed
-            self._watching[at] = compiled.resumed(state.watching, rate, seed, self.names)
+            self._watching[at] = compiled.resumed(state.watching, rate, seed, self._names[at])
+
+    def _sort(self) -> None:
+        """Note which kinds of devices there are."""
+        self.shapes: tuple[Names, ...] = tuple(dict.fromkeys(self._names)) or (self.names,)
+        self._width: Array = np.array([len(names) for names in self._names], "int64")
+        self.widest = max(map(len, self.shapes))
 
     def _place(self, device: Any) -> int:
         if not isinstance(device, (int, np.integer)):
@@ -239,16 +324,34 @@ class MonitorBank:
             raise IndexError(f"there is no device {device}: the bank has {len(self)}")
         return int(device) % len(self)
 
-    def _checked(
-        self, given: Any, shape: tuple[int, ...], what: str, devices: Array | None = None
-    ) -> Array:
+    def _sized(self, given: Any, shape: tuple[int, ...], what: str) -> Array:
         X: Array = np.ascontiguousarray(samples.numbers(given, "X"), "float64")
         if X.shape != shape:
             raise ValueError(f"X must have shape {what}, here {shape}; got {X.shape}")
+        return X
+
+    def _spread(self, X: Array, devices: Array, order: Array, details: Details) -> FleetVerdicts:
+        """Return verdicts on the rows of `X`, of which those in `order` are there, by device."""
+        samples.choice("details", details, DETAILS)
+        whole = len(order) == len(X) and bool((order[1:] > order[:-1]).all())
+        rows, own = (X, devices) if whole else (X[order], devices[order])
+        rows = self._checked(rows, own)
+        found = FleetVerdicts(own, self._names, self._rate, self.widest)
+        if len(order):
+            self._step(rows, own, found, details)
+        if whole:
+            return found
+        said = FleetVerdicts(devices, self._names, self._rate, self.widest)
+        said.put(order, found)
+        return said
+
+    def _checked(self, X: Array, devices: Array) -> Array:
+        """Refuse what is no measurement; what a device has no feature for is not looked at."""
+        if len(self.shapes) > 1:
+            X = np.where(np.arange(self.widest) < self._width[devices][:, None], X, np.nan)
         bad = np.abs(X) > LARGEST  # never true of NaN
         if np.count_nonzero(bad):
-            rows = np.argwhere(bad)[:, 0]
-            found = np.unique(rows if devices is None else devices[rows])
+            found = np.unique(devices[np.argwhere(bad)[:, 0]])
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
             raise ValueError(
                 f"devices {', '.join(map(str, found[:NAMED]))}{more} sent what is no measurement, "
@@ -256,57 +359,70 @@ class MonitorBank:
             )
         return X
 
-    def _spread(self, X: Array, at: Array, devices: Array) -> Verdicts:
-        """Return verdicts on the rows of `X`; those `at`, in the order of `devices`, are there."""
-        whole = len(at) == len(X) and bool((at[1:] > at[:-1]).all())
-        found = Verdicts(self.names, len(at))
-        if len(at):
-            self._step(X if whole else X[at], devices, found)
-        if whole:
-            return found
-        said = Verdicts(self.names, len(X))
-        said.learned[:] = False
-        _scatter(said, at, found)
-        return said
-
-    def _step(self, X: Array, devices: Array, verdicts: Verdicts) -> None:
+    def _step(self, X: Array, devices: Array, said: FleetVerdicts, details: Details) -> None:
         """Judge rows, sorted by device."""
         first = np.flatnonzero(np.concatenate(([True], devices[1:] != devices[:-1])))
         own, counts = devices[first], np.diff(np.append(first, len(devices)))
         self._seen[own] += counts
-        if self._young:
-            waits = np.array([device in self._young for device in own.tolist()])
-            for k in np.flatnonzero(waits).tolist():
-                at = np.arange(first[k], first[k] + counts[k])
-                _scatter(verdicts, at, self._warm_up(int(own[k]), X[at]))
-            if waits.any():
-                at = np.flatnonzero(np.repeat(~waits, counts))
-                rest = Verdicts(self.names, len(at))
-                self._judge(own[~waits], counts[~waits], X[at], rest)
-                _scatter(verdicts, at, rest)
-                return
-        self._judge(own, counts, X, verdicts)
+        if not self._young:
+            self._judge(own, counts, X, said, details)
+            return
+        young = [self._young.get(device) for device in own.tolist()]
+        alone = np.zeros(len(own), bool)  # they have not started, or may start anew
+        for k, monitor in enumerate(young):
+            if monitor is None:
+                continue
+            monitor.paused = bool(self.paused[own[k]])
+            alone[k] = monitor.beside(int(counts[k])) is None
+        at = np.flatnonzero(np.repeat(~alone, counts))
+        others = FleetVerdicts(devices[at], self._names, self._rate, self.widest)
+        if len(at):
+            self._judge(own[~alone], counts[~alone], X[at], others, details)
+            said.put(at, others)
+        for k, monitor in enumerate(young):
+            if monitor is None:
+                continue
+            begin, n = int(first[k]), int(self._width[own[k]])
+            end = begin + int(counts[k])
+            rows = np.ascontiguousarray(X[begin:end, :n])
+            if alone[k]:
+                said.take(np.arange(begin, end), monitor.observe_many(rows), details)
+            else:
+                monitor.judged(rows, bool(said.drift[end - 1]))
+            self._watching[own[k]] = monitor.beside(0)
+            if not monitor.young:
+                del self._young[int(own[k])]
 
-    def _judge(self, own: Array, counts: Array, X: Array, verdicts: Verdicts) -> None:
+    def _judge(
+        self, own: Array, counts: Array, X: Array, said: FleetVerdicts, details: Details
+    ) -> None:
+        """Judge rows in the kernel, of devices that have started."""
         all_of_them = len(own) == len(self)
         monitors = self._watching if all_of_them else [self._watching[at] for at in own.tolist()]
-        threads = self.threads or usable_cores()
-        compiled.watch_all(monitors, counts, X, self.paused[own], verdicts, threads=threads)
+        widths = self._width[own]
+        if len(self.shapes) > 1:
+            flat = X[np.arange(self.widest) < np.repeat(widths, counts)[:, None]]
+        else:
+            flat = X.ravel()
+        rows, wide = compiled.watch_fleet(
+            monitors, counts, widths, flat, self.paused[own], said,
+            detailed=DETAILS.index(details), threads=self.threads or usable_cores(),
+        )  # fmt: skip
+        said.detailed, said.values, said.wide = rows, X[rows], wide
 
-    def _warm_up(self, device: int, X: Array) -> Verdicts:
-        monitor = self._young[device]
-        monitor.paused = bool(self.paused[device])
-        said = monitor.observe_many(X)
-        if not monitor.young:
-            self._watching[device] = monitor._watching
-            del self._young[device]
-        return said
+
+def _copied(data: bytes, threads: int | None) -> MonitorBank:
+    """Return a bank that was pickled."""
+    return MonitorBank.from_bytes(data, threads=threads, trusted=True)
 
 
-def _scatter(to: Verdicts, at: Array, found: Verdicts) -> None:
-    """Put verdicts into their places among others."""
-    for name in COLUMNS:
-        getattr(to, name)[at] = getattr(found, name)
+def _copy(monitor: Monitor, names: Names) -> Monitor:
+    """Return a copy of a monitor that watches these features."""
+    if not isinstance(monitor, Monitor):
+        raise TypeError(f"monitor must be a Monitor, got {monitor!r:.60}")
+    if monitor.names not in ((), names):
+        raise ValueError(f"the device has the features {names!r:.60}, got {monitor.names}")
+    return Monitor.resumed(monitor.settings(), monitor.learned(), names)
 
 
 def _checked_mask(given: Any, *shapes: tuple[int, ...]) -> Array:
