@@ -18,6 +18,7 @@ import numpy as np
 
 from onlad import compiled, fields, kernel, samples
 from onlad.fields import LARGEST_COUNT, Numbers, Within
+from onlad.mode import check_unit
 from onlad.modelfile import need, short
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names, read_many, read_one
@@ -167,11 +168,12 @@ class Monitor:
         if self._watching is not None:
             self._watching.allow(self._rate)
 
-    def fit(self, X: Any) -> Monitor:
+    def fit(self, X: Any, scale: tuple[Array, Array] | None = None) -> Monitor:
         """Forget everything and start from the rows of `X`, which are known to be normal.
 
         `X` is what `observe_many` takes, in order of time if the stream has one. The monitor is
-        ready afterwards.
+        ready afterwards. `scale`, centre and unit of each feature, is for devices that learn
+        together (`onlad.fleet.together`); a monitor finds its own.
 
         Examples
         --------
@@ -188,9 +190,11 @@ class Monitor:
                 f"fit needs at least {FEWEST} samples with a value, got {len(useful)}. "
                 "The monitor is unchanged"
             )
+        if scale is not None:
+            check_unit(*scale, rows.shape[1])
         self._names, self.n_seen = names, len(rows)
         self._kept, self._new = None, []
-        self._begin(useful)
+        self._begin(useful, scale)
         return self
 
     def observe(self, x: Any) -> Verdict:
@@ -368,8 +372,8 @@ class Monitor:
             self._kept, self._new = np.concatenate((self._kept, *self._new)), []
         return self._kept
 
-    def _begin(self, X: Array) -> None:
-        state = Watching.start(X, self.window, self._rate, self.seed).learned()
+    def _begin(self, X: Array, scale: tuple[Array, Array] | None = None) -> None:
+        state = Watching.start(X, self.window, self._rate, self.seed, scale).learned()
         if self.young:
             # The rows are not known to be normal: anchors are measured later. And a limit that has
             # learned from its alarms keeps what it learned.

@@ -199,16 +199,28 @@ class Rules:
 
         `seconds` are the times of the rows since 1970, which maintenance needs.
         """
-        pause = None
-        if self.maintenance:
-            if seconds is None:
-                raise ValueError("maintenance needs samples with a time")
-            pause = self.calendar.during(seconds)
-        verdicts = monitor.observe_many(X, pause=pause)
+        verdicts = self.judge(monitor, X, seconds)
+        self.apply(verdicts, seconds)
+        return verdicts
+
+    def judge(self, monitor: Monitor, X: Array, seconds: Array | None) -> Verdicts:
+        """Return the verdicts of a monitor on rows; in maintenance it learns none."""
+        return monitor.observe_many(X, pause=self._pause(seconds))
+
+    def apply(self, verdicts: Verdicts, seconds: Array | None) -> None:
+        """Take back anomalies that the rules do not want."""
+        pause = self._pause(seconds)
         if pause is not None:
             verdicts.is_anomaly &= ~pause
         self.mute(verdicts)
-        return verdicts
+
+    def _pause(self, seconds: Array | None) -> Array | None:
+        """Return in which rows there is maintenance."""
+        if not self.maintenance:
+            return None
+        if seconds is None:
+            raise ValueError("maintenance needs samples with a time")
+        return self.calendar.during(seconds)
 
 
 @dataclass

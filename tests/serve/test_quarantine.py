@@ -116,15 +116,17 @@ def test_a_message_that_ended_a_process_by_a_fault_is_set_aside(tmp_path, keepin
 @pytest.fixture
 def picky(monkeypatch):
     """A monitor that raises on a value, after it has learned it."""
-    real = Monitor.observe_many
+    def picky(real):
+        def observe(self, rows, *rest, **options):
+            verdicts = real(self, rows, *rest, **options)
+            if (np.asarray(rows) == 7777.0).any():
+                raise RuntimeError("a bug")
+            return verdicts
 
-    def observe_many(self, rows, **options):
-        verdicts = real(self, rows, **options)
-        if (np.asarray(rows) == 7777.0).any():
-            raise RuntimeError("a bug")
-        return verdicts
+        return observe
 
-    monkeypatch.setattr(Monitor, "observe_many", observe_many)
+    for name in ("observe_many", "judged"):  # by itself, and beside others
+        monkeypatch.setattr(Monitor, name, picky(getattr(Monitor, name)))
 
 
 @pytest.mark.usefixtures("picky")

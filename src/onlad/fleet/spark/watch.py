@@ -22,7 +22,7 @@ from onlad.fleet.spark.keeper import Keeper, answers
 from onlad.fleet.spark.session import PROVIDER, ROCKSDB
 from onlad.monitor import Monitor
 
-BUCKETS = 64  # enough for some ten thousand devices
+BUCKETS = 32  # enough for some ten thousand devices
 
 
 def watch(
