@@ -1,5 +1,6 @@
 """What is said of the rows of one key, without a cluster; `test_spark` has the real one."""
 
+import base64
 import datetime as dt
 import subprocess
 import sys
@@ -17,8 +18,7 @@ from pyspark.sql import types as st
 from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fields import values
-from onlad.fleet import MonitorBank
-from onlad.fleet.spark.keeper import Keeper, Kept, answers
+from onlad.fleet.spark.keeper import Keeper, Kept, answers, bank_of
 from onlad.watching import CANDIDATE
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def prepared(frame, names=FEATURES, **columns):
 
 def model_of(kept, key):
     """Return the monitor of a device in the state of its bucket."""
-    return MonitorBank.from_bytes(kept.bank)[kept.keys.index(key)]
+    return bank_of(kept.bank, key)[kept.keys.index(key)]
 
 
 class Clock:
@@ -178,9 +178,12 @@ def test_a_model_of_other_features_is_refused_or_replaced():
 
 
 def test_a_damaged_state_is_named():
-    state = Kept(b"onlad\x00" + bytes(99), ["pump-0", "pump-1"], [0, 0], [0, 0])
+    data = base64.b64encode(b"onlad\x00" + bytes(99)).decode()
+    state = Kept(data, ["pump-0", "pump-1"], [0, 0], [0, 0])
     with pytest.raises(ModelFileError, match=r"^the state of pump-0 and 1 more is damaged"):
         keeper().answer(prepared(devices(1, 3)), state)
+    with pytest.raises(ModelFileError, match=r"^the state of pump-0 and 1 more is not an onlad"):
+        keeper().answer(prepared(devices(1, 3)), state._replace(bank="x"))
 
 
 def test_devices_whose_features_have_another_order_go_on():

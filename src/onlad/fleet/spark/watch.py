@@ -16,9 +16,8 @@ from pyspark.sql import types as st
 
 from onlad import persist, samples
 from onlad.errors import OnladError
-from onlad.fleet.monitors import MonitorBank
 from onlad.fleet.spark.columns import Columns, bucket
-from onlad.fleet.spark.keeper import Keeper, answers
+from onlad.fleet.spark.keeper import Keeper, answers, bank_of
 from onlad.fleet.spark.session import PROVIDER, ROCKSDB
 from onlad.monitor import Monitor
 
@@ -116,6 +115,6 @@ def _files(states: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """Yield the devices of each bucket."""
     for frame in states:
         for state in frame.itertuples(index=False):
-            bank = MonitorBank.from_bytes(bytes(state.bank), "a bucket", threads=1, trusted=True)
+            bank = bank_of(state.bank, "the state of a bucket")
             files = [persist.to_bytes(bank[at]) for at in range(len(bank))]
             yield pd.DataFrame({"key": state.keys, "time": state.last, "model": files})
