@@ -2,9 +2,12 @@
 
 Rows per second of: the plain loop (`observe` per sample, one core), the loop in blocks
 (`observe_many` per device and micro-batch), a batch query and a streaming query on 1, 2, ... cores.
-For the streaming query also where the time of a core goes: the model, its file (bytes and back),
-the state store (get and update), pandas, and all that is Spark's: reading, shuffle, Arrow, commit.
-Each number of cores has a Java of its own. The first micro-batch is left out: it compiles.
+For the streaming query also the processor time of Java and Python together, and where it goes: the
+model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
+and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
+its own. The first micro-batches are left out: Java compiles. `--devices 600 --rows 1`, `--devices
+3000 --rows 1` and `--devices 600 --rows 100`, each with `--cores 1 --json FILE`, are the runs of
+the page.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ ROWS = (1, 100)  # of a device in a micro-batch
 FULL = 200  # devices of a bucket
 WARM = 3  # micro-batches that are left out: Java compiles what it runs
 PARTS = ("model", "file", "state", "pandas")
+CORE, STATE = "core seconds a row", "state bytes a device"
 
 
 class Timed(keeper.Keeper):
@@ -146,7 +150,8 @@ def child(cores: int, folder: str, batches: int, devices: int) -> dict[str, Any]
     Timed.folder = str(times)
     fleet.watch.__globals__["Keeper"] = Timed
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    said = fleet.watch(source.parquet(f"{folder}/in"), "device", FEATURES, "time", typical(), buckets=buckets)
+    options: dict[str, Any] = {"time": "time", "monitor": typical(), "buckets": buckets}
+    said = fleet.watch(source.parquet(f"{folder}/in"), "device", FEATURES, **options)
     writer = said.writeStream.format("parquet").option("checkpointLocation", f"{times}/checkpoint")
     query = writer.trigger(availableNow=True).start(f"{times}/said")
     while query.isActive and len(query.recentProgress) < WARM:
@@ -163,7 +168,7 @@ def child(cores: int, folder: str, batches: int, devices: int) -> dict[str, Any]
     shares = {part: value / core_seconds for part, value in spent.items()}
     state = later[-1]["stateOperators"][0]
     fleet.watch.__globals__["Keeper"] = keeper.Keeper
-    batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, "time", typical(), buckets=buckets)
+    batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, **options)
     batch.write.format("noop").mode("overwrite").save()  # compiles
     begin = time.perf_counter()
     batch.write.format("noop").mode("overwrite").save()
@@ -249,38 +254,43 @@ def measure(
 
 
 def last_run(path: Path) -> list[dict[str, Any]]:
-    """Return the records of the last run in a file, one a number of rows."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines[-len(ROWS) :]]
+    """Return the records of the last three runs: few devices, many, and few with many rows."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[-3:]]
+
+
+def costs(records: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """Return the core seconds of a micro-batch, of each of its devices, and of each further row.
+
+    Three runs give the three: one row of few devices, of many, and many rows of few.
+    """
+
+    def seconds(record: dict[str, Any]) -> float:
+        return float(record["devices"] * record["rows"] * record["cores"]["1"][CORE])
+
+    many_rows = max(records, key=lambda record: record["rows"])
+    few, many = sorted((r for r in records if r is not many_rows), key=lambda r: r["devices"])
+    each = (seconds(many) - seconds(few)) / (many["devices"] - few["devices"])
+    row = (seconds(many_rows) - seconds(few)) / few["devices"] / (many_rows["rows"] - 1)
+    return seconds(few) - few["devices"] * each, each, row
 
 
 def paper(records: list[dict[str, Any]]) -> str:
-    """Return the table that carries a run on to many devices, on paper.
-
-    A key costs a core ``base`` seconds per micro-batch and ``each`` more a row: two runs with one
-    and with many rows give both. The rest is multiplication.
-    """
-    few, many = sorted(records, key=lambda record: record["rows"])
-    most = max(few["cores"], key=int)
-
-    def key_seconds(record: dict[str, Any]) -> float:
-        return int(most) * record["rows"] / record["cores"][most]["stream rows/s"]
-
-    each = (key_seconds(many) - key_seconds(few)) / (many["rows"] - few["rows"])
-    base = key_seconds(few) - few["rows"] * each
-    size = many["cores"][most]["state bytes a key"]
+    """Return the table that carries three runs on to many devices, on paper."""
+    base, each, row = costs(records)
+    size = max(record["cores"]["1"][STATE] for record in records)
     lines = [
-        f"A key costs a core {base * 1e3:.1f} ms per micro-batch and {each * 1e3:.2f} ms per row, "
-        f"and writes {size / 1000:.0f} kB of state.",
+        f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, each "
+        f"further row of a device {row * 1e3:.3f} ms. A device writes {size / 1000:.0f} kB of state.",
         "",
         "| devices, one row per minute each | trigger | cores | state | written |",
         "|---|---|---|---|---|",
     ]
     for devices in (10_000, 1_000_000, 100_000_000):
         for minutes in (1, 10, 60):
-            cores = devices * (base / (60 * minutes) + each / 60)
+            used = base + devices * (each + (minutes - 1) * row)
             lines.append(
-                f"| {devices:,} | {minutes} min | {cores:,.1f} | {devices * size / 1e9:,.1f} GB "
+                f"| {devices:,} | {minutes} min | {used / (60 * minutes):,.2f} "
+                f"| {devices * size / 1e9:,.1f} GB "
                 f"| {devices * size / (60 * minutes) / 1e6:,.1f} MB/s |"
             )
     return "\n".join(lines)

@@ -164,7 +164,6 @@ def watch_all(
     threads: int,
     /,
 ) -> None: ...
-
 def watch_fleet(
     monitors: list[Watching],
     first_row: Array,

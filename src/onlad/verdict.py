@@ -164,9 +164,7 @@ class Verdicts(Sequence[Verdict]):
     ``values``, ``expected``, ``low`` and ``high``.
     """
 
-    def __init__(
-        self, names: tuple[Hashable, ...], rows: int, features: int | None = None
-    ) -> None:
+    def __init__(self, names: tuple[Hashable, ...], rows: int, features: int | None = None) -> None:
         self.names = names
         n = len(names) if features is None else features
         self.ready = np.zeros(rows, bool)

@@ -207,6 +207,17 @@ def test_the_page_carries_on_what_was_measured():
     assert paper(last_run(RECORDS)) in (ROOT / "docs" / "howto" / "spark.md").read_text()
 
 
+@pytest.mark.skipif(not RECORDS.exists(), reason="benchmarks are not part of a wheel's tests")
+def test_ten_thousand_devices_with_a_row_a_minute_take_less_than_half_a_core():
+    from benchmarks.spark import costs, last_run
+
+    base, each, row = costs(last_run(RECORDS))
+    devices = 10_000
+    assert (base + devices * each) / 60 < 0.5
+    assert base / devices + each <= 1.0e-3  # of a core, one row
+    assert (base / devices + each + 99 * row) / 100 <= 0.05e-3  # each of a hundred
+
+
 def test_a_missing_spark_is_named_with_its_extra():
     code = "import sys; sys.modules['pyspark'] = None; import onlad.fleet.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

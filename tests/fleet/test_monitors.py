@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from onlad import Detector, ModelFileError, Monitor, modelfile, persist, save
+from onlad import ModelFileError, Monitor, modelfile, save
 from onlad.fleet import MonitorBank
 from onlad.fleet.verdicts import NARROW
 from onlad.modelfile import Record
@@ -50,7 +50,9 @@ def test_a_bank_is_a_loop_of_observe_to_the_last_bit(threads):
     monitors = fresh(devices)
     expected = loop(monitors, X, mask)
     bank = MonitorBank(Monitor(warmup=100), devices, names=NAMES, threads=threads)
-    parts = [bank.observe(X[:, t], mask[:, t], details="all") for t in range(400)]  # one row a call,
+    parts = [
+        bank.observe(X[:, t], mask[:, t], details="all") for t in range(400)
+    ]  # one row a call,
     many = bank.observe_many(X[:, 400:1200], mask[:, 400:1200], details="all")  # in blocks,
     at = np.argwhere(mask[:, 1200:])  # and as they come
     order = np.random.default_rng(2).permutation(len(at))
@@ -158,7 +160,9 @@ def test_bad_rows_are_refused_with_their_devices_and_nothing_changes():
         bank.observe_rows([0, 9], X[:2, 0])
     with pytest.raises(TypeError, match="devices must be one whole number per row"):
         bank.observe_rows([0.5], X[:1, 0])
-    with pytest.raises(ValueError, match=r"the device has the features \('flow', 'power', 'heat'\)"):
+    with pytest.raises(
+        ValueError, match=r"the device has the features \('flow', 'power', 'heat'\)"
+    ):
         bank[0] = Monitor().fit(streams(1, 100)[0])
     with pytest.raises(ValueError, match="names are needed"):
         MonitorBank(Monitor(), 3)

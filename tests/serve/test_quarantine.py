@@ -116,6 +116,7 @@ def test_a_message_that_ended_a_process_by_a_fault_is_set_aside(tmp_path, keepin
 @pytest.fixture
 def picky(monkeypatch):
     """A monitor that raises on a value, after it has learned it."""
+
     def picky(real):
         def observe(self, rows, *rest, **options):
             verdicts = real(self, rows, *rest, **options)

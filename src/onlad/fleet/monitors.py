@@ -11,10 +11,10 @@ import numpy as np
 from onlad import compiled, kernel, modelfile, samples
 from onlad.fleet import monitorsfile
 from onlad.fleet.host import usable_cores
+from onlad.fleet.verdicts import DETAILS, Details, FleetVerdicts
 from onlad.modelfile import refusal
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.reference import Array
-from onlad.fleet.verdicts import DETAILS, Details, FleetVerdicts
 from onlad.rows import LARGEST, Names
 
 NAMED = 5  # devices that a message names
@@ -89,9 +89,7 @@ class MonitorBank:
 
     # -- rows -------------------------------------------------------------------------------
 
-    def observe(
-        self, X: Any, mask: Any = None, *, details: Details = "alarms"
-    ) -> FleetVerdicts:
+    def observe(self, X: Any, mask: Any = None, *, details: Details = "alarms") -> FleetVerdicts:
         """Return the verdicts on one row per device, (devices, n), and learn what is normal.
 
         NaN is a missing value. A device with fewer features than others has the first columns.
@@ -126,9 +124,7 @@ class MonitorBank:
         devices = np.repeat(np.arange(len(self)), T)
         return self._spread(X.reshape(-1, self.widest), devices, np.flatnonzero(sent), details)
 
-    def observe_rows(
-        self, devices: Any, X: Any, *, details: Details = "alarms"
-    ) -> FleetVerdicts:
+    def observe_rows(self, devices: Any, X: Any, *, details: Details = "alarms") -> FleetVerdicts:
         """Return the verdicts on rows, (rows, n), of the devices given, (rows,).
 
         A device may have any number of rows; they are taken in their order.

@@ -45,9 +45,7 @@ def tree(saved: Saved) -> Record:
         "settings": [values(settings) for settings in distinct],
         "which": which,
         "paused": saved.paused,
-        "shapes": [
-            _shape(names, places, saved.states) for (names, _), places in shapes.items()
-        ],
+        "shapes": [_shape(names, places, saved.states) for (names, _), places in shapes.items()],
     }
     return Record("MonitorBank", {"learned": learned})
 

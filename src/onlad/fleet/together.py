@@ -300,5 +300,3 @@ def _message(kind: type[T], data: bytes, name: str) -> T:
     except modelfile.FAULTS as error:
         raise modelfile.refusal(name, f"holds no sums: {error}. Send it again") from None
     return found  # type: ignore[no-any-return]
-
-
