@@ -10,8 +10,8 @@ from hypothesis import is_hypothesis_test
 
 UNCOUNTED = (
     "test_bank_cuda", "test_core_formal", "test_docs", "test_kill", "test_long_life",
-    "test_memories_formal", "test_pynq", "test_recipes", "test_ends_formal", "test_rtl_core",
-    "test_spark", "test_spark_kill",
+    "test_memories_formal", "test_monitors_cuda", "test_pynq", "test_recipes", "test_ends_formal",
+    "test_rtl_core", "test_spark", "test_spark_kill",
 )  # fmt: skip
 SPARK = find_spec("pyspark") and shutil.which("java")
 
@@ -24,6 +24,7 @@ collect_ignore += (
     else ["src/onlad/fleet/cuda.py", "src/onlad/fleet/kernels.py"]
 )
 collect_ignore_glob = [] if find_spec("pyspark") else ["src/onlad/fleet/spark/*"]
+collect_ignore_glob += [] if find_spec("torch") else ["src/onlad/fleet/tensors/*"]
 
 
 @pytest.hookimpl(tryfirst=True)

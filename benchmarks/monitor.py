@@ -99,8 +99,8 @@ def measure(n: int) -> dict[str, object]:
 def page(text: str) -> str:
     """Return the page with the table of the record."""
     lines = [
-        "| features | inputs | `observe` of a dict | `observe_many`, per row | `Detector.update_one` "
-        "| `observe` takes | saved |",
+        "| features | inputs | `observe` of a dict | `observe_many`, per row "
+        "| `Detector.update_one` | `observe` takes | saved |",
         "|---|---|---|---|---|---|---|",
     ]
     for r in map(json.loads, FILE.read_text().splitlines()):

@@ -130,7 +130,7 @@ def plain(devices: int, rows: int, batches: int, *, block: bool) -> float:
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and of all that it started: Java, and its Python."""
+    """Return the processor time of this process and all that it started: Java, and its Python."""
     ticks: dict[int, tuple[int, int]] = {}  # its parent, and its time with that of dead children
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended
@@ -279,8 +279,9 @@ def paper(records: list[dict[str, Any]]) -> str:
     base, each, row = costs(records)
     size = max(record["cores"]["1"][STATE] for record in records)
     lines = [
-        f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, each "
-        f"further row of a device {row * 1e3:.3f} ms. A device writes {size / 1000:.0f} kB of state.",
+        f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, "
+        f"each further row of a device {row * 1e3:.3f} ms. A device writes {size / 1000:.0f} kB "
+        "of state.",
         "",
         "| devices, one row per minute each | trigger | cores | state | written |",
         "|---|---|---|---|---|",

@@ -1,76 +1,65 @@
 // A bank of models on the processor: shares them out among threads. Python owns the memory.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <new>
-#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "level.hpp"
+#include "memory.hpp"
+#include "python.hpp"
 #include "threads.hpp"
 
-namespace nb = nanobind;
-
 namespace onlad {
+
+using namespace nb::literals;
+
 namespace {
 
-template <class T, std::size_t dimensions>
-using Array = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
-
-constexpr std::size_t columns = 5;  // of the numbers: trace, trace_start, shrink, weight, a
+// What a model has of its own beside beta and S: rows of the arrays `numbers` and `counts`.
+struct Numbers {
+    double trace, trace_start, shrink, weight, a;
+};
+struct Counts {
+    std::int64_t seen, skipped, paused;
+};
 
 // Above which multiple of its start trace(P) is wound up: trace_limit of reference.py.
-double wind_up(Activation activation, std::size_t N, double a) {
-    const bool bends = activation == Activation::sigmoid || activation == Activation::tanh;
-    return 1e4 / std::max(bends ? std::pow(a, 3.0 * double(N)) : 1.0, 1e-4);
+template <class T>
+double wind_up(const Model<T>& m, double a) {
+    const bool bends = m.activation == Activation::sigmoid || m.activation == Activation::tanh;
+    return m.c.wound_up / std::max(bends ? std::pow(a, 3.0 * double(m.N)) : 1.0, m.c.least_growth);
 }
 
 // What a thread writes to, between two models.
 template <class T>
 class Scratch {
-    struct Free {
-        void operator()(T* p) const { ::operator delete(p, std::align_val_t(alignment)); }
-    };
-    std::unique_ptr<T, Free> memory;
+    Memory<T> memory;
 
 public:
     Scratch(const Model<T>& shape, bool blocks) : m(shape) {
-        constexpr std::size_t line = alignment / sizeof(T), strip = strip_vectors * line;
-        auto padded = [](std::size_t count) { return (count + line - 1) / line * line; };
-        const std::size_t rows = 2 * bank_block, x = padded(m.padded_n);
-        const std::size_t sizes[] = {m.stride,
-                                     m.stride,
-                                     m.stride,
-                                     x,
-                                     x,
-                                     x,
-                                     m.N * m.n,
-                                     bank_block * m.n,
-                                     bank_block * m.N,
-                                     rows * m.stride,
-                                     rows * m.stride,
-                                     rows * rows,
-                                     rows * strip,
-                                     m.padded_N * strip};
-        T** const places[] = {&m.h,          &m.f,       &m.g,       &m.x,      &m.e,
-                              &m.r,          &b.beta,    &b.X,       &b.XA,     &b.block.H,
-                              &b.block.gain, &b.block.A, &b.block.E, &b.block.B};
-        const std::size_t used = blocks ? std::size(sizes) : 6;
+        constexpr std::size_t strip = strip_vectors * alignment / sizeof(T);
+        const std::size_t rows = 2 * bank_block;
+        std::vector<std::pair<T**, std::size_t>> parts = {{&m.h, m.stride},
+                                                          {&m.f, m.stride},
+                                                          {&m.g, m.stride},
+                                                          {&m.x, m.padded_n},
+                                                          {&m.e, m.padded_n}};
+        if (blocks)
+            parts.insert(parts.end(), {{&b.beta, m.N * m.n},
+                                       {&b.X, bank_block * m.n},
+                                       {&b.XA, bank_block * m.N},
+                                       {&b.block.H, rows * m.stride},
+                                       {&b.block.gain, rows * m.stride},
+                                       {&b.block.A, rows * rows},
+                                       {&b.block.E, rows * strip},
+                                       {&b.block.B, m.padded_N * strip}});
         std::size_t total = 0;
-        for (std::size_t k = 0; k < used; ++k) total += padded(sizes[k]);
-        memory.reset(
-            static_cast<T*>(::operator new(total * sizeof(T), std::align_val_t(alignment))));
-        std::memset(memory.get(), 0, total * sizeof(T));
-        T* next = memory.get();
-        for (std::size_t k = 0; k < used; ++k) *places[k] = next, next += padded(sizes[k]);
+        for (const auto& [place, count] : parts) total += whole_lines<T>(count);
+        memory = Memory<T>(total);
+        for (const auto& [place, count] : parts) *place = memory.take(count);
     }
 
     Model<T> m;
@@ -118,17 +107,13 @@ public:
     }
 };
 
-void require(bool holds, const char* what) {
-    if (!holds) throw nb::value_error(what);
-}
-
 // False: a number is not finite, or larger than `largest`, and no model has changed.
 template <class T>
-bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3> S,
-                 Array<double, 2> numbers, Array<std::int64_t, 2> counts, Array<const T, 3> X,
-                 Array<const std::uint8_t, 2> mask, Array<double, 2> losses,
-                 Array<double, 2> leverages, std::size_t hidden, int activation, int loss,
-                 bool learn, bool blocks, double largest, std::size_t threads) {
+bool bank_update(Out<T, 2> alpha, Out<T, 1> b, Out<T, 3> beta, Out<T, 3> S, Out<double, 2> numbers,
+                 Out<std::int64_t, 2> counts, In<T, 3> X, In<std::uint8_t, 2> mask,
+                 Out<double, 2> losses, Out<double, 2> leverages, std::size_t hidden,
+                 int activation, int loss, bool learn, bool blocks, double largest,
+                 std::size_t threads, nb::handle constants) {
     const std::size_t models = X.shape(0), rows = X.shape(1);
     Model<T> m{};
     m.n = X.shape(2);
@@ -141,6 +126,7 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
     m.activation = Activation(activation);
     m.score = Score::reconstruction;
     m.loss = Loss(loss);
+    m.c = step_constants(constants);
     auto is = [](const auto& array, std::size_t first, std::size_t second) {
         return array.shape(0) == first && array.shape(1) == second;
     };
@@ -154,7 +140,7 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
             "the models are not padded to whole cache lines");
     require(alpha.shape(0) == m.n && b.shape(0) == m.stride && beta.shape(0) == models &&
                 beta.shape(2) == m.stride && S.shape(0) == models && S.shape(2) == m.stride &&
-                is(numbers, models, columns) && is(counts, models, 3) && is(mask, models, rows) &&
+                is(numbers, models, 5) && is(counts, models, 3) && is(mask, models, rows) &&
                 is(losses, models, rows) && is(leverages, models, rows),
             "the arrays do not fit the models");
 
@@ -176,29 +162,26 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
             const std::size_t first = next.fetch_add(share);
             for (std::size_t i = first; i < first + share && i < models; ++i) {
                 Model<T>& one = scratch[k].m;
-                double* number = numbers.data() + i * columns;
-                std::int64_t* count = counts.data() + i * 3;
+                Numbers& number = reinterpret_cast<Numbers*>(numbers.data())[i];
+                Counts& count = reinterpret_cast<Counts*>(counts.data())[i];
                 one.beta = beta.data() + i * m.padded_n * m.stride;
                 one.S = S.data() + i * m.padded_N * m.stride;
-                one.trace = number[0];
-                one.trace_start = number[1];
-                one.trace_limit = wind_up(m.activation, m.N, number[4]) * number[1];
-                one.shrink = number[2];
-                one.weight = number[3];
-                one.seen = std::uint64_t(count[0]);
-                one.skipped = std::uint64_t(count[1]);
-                one.paused = std::uint64_t(count[2]);
+                one.trace = number.trace;
+                one.trace_start = number.trace_start;
+                one.trace_limit = wind_up(m, number.a) * number.trace_start;
+                one.shrink = number.shrink;
+                one.weight = number.weight;
+                one.seen = std::uint64_t(count.seen);
+                one.skipped = std::uint64_t(count.skipped);
+                one.paused = std::uint64_t(count.paused);
                 ops.bank_rows(
                     one,
-                    {X.data() + i * rows * m.n, mask.data() + i * rows, rows, number[4], learn,
+                    {X.data() + i * rows * m.n, mask.data() + i * rows, rows, number.a, learn,
                      blocks, losses.data() + i * rows, leverages.data() + i * rows},
                     scratch[k].b);
-                number[0] = one.trace;
-                number[2] = one.shrink;
-                number[3] = one.weight;
-                count[0] = std::int64_t(one.seen);
-                count[1] = std::int64_t(one.skipped);
-                count[2] = std::int64_t(one.paused);
+                number = {one.trace, one.trace_start, one.shrink, one.weight, number.a};
+                count = {std::int64_t(one.seen), std::int64_t(one.skipped),
+                         std::int64_t(one.paused)};
             }
             if (first + share >= models) return;
         }
@@ -208,9 +191,12 @@ bool bank_update(Array<T, 2> alpha, Array<T, 1> b, Array<T, 3> beta, Array<T, 3>
 
 template <class T>
 void bind(nb::module_& module, const char* name) {
-    auto whole = nb::arg().noconvert();  // a converted output would be a copy, and be lost
-    module.def(name, &bank_update<T>, whole, whole, whole, whole, whole, whole, whole, whole, whole,
-               whole, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
+    // noconvert: a converted output would be a copy, and be lost.
+    module.def(name, &bank_update<T>, nb::kw_only(), "alpha"_a.noconvert(), "b"_a.noconvert(),
+               "beta"_a.noconvert(), "S"_a.noconvert(), "numbers"_a.noconvert(),
+               "counts"_a.noconvert(), "X"_a.noconvert(), "mask"_a.noconvert(),
+               "losses"_a.noconvert(), "leverages"_a.noconvert(), "hidden"_a, "activation"_a,
+               "loss"_a, "learn"_a, "blocks"_a, "largest"_a, "threads"_a, "constants"_a);
 }
 
 }  // namespace

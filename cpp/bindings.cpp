@@ -1,22 +1,19 @@
 // The binding: owns the memory of a model, checks shapes, lets go of the interpreter lock, calls.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdlib>
-#include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "level.hpp"
-
-namespace nb = nanobind;
-using namespace nb::literals;
+#include "memory.hpp"
+#include "python.hpp"
 
 namespace onlad {
+
+using namespace nb::literals;
 
 #ifdef ONLAD_X86_LEVELS
 #define ONLAD_DECLARE(level)                             \
@@ -76,70 +73,33 @@ template const Operations<float>& operations<float>();
 template const Operations<double>& operations<double>();
 void bind_bank(nb::module_& module);  // bank.cpp
 
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
 // Beyond this a square would leave the range of the type.
 template <class T>
 constexpr double magnitude_limit = sizeof(T) == sizeof(float) ? 1e12 : 1e100;
 
-void require(bool holds, const char* what) {
-    if (!holds) throw nb::value_error(what);
-}
-
 template <class T>
 class Kernel {
-    struct Free {
-        void operator()(T* p) const { ::operator delete(p, std::align_val_t(alignment)); }
-    };
-    using Memory = std::unique_ptr<T, Free>;
-    static Memory zeros(std::size_t count) {
-        std::size_t bytes = count * sizeof(T);
-        Memory result(static_cast<T*>(::operator new(bytes, std::align_val_t(alignment))));
-        std::memset(result.get(), 0, bytes);
-        return result;
-    }
-
 public:
-    Kernel(Matrix<T> alpha, Vector<T> b, Matrix<T> beta, Matrix<T> S, int activation, int score,
+    Kernel(In<T, 2> alpha, In<T, 1> b, In<T, 2> beta, In<T, 2> S, int activation, int score,
            int loss, double trace, double trace_start, double trace_limit, double shrink,
-           double weight, std::uint64_t seen, std::uint64_t skipped, std::uint64_t paused) {
+           double weight, std::uint64_t seen, std::uint64_t skipped, std::uint64_t paused,
+           nb::handle constants) {
         m.n = alpha.shape(0);
         m.N = alpha.shape(1);
         require(m.n > 0 && m.N > 0, "alpha is empty");
         require(b.shape(0) == m.N && beta.shape(0) == m.N && beta.shape(1) == m.n &&
                     S.shape(0) == m.N && S.shape(1) == m.N,
                 "alpha, b, beta and S do not fit each other");
-        constexpr std::size_t line = alignment / sizeof(T);
-        auto padded = [](std::size_t count) { return (count + line - 1) / line * line; };
-        m.stride = padded(m.N);
+        m.stride = whole_lines<T>(m.N);
         m.padded_n = (m.n + group - 1) / group * group;
         m.padded_N = (m.N + group - 1) / group * group;
-        std::size_t total = (2 * m.padded_n + m.padded_N + 5) * m.stride + 3 * padded(m.padded_n);
-        memory = zeros(total);
-        T* next = memory.get();
-        auto take = [&](std::size_t count) {
-            T* at = next;
-            next += count;
-            return at;
-        };
-        m.alpha = take(m.padded_n * m.stride);
-        m.beta = take(m.padded_n * m.stride);
-        m.S = take(m.padded_N * m.stride);
-        m.b = take(m.stride);
-        m.h = take(m.stride);
-        m.f = take(m.stride);
-        m.g = take(m.stride);
-        m.v = take(m.stride);
-        m.x = take(padded(m.padded_n));
-        m.e = take(padded(m.padded_n));
-        m.r = take(padded(m.padded_n));
+        memory = Memory<T>((2 * m.padded_n + m.padded_N + 4) * m.stride +
+                           2 * whole_lines<T>(m.padded_n));
+        m.alpha = memory.take(m.padded_n * m.stride);
+        m.beta = memory.take(m.padded_n * m.stride);
+        m.S = memory.take(m.padded_N * m.stride);
+        for (T** row : {&m.b, &m.h, &m.f, &m.g}) *row = memory.take(m.stride);
+        for (T** row : {&m.x, &m.e}) *row = memory.take(m.padded_n);
         for (std::size_t j = 0; j < m.n; ++j)
             for (std::size_t i = 0; i < m.N; ++i) {
                 m.alpha[j * m.stride + i] = alpha.data()[j * m.N + i];
@@ -159,6 +119,7 @@ public:
         m.seen = seen;
         m.skipped = skipped;
         m.paused = paused;
+        m.c = step_constants(constants);
         m.trace = trace;
         if (std::isnan(trace)) ops.measure(m);
     }
@@ -189,19 +150,18 @@ public:
         return ops.take_back(m);
     }
 
-    void score_many(Matrix<T> X, double a, VectorOut<double> loss, VectorOut<double> leverage) {
+    void score_many(In<T, 2> X, double a, Out<double, 1> loss, Out<double, 1> leverage) {
         run(X, loss, leverage, [&](std::size_t) { ops.score(m, a); });
     }
 
-    void update_many(Matrix<T> X, Vector<double> a, VectorOut<double> loss,
-                     VectorOut<double> leverage) {
-        require(a.shape(0) == X.shape(0), "one forgetting factor a row is needed");
+    void update_many(In<T, 2> X, In<double, 1> a, Out<double, 1> loss, Out<double, 1> leverage) {
+        require(a.shape(0) == X.shape(0), "one forgetting factor per row is needed");
         run(X, loss, leverage, [&](std::size_t t) { ops.update(m, a.data()[t]); });
     }
 
     // XA is X alpha; beta, (N, n), is the caller's copy of the model's.
-    void update_blocks(Matrix<T> X, Matrix<T> XA, Vector<double> a, MatrixOut<T> beta,
-                       std::size_t block_rows, VectorOut<double> loss, VectorOut<double> leverage) {
+    void update_blocks(In<T, 2> X, In<T, 2> XA, In<double, 1> a, Out<T, 2> beta,
+                       std::size_t block_rows, Out<double, 1> loss, Out<double, 1> leverage) {
         std::size_t rows = X.shape(0);
         require(X.shape(1) == m.n && XA.shape(0) == rows && XA.shape(1) == m.N &&
                     beta.shape(0) == m.N && beta.shape(1) == m.n && a.shape(0) == rows &&
@@ -211,12 +171,14 @@ public:
         require(block_rows >= 1 && block_rows <= max_block_samples, "too many rows per block");
         std::size_t padded = (2 * block_rows + 3) / 4 * 4;
         std::size_t strip = strip_vectors * alignment / sizeof(T);
-        std::size_t sizes[] = {padded * m.stride, padded * m.stride, padded * padded,
-                               padded * strip, m.padded_N * strip};
-        Memory scratch[5];
-        for (int i = 0; i < 5; ++i) scratch[i] = zeros(sizes[i]);
-        BlockMemory<T> memory{scratch[0].get(), scratch[1].get(), scratch[2].get(),
-                              scratch[3].get(), scratch[4].get()};
+        Memory<T> scratch(padded * (2 * m.stride + strip) + whole_lines<T>(padded * padded) +
+                          m.padded_N * strip);
+        BlockMemory<T> memory;
+        memory.H = scratch.take(padded * m.stride);
+        memory.gain = scratch.take(padded * m.stride);
+        memory.A = scratch.take(padded * padded);
+        memory.E = scratch.take(padded * strip);
+        memory.B = scratch.take(m.padded_N * strip);
         nb::gil_scoped_release unlocked;
         for (std::size_t first = 0; first < rows; first += block_rows) {
             std::size_t count = rows - first < block_rows ? rows - first : block_rows;
@@ -271,7 +233,7 @@ private:
     }
 
     template <class Step>
-    void run(const Matrix<T>& X, VectorOut<double>& loss, VectorOut<double>& leverage, Step step) {
+    void run(const In<T, 2>& X, Out<double, 1>& loss, Out<double, 1>& leverage, Step step) {
         std::size_t rows = X.shape(0);
         require(X.shape(1) == m.n && loss.shape(0) == rows && leverage.shape(0) == rows,
                 "X, loss and leverage do not fit the model");
@@ -285,7 +247,7 @@ private:
         }
     }
 
-    Memory memory;
+    Memory<T> memory;
     double last_score = 0.0, scored_with = 0.0;  // 0 is no forgetting factor: nothing was scored
     bool same_as_before = false;                 // whether the last x is the one before
 };
@@ -297,11 +259,11 @@ void bind(nb::module_& module, const char* name) {
         return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); };
     };
     nb::class_<K>(module, name)
-        .def(nb::init<Matrix<T>, Vector<T>, Matrix<T>, Matrix<T>, int, int, int, double, double,
-                      double, double, double, std::uint64_t, std::uint64_t, std::uint64_t>(),
+        .def(nb::init<In<T, 2>, In<T, 1>, In<T, 2>, In<T, 2>, int, int, int, double, double, double,
+                      double, double, std::uint64_t, std::uint64_t, std::uint64_t, nb::handle>(),
              "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a, "trace"_a,
              "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a,
-             "paused"_a)
+             "paused"_a, "constants"_a)
         .def("score", &K::score, nb::arg().none(), nb::arg())
         .def("update", &K::update, nb::arg().none(), nb::arg())
         .def("take_back", &K::take_back)
@@ -310,9 +272,9 @@ void bind(nb::module_& module, const char* name) {
              nb::arg().noconvert())
         .def("update_many", &K::update_many, nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert())
-        .def("update_blocks", &K::update_blocks, nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg(), nb::arg().noconvert(),
-             nb::arg().noconvert())
+        .def("update_blocks", &K::update_blocks, nb::kw_only(), "X"_a.noconvert(),
+             "XA"_a.noconvert(), "a"_a.noconvert(), "beta"_a.noconvert(), "block_rows"_a,
+             "loss"_a.noconvert(), "leverage"_a.noconvert())
         .def_prop_ro("alpha", view([](K& k, nb::handle self) {
                          return k.view(k.m.alpha, k.m.n, k.m.N, k.m.stride, self);
                      }))
@@ -348,7 +310,7 @@ void bind_watching(nb::module_& module);  // watching.cpp
 
 NB_MODULE(_kernel, module) {
     // A monitor that a thread or a global still holds when Python ends is no leak of ours.
-    nb::set_leak_warnings(false);
+    nanobind::set_leak_warnings(false);
     module.attr("LEVEL") = onlad::level;
     module.attr("VERSION") = ONLAD_VERSION;
     module.attr("LARGEST32") = onlad::magnitude_limit<float>;

@@ -92,10 +92,10 @@ void update_block(Model<T>& m, const T* X, const T* XA, std::size_t samples, con
         sample_of[rows++] = t;
         m.paused += held;
         if (m.trace > m.trace_limit) {
-            T weight;
-            const std::size_t k = restore_root(m, weight);
+            T h_k;
+            const std::size_t k = restore_root(m, h_k);
             zero(H + rows * stride, stride);
-            H[rows * stride + k] = weight;
+            H[rows * stride + k] = h_k;
             copy_strip(gain + rows * stride, stride, m.g, stride, 1, stride);
             sample_of[rows++] = samples;
         }

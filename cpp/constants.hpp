@@ -22,6 +22,7 @@
     X(mode, WINSOR)        \
     X(mode, CORRELATED)    \
     X(mode, STILL)         \
+    X(mode, SMALLEST_UNIT) \
     X(mode, COVERED)       \
     X(mode, WIDENING)      \
     X(mode, NARROWEST)     \
@@ -32,6 +33,7 @@
     X(limit, FRESH)        \
     X(limit, TAIL)         \
     X(limit, FARTHEST)     \
+    X(limit, LEAST_SPREAD) \
     X(limit, STEP)         \
     X(limit, LASTING)      \
     X(limit, TOLD)         \

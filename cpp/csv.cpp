@@ -1,6 +1,4 @@
 // Numbers out of lines of delimited text. What is not plain is left to the caller, line by line.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 
 #include <algorithm>
@@ -10,21 +8,18 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
-namespace nb = nanobind;
+#include "python.hpp"
 
 namespace onlad {
-namespace {
 
-constexpr double largest = 1e100;  // rows.LARGEST: beyond it there is no measurement
+using namespace nb::literals;
+
+namespace {
 
 enum Slot : std::int32_t { ignored = -1, text = -2 };  // text - k is text column k
 enum Kind : std::uint8_t { plain = 0, odd = 1, blank = 2 };
-
-template <class T, std::size_t D>
-using Out = nb::ndarray<T, nb::ndim<D>, nb::c_contig, nb::device::cpu>;
 
 // As from_chars, with another sign than the point before the decimals; a point is then none.
 std::from_chars_result read_decimal(const char* p, const char* end, char decimal, double& value) {
@@ -43,7 +38,7 @@ std::from_chars_result read_decimal(const char* p, const char* end, char decimal
 // One number, or nothing (a missing value), up to the delimiter or the end of the line. Spaces
 // around it are as Python's float has them. Returns null where that is not what is there.
 const char* read_number(const char* p, const char* end, char delimiter, char decimal,
-                        double& value) {
+                        double largest, double& value) {
     if (delimiter != ' ')
         while (p < end && *p == ' ') ++p;
     if (p == end || *p == delimiter) {
@@ -77,20 +72,21 @@ const char* skip_field(const char* p, const char* end, char delimiter) {
 // becomes of each field, `lines` gets begin and end of each line, `texts` those of its text fields,
 // `kinds` whether it was plain. Returns the number of rows and where the next line begins.
 std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, char delimiter,
-                                             char decimal, Out<const std::int32_t, 1> slots,
-                                             Out<double, 2> values, Out<std::int64_t, 3> texts,
-                                             Out<std::int64_t, 2> lines,
+                                             char decimal, double largest,
+                                             In<std::int32_t, 1> slots, Out<double, 2> values,
+                                             Out<std::int64_t, 3> texts, Out<std::int64_t, 2> lines,
                                              Out<std::uint8_t, 1> kinds) {
     const std::size_t capacity = kinds.shape(0), width = values.shape(1), n_texts = texts.shape(1);
     const std::size_t fields = slots.shape(0);
-    if (values.shape(0) != capacity || texts.shape(0) != capacity || texts.shape(2) != 2 ||
-        lines.shape(0) != capacity || lines.shape(1) != 2 || fields == 0 || start > data.size())
-        throw std::invalid_argument("read_csv: the shapes do not fit");
+    require(values.shape(0) == capacity && texts.shape(0) == capacity && texts.shape(2) == 2 &&
+                lines.shape(0) == capacity && lines.shape(1) == 2 && fields > 0 &&
+                start <= data.size(),
+            "read_csv: the shapes do not fit");
     for (std::size_t f = 0; f < fields; ++f) {
         const std::int32_t slot = slots.data()[f];
-        if (slot >= 0 ? std::size_t(slot) >= width
-                      : slot <= text && std::size_t(text - slot) >= n_texts)
-            throw std::invalid_argument("read_csv: a slot is out of range");
+        require(slot >= 0 ? std::size_t(slot) < width
+                          : slot > text || std::size_t(text - slot) < n_texts,
+                "read_csv: a slot is out of range");
     }
     const char* const base = data.c_str();
     const char* const stop = base + data.size();
@@ -107,9 +103,9 @@ std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, 
         for (std::size_t f = 0; kind == plain && f < fields; ++f) {
             const std::int32_t slot = slots.data()[f];
             const char* const begin = p;
-            p = slot >= 0
-                    ? read_number(p, end, delimiter, decimal, values.data()[row * width + slot])
-                    : skip_field(p, end, delimiter);
+            p = slot >= 0 ? read_number(p, end, delimiter, decimal, largest,
+                                        values.data()[row * width + slot])
+                          : skip_field(p, end, delimiter);
             const bool last = f + 1 == fields;
             if (!p || (last ? p != end : p == end || *p != delimiter)) {
                 kind = odd;
@@ -129,9 +125,9 @@ std::pair<std::size_t, std::size_t> read_csv(nb::bytes data, std::size_t start, 
 }
 
 void bind_csv(nb::module_& module) {
-    module.def("read_csv", &read_csv, nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-               nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-               nb::arg().noconvert(), nb::arg().noconvert());
+    module.def("read_csv", &read_csv, nb::kw_only(), "data"_a, "start"_a, "delimiter"_a,
+               "decimal"_a, "largest"_a, "slots"_a.noconvert(), "values"_a.noconvert(),
+               "texts"_a.noconvert(), "lines"_a.noconvert(), "kinds"_a.noconvert());
 }
 
 }  // namespace onlad

@@ -1,9 +1,6 @@
 // Numbers out of dicts. What is not plain is left to the caller.
 #include "dicts.hpp"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -11,7 +8,7 @@
 #include <new>
 #include <vector>
 
-namespace nb = nanobind;
+#include "python.hpp"
 
 namespace onlad {
 namespace {
@@ -55,10 +52,7 @@ bool read(PyObject* x, PyObject* names, double* out, Place place) {
     return true;
 }
 
-using Row = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Places = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-bool read_row(nb::dict x, nb::tuple names, Row out, double largest) {
+bool read_row(nb::dict x, nb::tuple names, Out<double, 1> out, double largest) {
     return out.shape(0) == nb::len(names) &&
            read_dict(x.ptr(), names.ptr(), out.data(), out.shape(0), largest);
 }
@@ -93,7 +87,7 @@ std::uint64_t version(nb::dict x) {
 // and then learned, is read once: nothing but floats and ints is taken, which never change.
 class DictReader {
 public:
-    DictReader(nb::tuple names, Places order) : names(names), order(nb::find(order)) {
+    DictReader(nb::tuple names, In<std::int64_t, 1> order) : names(names), order(nb::find(order)) {
         if (order.shape(0) != nb::len(names)) throw nb::value_error("one place a name is needed");
         for (std::size_t i = 0; i < order.shape(0); ++i) {
             if (std::uint64_t(order.data()[i]) >= order.shape(0))
@@ -146,7 +140,7 @@ void bind_dicts(nb::module_& module) {
     module.def("read_dict", &read_row, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg());
     module.def("causes", &causes);
     nb::class_<DictReader>(module, "DictReader")
-        .def(nb::init<nb::tuple, Places>())
+        .def(nb::init<nb::tuple, In<std::int64_t, 1>>())
         .def("__call__", &DictReader::operator())
         .def("__reduce__", [](nb::handle self) {
             return nb::make_tuple(self.type(), nb::cast<DictReader&>(self).arguments());

@@ -119,7 +119,8 @@ void wake(const Layer& l, ModeData& m, const double* x) {
         if (x[j] == x[j]) {
             if (m.centre[j] != m.centre[j]) m.centre[j] = x[j];
             const double moved = std::fabs(x[j] - m.centre[j]);
-            if (moved > l.c->mode_STILL * std::fabs(m.centre[j]) + 1e-30) m.scale[j] = moved;
+            const double still = l.c->mode_STILL * std::fabs(m.centre[j]) + l.c->mode_SMALLEST_UNIT;
+            if (moved > still) m.scale[j] = moved;
         }
         m.still |= !(m.scale[j] > 0.0);
     }

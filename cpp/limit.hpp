@@ -128,8 +128,8 @@ private:
         b1 /= double(k) * double(k - 1);
         const double ratio = rate * double(n) / double(k);
         if (b0 <= 0.0 || ratio >= 1.0) return u;
-        const double shape =
-            std::min(std::max(2.0 - b0 / std::max(b0 - 2.0 * b1, 1e-12 * b0), 0.0), 0.5);
+        const double shape = std::min(
+            std::max(2.0 - b0 / std::max(b0 - 2.0 * b1, c.limit_LEAST_SPREAD * b0), 0.0), 0.5);
         const double scale = b0 * (1.0 - shape);
         const double far =
             shape < 1e-6 ? -std::log(ratio) : (std::pow(ratio, -shape) - 1.0) / shape;

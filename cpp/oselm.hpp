@@ -4,10 +4,10 @@
 // symmetric and positive definite whatever the rounding:
 //
 //   x (n)   h (N) = G(x alpha + b)   alpha (n, N)   beta' (n, N)   S (N, N)   e (n) = x - h beta
-//   f = S'h    d' = a^2 + w f.f    g = S f    S <- (S - g f' w/(d' + a sqrt(d'))) / a    (Potter)
-//   beta <- beta + (w g/d') e'
+//   f = S'h    D = a^2 + w f.f    g = S f    S <- (S - g f' w/(D + a sqrt(D))) / a    (Potter)
+//   beta <- beta + (w g/D) e'
 //
-// w is the weight of the sample: 1 learns it, -1 takes it back.
+// w is 1 to learn the sample and -1 to take it back. For 1, D is a^2 d.
 //
 // Rows are padded with zeros to whole vectors, so no loop has a tail. This file is compiled once
 // for each instruction level (ONLAD_LEVEL); all in it has internal linkage or a level's namespace,
@@ -26,10 +26,14 @@ enum class Activation { sigmoid, identity, relu, tanh };
 enum class Score { reconstruction, leverage, combined };
 enum class Loss { squared, absolute };
 
-constexpr std::size_t alignment = 64;         // bytes; a cache line, and the widest vector
-constexpr std::size_t group = 8;              // rows that are worked on together
-constexpr double least_leverage = 1e-3;       // as in reference.py
-constexpr std::uint64_t trace_interval = 64;  // samples between two measurements of trace(P)
+constexpr std::size_t alignment = 64;  // bytes; a cache line, and the widest vector
+constexpr std::size_t group = 8;       // rows that are worked on together
+
+// The constants of reference.py, which the bindings take from there.
+struct StepConstants {
+    double least_leverage, largest_leverage, wound_up, least_growth;
+    std::uint64_t trace_interval;
+};
 
 template <class T>
 struct Model {
@@ -40,13 +44,14 @@ struct Model {
     Score score;
     Loss loss;
     T *alpha, *b, *beta, *S;          // beta transposed: (n, stride); S: (N, stride)
-    T *x, *h, *f, *g, *e, *r, *v;     // the last sample and what came of it,
+    T *x, *h, *f, *g, *e;             // the last sample and what came of it,
     double last_loss, last_leverage;  // its loss, and d - 1
     double trace, trace_start;        // of P: now, and at the start
     double trace_limit;               // forgetting pauses while the trace is above it
     double shrink;                    // product of a^2 since the start: what is left of the ridge
     double weight;                    // of all samples learned, the newest counting 1
     std::uint64_t seen, skipped, paused;
+    StepConstants c;
 };
 
 }  // namespace onlad
@@ -175,25 +180,20 @@ ONLAD_INLINE void combine_rows(const T* rows, const T* weights, std::size_t coun
 
 // exp by range reduction and Taylor series: within 2 units in the last place, and unlike the C
 // library's it can be vectorised. Arguments are clamped where the result stays a normal number.
+template <class T, class... Coefficients>
+ONLAD_INLINE T polynomial(T v, T highest, Coefficients... others) {  // Horner's rule
+    ((highest = highest * v + others), ...);
+    return highest;
+}
+
 ONLAD_INLINE double exp_lane(double v) {
     v = v < -708.0 ? -708.0 : v > 708.0 ? 708.0 : v;
     const double shift = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
     double shifted = v * 1.4426950408889634 + shift, k = shifted - shift;
-    double r = v - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10;
-    double p = 1.0 / 6227020800.0;
-    p = p * r + 1.0 / 479001600.0;
-    p = p * r + 1.0 / 39916800.0;
-    p = p * r + 1.0 / 3628800.0;
-    p = p * r + 1.0 / 362880.0;
-    p = p * r + 1.0 / 40320.0;
-    p = p * r + 1.0 / 5040.0;
-    p = p * r + 1.0 / 720.0;
-    p = p * r + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
-    p = p * r + 0.5;
-    p = p * r + 1.0;
-    p = p * r + 1.0;
+    double rest = v - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10;
+    double p = polynomial(rest, 1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0,
+                          1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0,
+                          1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0);
     std::int64_t bits, scale;
     std::memcpy(&bits, &shifted, sizeof bits);
     std::memcpy(&scale, &p, sizeof scale);
@@ -206,15 +206,9 @@ ONLAD_INLINE float exp_lane(float v) {
     v = v < -87.0f ? -87.0f : v > 87.0f ? 87.0f : v;
     const float shift = 12582912.0f;  // 1.5 * 2^23
     float shifted = v * 1.44269504f + shift, k = shifted - shift;
-    float r = v - k * 6.93359375e-01f + k * 2.12194440e-4f;
-    float p = 1.0f / 5040.0f;
-    p = p * r + 1.0f / 720.0f;
-    p = p * r + 1.0f / 120.0f;
-    p = p * r + 1.0f / 24.0f;
-    p = p * r + 1.0f / 6.0f;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
+    float rest = v - k * 6.93359375e-01f + k * 2.12194440e-4f;
+    float p = polynomial(rest, 1.0f / 5040.0f, 1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f,
+                         1.0f / 6.0f, 0.5f, 1.0f, 1.0f);
     std::int32_t bits, scale;
     std::memcpy(&bits, &shifted, sizeof bits);
     std::memcpy(&scale, &p, sizeof scale);
@@ -260,11 +254,11 @@ double combine(const Model<T>& m) {
         case Score::leverage:
             return m.last_leverage;
         default:
-            return m.last_loss * std::sqrt(m.last_leverage + least_leverage);
+            return m.last_loss * std::sqrt(m.last_leverage + m.c.least_leverage);
     }
 }
 
-// f and d' of h; the forgetting factor is 1 while the guard holds.
+// f and f.f of h; the forgetting factor is 1 while the guard holds.
 template <class T>
 ONLAD_APART double project(Model<T>& m, double& a) {
     if (m.trace > m.trace_limit) a = 1.0;
@@ -284,28 +278,34 @@ ONLAD_INLINE void dot_rows(const T* rows, const T* v, std::size_t stride, T* out
     for (std::size_t k = 0; k < R; k += 4) sums(acc + k, out + k);
 }
 
-// One Potter step: S <- (S - g f' w/(d' + a sqrt(d'))) / a with g = S f, a group of rows at a time
-// so that the sums of one overlap with the products of another. `known`: g is there already.
-template <bool known = false, class T>
-ONLAD_APART void root_step(Model<T>& m, double a, double weight, double scaled) {
+// One Potter step: S <- (S - g f' w/(D + a sqrt(D))) / a with g = S f, a group of rows at a time so
+// that the sums of one overlap with the products of another.
+template <class T>
+ONLAD_APART void root_step(Model<T>& m, double a, double w, double D) {
     constexpr std::size_t L = Lanes<T>::size, R = group;
     const std::size_t stride = m.stride, rows = m.padded_N;
-    const T c = T(weight / ((scaled + a * std::sqrt(scaled)) * a));
-    const Vec<T> shrink = Vec<T>{} + T(1.0 / a);
+    const T c = T(w / ((D + a * std::sqrt(D)) * a));
+    const Vec<T> inverse_a = Vec<T>{} + T(1.0 / a);
     T* __restrict S = m.S;  // restrict: or each store would make the compiler load f again
     T* __restrict g = m.g;
     const T* __restrict f = m.f;
     for (std::size_t i = 0; i < rows; i += R) {  // rows beyond N are zero and stay so
         T* __restrict row = S + i * stride;
-        if constexpr (!known) dot_rows(row, f, stride, g + i);
+        dot_rows(row, f, stride, g + i);
         Vec<T> factor[R];
         for (std::size_t k = 0; k < R; ++k) factor[k] = Vec<T>{} + g[i + k] * c;
         for (std::size_t j = 0; j < stride; j += L) {
             const Vec<T> f_j = at(f + j);
             for (std::size_t k = 0; k < R; ++k)
-                at(row + k * stride + j) = at(row + k * stride + j) * shrink - factor[k] * f_j;
+                at(row + k * stride + j) = at(row + k * stride + j) * inverse_a - factor[k] * f_j;
         }
     }
+}
+
+// The gain: g times w / D.
+template <class T>
+ONLAD_INLINE void scale_gain(Model<T>& m, double factor) {
+    for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= T(factor);
 }
 
 template <class T>
@@ -318,21 +318,20 @@ ONLAD_APART void measure(Model<T>& m) {
 // The wind-up guard. Forgetting divides what the stream does not excite by a^2 at every step. While
 // trace(P) is above the limit forgetting pauses, and the ridge that was forgotten is put back for
 // the hidden unit where P is largest: as a sample of its own, h = e_k sqrt(N / trace at the start)
-// with x = 0. Returns the unit and leaves the gain in g; the caller teaches it to beta.
+// with x = 0. Returns k and h_k, and leaves the gain in g; the caller teaches it to beta.
 template <class T>
-ONLAD_APART std::size_t restore_root(Model<T>& m, T& weight) {
+ONLAD_APART std::size_t restore_root(Model<T>& m, T& h_k) {
     double largest = -1.0;
     std::size_t worst = 0;
     for (std::size_t i = 0; i < m.N; ++i) {
         const double unit = dot(m.S + i * m.stride, m.S + i * m.stride, m.stride);
         if (unit > largest) largest = unit, worst = i;
     }
-    weight = T(std::sqrt(double(m.N) / m.trace_start));
-    for (std::size_t i = 0; i < m.stride; ++i) m.f[i] = weight * m.S[worst * m.stride + i];
-    const double scaled = 1.0 + dot(m.f, m.f, m.stride);
-    root_step(m, 1.0, 1.0, scaled);
-    const T scale = T(1.0 / scaled);
-    for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
+    h_k = T(std::sqrt(double(m.N) / m.trace_start));
+    for (std::size_t i = 0; i < m.stride; ++i) m.f[i] = h_k * m.S[worst * m.stride + i];
+    const double D = 1.0 + dot(m.f, m.f, m.stride);
+    root_step(m, 1.0, 1.0, D);
+    scale_gain(m, 1.0 / D);
     measure(m);
     return worst;
 }
@@ -359,27 +358,26 @@ ONLAD_APART void teach_all(Model<T>& m) {
 
 template <class T>
 ONLAD_APART void restore(Model<T>& m) {
-    T weight;
-    const std::size_t k = restore_root(m, weight);
-    for (std::size_t j = 0; j < m.n; ++j) teach(m, j, -weight * m.beta[j * m.stride + k]);
+    T h_k;
+    const std::size_t k = restore_root(m, h_k);
+    for (std::size_t j = 0; j < m.n; ++j) teach(m, j, -h_k * m.beta[j * m.stride + k]);
 }
 
-// S learns h; f is known, and g = S f may be. Leaves the gain in g. False: the step was not finite
-// and is skipped.
-template <bool known = false, class T>
+// S learns h; f is known. Leaves the gain in g. False: the step was not finite and is skipped.
+template <class T>
 ONLAD_INLINE bool learn_hidden(Model<T>& m, double a, double squared) {
-    if (!(squared < 1e30)) {  // also catches NaN; the paper's epsilon guard cannot act on a root
+    // Also catches NaN; the paper's epsilon guard cannot act on a root.
+    if (!(squared < m.c.largest_leverage)) {
         ++m.skipped;
         return false;
     }
-    const double scaled = a * a + squared;
-    root_step<known>(m, a, 1.0, scaled);
-    // P <- (P - g g'/d') / a^2 says what becomes of the trace. Its rounding grows as 1/a^2 with
+    const double D = a * a + squared;
+    root_step(m, a, 1.0, D);
+    // P <- (P - g g'/D) / a^2 says what becomes of the trace. Its rounding grows as 1/a^2 with
     // each step, so now and then it is measured.
-    m.trace = (m.trace - dot(m.g, m.g, m.stride) / scaled) / (a * a);
-    if (++m.seen % trace_interval == 0) measure(m);
-    const T scale = T(1.0 / scaled);
-    for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
+    m.trace = (m.trace - dot(m.g, m.g, m.stride) / D) / (a * a);
+    if (++m.seen % m.c.trace_interval == 0) measure(m);
+    scale_gain(m, 1.0 / D);
     m.shrink *= a * a;
     m.weight = m.weight * a * a + 1.0;
     return true;
@@ -431,33 +429,6 @@ ONLAD_APART double reconstruct(Model<T>& m) {
     return loss_sum(m.loss, e, m.n) / double(m.n);
 }
 
-// beta <- beta + g e' of the sample before, and e = x - h beta of this one: `teach_all` and
-// `reconstruct` in one pass over beta. Fewer rows at a time, or they would not fit the registers.
-template <class T>
-ONLAD_APART void teach_and_reconstruct(Model<T>& m) {
-    constexpr std::size_t L = Lanes<T>::size, R = 4;
-    const std::size_t stride = m.stride, rows = m.padded_n;
-    T* __restrict beta = m.beta;
-    T* __restrict e = m.e;
-    const T* __restrict h = m.h, * __restrict g = m.g, * __restrict x = m.x;
-    for (std::size_t j = 0; j < rows; j += R) {
-        T* __restrict row = beta + j * stride;
-        Vec<T> error[R], acc[R] = {};
-        for (std::size_t k = 0; k < R; ++k) error[k] = Vec<T>{} + e[j + k];
-        for (std::size_t c = 0; c < stride; c += L) {
-            const Vec<T> g_c = at(g + c), h_c = at(h + c);
-            for (std::size_t k = 0; k < R; ++k) {
-                const Vec<T> taught = at(row + k * stride + c) + error[k] * g_c;
-                at(row + k * stride + c) = taught;
-                acc[k] += taught * h_c;
-            }
-        }
-        T predicted[R];
-        sums(acc, predicted);
-        for (std::size_t k = 0; k < R; ++k) e[j + k] = x[j + k] - predicted[k];
-    }
-}
-
 // h, f and the leverage of x. Returns f.f, and the forgetting factor as `project` has it in a.
 template <class T>
 ONLAD_INLINE double take_leverage(Model<T>& m, double& a) {
@@ -487,21 +458,13 @@ double update(Model<T>& m, double a) {
     return combine(m);
 }
 
-// S learns the sample whose score was just taken: h and f are still at hand, and g may be.
-template <bool known = false, class T>
-ONLAD_INLINE bool learn_root(Model<T>& m, double a) {
-    const bool held = m.trace > m.trace_limit;
-    if (!learn_hidden<known>(m, held ? 1.0 : a, dot(m.f, m.f, m.stride))) return false;
-    m.paused += held;
-    return true;
-}
-
-// Learn the sample whose score was just taken: e is still at hand, too.
+// Learn the sample whose score was just taken: h, f and e are still at hand.
 template <class T>
 bool learn_scored(Model<T>& m, double a) {
-    if (!learn_root(m, a)) return false;
+    const bool held = m.trace > m.trace_limit;
+    if (!learn_hidden(m, held ? 1.0 : a, dot(m.f, m.f, m.stride))) return false;
     teach_all(m);
-    if (m.trace > m.trace_limit) restore(m);
+    guard(m, held);
     return true;
 }
 
@@ -510,12 +473,12 @@ bool take_back(Model<T>& m) {
     double a = 1.0;
     hidden(m);
     const double left = 1.0 - project(m, a);
-    // 1 - h P h' is what the rest of the stream knows in this direction: 0 is nothing at all.
+    // 1 - h P h' is what the other samples know in this direction. Within rounding of 0 they know
+    // nothing, so the sample is not one of them.
     if (!(left > 64 * (sizeof(T) == 4 ? 1.2e-7 : 2.3e-16)) || m.seen == 0) return false;
     reconstruct<false>(m);
     root_step(m, a, -1.0, left);
-    const T scale = T(-1.0 / left);
-    for (std::size_t i = 0; i < m.N; ++i) m.g[i] *= scale;
+    scale_gain(m, -1.0 / left);
     teach_all(m);
     --m.seen;
     m.weight = std::fmax(0.0, m.weight - 1.0);

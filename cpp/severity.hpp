@@ -23,9 +23,8 @@ inline double to_tenth(double x) {
 inline double severity_of(double ratio, double p_value, double unusual, double rate,
                           const Constants& c) {
     const double decades =
-        ratio > 1.0
-            ? std::log10(std::pow(ratio, c.severity_TAIL) * std::max(unusual, 1.0) / rate)
-            : std::log10(1.0 / std::max(p_value, rate));
+        ratio > 1.0 ? std::log10(std::pow(ratio, c.severity_TAIL) * std::max(unusual, 1.0) / rate)
+                    : std::log10(1.0 / std::max(p_value, rate));
     return to_tenth(std::min(c.severity_POINTS * decades, 100.0));
 }
 

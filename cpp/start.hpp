@@ -5,36 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "level.hpp"
+#include "memory.hpp"
 
 namespace onlad {
-
-// Zeros that begin at a cache line.
-class Memory {
-    struct Free {
-        void operator()(double* p) const { ::operator delete(p, std::align_val_t(alignment)); }
-    };
-    std::unique_ptr<double, Free> begin;
-    double* next;
-
-public:
-    explicit Memory(std::size_t count)
-        : begin(static_cast<double*>(
-              ::operator new(count * sizeof(double), std::align_val_t(alignment)))),
-          next(begin.get()) {
-        std::fill(next, next + count, 0.0);
-    }
-
-    double* take(std::size_t count) {
-        double* at = next;
-        next += padded(count);
-        return at;
-    }
-};
 
 // A mode in memory of its own.
 class Mode : public ModeData {
@@ -42,7 +18,7 @@ class Mode : public ModeData {
         const std::size_t rows = 2 * l.units + l.M * (l.projected ? 2 : 1) + 13;
         return rows * l.s + padded(l.half()) + padded(l.linear_half()) + padded(6 * statistics);
     }
-    Memory memory;
+    Memory<double> memory;
 
 public:
     explicit Mode(const Layer& l) : ModeData{}, memory(size(l)) {
@@ -72,7 +48,7 @@ public:
 
 // Scratch memory of one thread, for all monitors of one layer.
 class Room : public ModeRoom, public JudgeRoom {
-    Memory memory;
+    Memory<double> memory;
 
 public:
     explicit Room(const Layer& l)
@@ -136,7 +112,8 @@ inline void unit(const Layer& l, ModeData& m, const Windows& w) {
         m.centre[j] = median_of(values);
         const double deviation = std::sqrt(squares / count);
         const double scale = std::max(deviation, (high - low) / l.c->mode_RANGE);
-        if (scale > l.c->mode_STILL * std::fabs(m.centre[j]) + 1e-30) m.scale[j] = scale;
+        if (scale > l.c->mode_STILL * std::fabs(m.centre[j]) + l.c->mode_SMALLEST_UNIT)
+            m.scale[j] = scale;
     }
 }
 

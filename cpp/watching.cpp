@@ -1,34 +1,24 @@
 // The binding of a started monitor: values in, verdicts out, values back.
 #include "watching.hpp"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <atomic>
 #include <cstring>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "dicts.hpp"
+#include "python.hpp"
 #include "severity.hpp"
 #include "threads.hpp"
 
-namespace nb = nanobind;
-
 namespace onlad {
+
+using namespace nb::literals;
+
 namespace {
-
-template <class T, int dimensions>
-using In = nb::ndarray<const T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
-template <class T, int dimensions>
-using Out = nb::ndarray<T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
-
-void require(bool fits) {
-    if (!fits) throw std::invalid_argument("the arrays do not fit the monitor");
-}
 
 // -- values of Python ------------------------------------------------------------------------
 
@@ -39,6 +29,16 @@ T number(nb::handle values, const char* name) {
     return nb::cast<T>(part(values, name));
 }
 
+// Whether an array of Python has numbers of type T.
+template <class T>
+bool has(const Py_buffer& buffer) {
+    const char* kinds = std::is_same_v<T, double>  ? "d"
+                        : std::is_same_v<T, float> ? "f"
+                        : std::is_same_v<T, bool>  ? "?"
+                                                   : "lq";
+    return std::strchr(kinds, buffer.format[0]) && buffer.itemsize == sizeof(T);
+}
+
 // Copy an array of Python, with `rows` rows, to memory whose rows are `stride` long.
 template <class T>
 void copy_in(nb::handle values, const char* name, T* to, std::size_t rows, std::size_t columns,
@@ -46,13 +46,8 @@ void copy_in(nb::handle values, const char* name, T* to, std::size_t rows, std::
     Py_buffer buffer;
     if (PyObject_GetBuffer(part(values, name).ptr(), &buffer, PyBUF_FULL_RO) != 0)
         throw nb::python_error();
-    const char* kinds = std::is_same_v<T, double>  ? "d"
-                        : std::is_same_v<T, float> ? "f"
-                        : std::is_same_v<T, bool>  ? "?"
-                                                   : "lq";
     const std::size_t count = rows * columns;
-    const bool fits = std::strchr(kinds, buffer.format[0]) && buffer.itemsize == sizeof(T) &&
-                      std::size_t(buffer.len) == count * sizeof(T);
+    const bool fits = has<T>(buffer) && std::size_t(buffer.len) == count * sizeof(T);
     const std::unique_ptr<T[]> from(new T[count]);
     const bool read = fits && PyBuffer_ToContiguous(from.get(), &buffer, buffer.len, 'C') == 0;
     PyBuffer_Release(&buffer);
@@ -296,6 +291,35 @@ nb::dict limit_values(const Limit& limit) {
     return values;
 }
 
+// The columns of `Verdicts` that a monitor fills in, from row `first` on; all have `rows` at least.
+Columns columns(nb::handle verdicts, std::size_t first, std::size_t rows, std::size_t n) {
+    auto column = [&](const char* name, auto*& to, std::size_t across) {
+        using T = std::remove_reference_t<decltype(*to)>;
+        Py_buffer buffer;
+        constexpr int kind = PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT;
+        if (PyObject_GetBuffer(part(verdicts, name).ptr(), &buffer, kind) != 0)
+            throw nb::python_error();
+        const bool fits = has<T>(buffer) && buffer.ndim > 0 &&
+                          std::size_t(buffer.shape[0]) >= rows &&
+                          std::size_t(buffer.len) == buffer.shape[0] * across * sizeof(T);
+        to = static_cast<T*>(buffer.buf);
+        PyBuffer_Release(&buffer);  // the verdicts keep it
+        require(fits);
+    };
+    Columns out;
+    column("score", out.score, 1);
+    column("threshold", out.threshold, 1);
+    column("p_value", out.p_value, 1);
+    column("ready", out.ready, 1);
+    column("is_anomaly", out.is_anomaly, 1);
+    column("learned", out.learned, 1);
+    column("drift", out.drift, 1);
+    column("drifting", out.drifting, 1);
+    column("shares", out.shares, n);
+    column("around", out.around, 2 * n + 1);
+    return out.from(first, n);
+}
+
 struct Said {
     double score = 0.0, threshold = 0.0, p_value = 1.0;
     bool ready = false, is_anomaly = false, learned = false, drift = false;
@@ -487,21 +511,13 @@ public:
         return said(paused);
     }
 
-    void watch_rows(In<double, 2> X, bool paused, Out<bool, 1> ready, Out<double, 1> score,
-                    Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
-                    Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
-                    Out<double, 2> shares, Out<double, 2> around) {
-        const std::size_t count = X.shape(0);
-        auto is = [&](const auto& column) { return column.shape(0) == count; };
-        require(X.shape(1) == layer->n && shares.shape(1) == layer->n && is(ready) && is(score) &&
-                is(threshold) && is(p_value) && is(is_anomaly) && is(learned) && is(drift) &&
-                is(drifting) && is(shares) && is(around) && around.shape(1) == 2 * layer->n + 1);
-        const Columns out{score.data(),      threshold.data(), p_value.data(), ready.data(),
-                          is_anomaly.data(), learned.data(),   drift.data(),   drifting.data(),
-                          shares.data(),     around.data()};
+    // The rows of X, into the verdicts from `first` on.
+    void watch_rows(In<double, 2> X, bool paused, nb::handle verdicts, std::size_t first) {
+        require(X.shape(1) == layer->n);
+        const Columns out = columns(verdicts, first, first + X.shape(0), layer->n);
         nb::gil_scoped_release unlocked;
         Borrowed room(*own);
-        watch(X.data(), count, paused, out, *room);
+        watch(X.data(), X.shape(0), paused, out, *room);
     }
 
     nb::tuple names;
@@ -529,18 +545,19 @@ struct Crowd {
     std::vector<OwnWatching*> monitors;
     const std::int64_t *first_row, *first_value;
 
-    Crowd(nb::list given, const In<std::int64_t, 1>& rows, const In<std::int64_t, 1>& values,
+    Crowd(nb::list given, const std::int64_t* rows, const std::int64_t* values,
           std::size_t all_rows, std::size_t all_values)
-        : monitors(nb::len(given)), first_row(rows.data()), first_value(values.data()) {
+        : monitors(nb::len(given)), first_row(rows), first_value(values) {
         const std::size_t count = monitors.size();
-        require(rows.shape(0) == count + 1 && values.shape(0) == count + 1 && first_row[0] == 0 &&
-                first_value[0] == 0 && first_row[count] == std::int64_t(all_rows) &&
+        require(first_row[0] == 0 && first_value[0] == 0 &&
+                first_row[count] == std::int64_t(all_rows) &&
                 first_value[count] == std::int64_t(all_values));
         for (std::size_t k = 0; k < count; ++k) {
             monitors[k] = nb::cast<OwnWatching*>(given[k]);
             const std::int64_t own = first_row[k + 1] - first_row[k];
-            require(own >= 0 && first_value[k + 1] - first_value[k] ==
-                                    own * std::int64_t(monitors[k]->layer->n));
+            require(monitors[k] && own >= 0 &&
+                    first_value[k + 1] - first_value[k] ==
+                        own * std::int64_t(monitors[k]->layer->n));
         }
     }
 
@@ -574,27 +591,19 @@ struct Crowd {
 };
 
 // Verdicts with all that there is to say of each row.
-void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<std::int64_t, 1> first_value,
-               In<double, 1> X, In<bool, 1> paused, Out<bool, 1> ready, Out<double, 1> score,
-               Out<double, 1> threshold, Out<double, 1> p_value, Out<bool, 1> is_anomaly,
-               Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
-               Out<double, 1> shares, Out<double, 1> around, std::size_t threads) {
-    const std::size_t rows = score.shape(0);
-    auto is = [&](const auto& column) { return column.shape(0) == rows; };
-    const Crowd crowd(monitors, first_row, first_value, rows, X.shape(0));
-    require(paused.shape(0) == crowd.monitors.size() && shares.shape(0) == X.shape(0) &&
-            around.shape(0) == 2 * X.shape(0) + rows && is(ready) && is(threshold) && is(p_value) &&
-            is(is_anomaly) && is(learned) && is(drift) && is(drifting));
-    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
+void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X,
+               In<bool, 1> paused, nb::handle verdicts, std::size_t threads) {
+    const std::size_t rows = X.shape(0), n = X.shape(1), count = nb::len(monitors);
+    require(first_row.shape(0) == count + 1 && paused.shape(0) == count);
+    const Columns out = columns(verdicts, 0, rows, n);
+    std::vector<std::int64_t> first_value(first_row.data(), first_row.data() + count + 1);
+    for (std::int64_t& each : first_value) each *= std::int64_t(n);
+    const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, rows * n);
+    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
     crowd.each(threads, [&](std::size_t, std::size_t k, Room& room) {
-        const std::size_t r = std::size_t(crowd.first_row[k]);
-        const std::size_t v = std::size_t(crowd.first_value[k]);
-        crowd.monitors[k]->watch(
-            X.data() + v, std::size_t(crowd.first_row[k + 1]) - r, paused.data()[k],
-            {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
-             is_anomaly.data() + r, learned.data() + r, drift.data() + r, drifting.data() + r,
-             shares.data() + v, around.data() + 2 * v + r},
-            room);
+        const std::size_t own = std::size_t(crowd.first_row[k]);
+        crowd.monitors[k]->watch(X.data() + own * n, std::size_t(crowd.first_row[k + 1]) - own,
+                                 paused.data()[k], out.from(own, n), room);
     });
 }
 
@@ -617,10 +626,11 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
                       std::size_t threads) {
     const std::size_t rows = score.shape(0);
     auto is = [&](const auto& column) { return column.shape(0) == rows; };
-    const Crowd crowd(monitors, first_row, first_value, rows, X.shape(0));
-    require(paused.shape(0) == crowd.monitors.size() && is(ready) && is(threshold) && is(p_value) &&
-            is(severity) && is(is_anomaly) && is(learned) && is(drift) && is(drifting) &&
-            is(unusual));
+    const std::size_t count = nb::len(monitors);
+    require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1);
+    const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, X.shape(0));
+    require(paused.shape(0) == count && is(ready) && is(threshold) && is(p_value) && is(severity) &&
+            is(is_anomaly) && is(learned) && is(drift) && is(drifting) && is(unusual));
     for (const OwnWatching* each : crowd.monitors) require(each->layer->n <= widest);
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
     std::vector<Details> found(threads);
@@ -636,9 +646,9 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
         for (std::size_t r = std::size_t(crowd.first_row[k]); r < end;) {
             const std::size_t count = std::min(end - r, T);
             one.watch(x, count, paused.data()[k],
-                      {score.data() + r, threshold.data() + r, p_value.data() + r,
-                       ready.data() + r, is_anomaly.data() + r, learned.data() + r,
-                       drift.data() + r, drifting.data() + r, shares, rest},
+                      {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
+                       is_anomaly.data() + r, learned.data() + r, drift.data() + r,
+                       drifting.data() + r, shares, rest},
                       room);
             for (std::size_t t = 0; t < count; ++t) {
                 const double lately = rest[t * around + 2 * n];
@@ -649,8 +659,8 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
                 const bool told = which == Detailed::alarms && is_anomaly.data()[r + t];
                 if (!told && which != Detailed::all) continue;
                 details.rows.push_back(std::int64_t(r + t));
-                for (const double* part : {shares + t * n, rest + t * around,
-                                           rest + t * around + n}) {
+                for (const double* part :
+                     {shares + t * n, rest + t * around, rest + t * around + n}) {
                     details.wide.insert(details.wide.end(), part, part + n);
                     details.wide.insert(details.wide.end(), widest - n,
                                         std::numeric_limits<double>::quiet_NaN());
@@ -687,8 +697,8 @@ void severities(In<double, 1> ratio, In<double, 1> p_value, In<double, 1> unusua
     c.severity_POINTS = points;
     c.severity_TAIL = tail;
     for (std::size_t i = 0; i < rows; ++i)
-        out.data()[i] = severity_of(ratio.data()[i], p_value.data()[i], unusual.data()[i],
-                                    rate.data()[i], c);
+        out.data()[i] =
+            severity_of(ratio.data()[i], p_value.data()[i], unusual.data()[i], rate.data()[i], c);
 }
 
 }  // namespace
@@ -704,14 +714,13 @@ void bind_watching(nb::module_& module) {
         .def("allow", &OwnWatching::allow)
         .def("observe", &OwnWatching::observe)
         .def("observe_row", &OwnWatching::observe_row)
-        .def("watch", &OwnWatching::watch_rows, strict(), nb::arg(), strict(), strict(), strict(),
-             strict(), strict(), strict(), strict(), strict(), strict(), strict())
+        .def("watch", &OwnWatching::watch_rows, "X"_a.noconvert(), nb::kw_only(), "paused"_a,
+             "verdicts"_a, "first"_a)
         .def_prop_ro("rate", [](const OwnWatching& own) { return own.limit.rate; })
         .def_prop_ro("threshold", &OwnWatching::threshold)
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);
-    module.def("watch_all", &watch_all, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
-               strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
-               strict(), strict(), nb::arg());
+    module.def("watch_all", &watch_all, "monitors"_a, nb::kw_only(), "first_row"_a,
+               "X"_a.noconvert(), "paused"_a, "verdicts"_a, "threads"_a);
     module.def("watch_fleet", &watch_fleet, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
                strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
                strict(), strict(), nb::arg(), nb::arg(), nb::arg());

@@ -14,6 +14,15 @@ struct Columns {
     std::int64_t* drifting;
     double* shares;  // (rows, n)
     double* around;  // (rows, 2 n + 1): expected, half widths of bands, unusual rows lately
+
+    // The same from a later row on.
+    Columns from(std::size_t row, std::size_t n) const {
+        return {score + row,      threshold + row,
+                p_value + row,    ready + row,
+                is_anomaly + row, learned + row,
+                drift + row,      drifting + row,
+                shares + row * n, around + row * (2 * n + 1)};
+    }
 };
 
 class Watching {

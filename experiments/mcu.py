@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.benchmark.tables import SCORED
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
 from onlad import Monitor
@@ -42,15 +43,7 @@ BOARDS = {
     "rv32": "RV32IMAC, soft float",
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
-COLLECTIONS = {
-    "tsb_ad_m": ("TSB-AD-M", "vus_pr", "VUS-PR"),
-    "asd": ("ASD", "average_precision", "AP"),
-    "gecco": ("GECCO", "average_precision", "AP"),
-    "tep": ("TEP", "auc", "AUC"),
-    "skab": ("SKAB", "auc", "AUC"),
-    "smd": ("SMD", "auc", "AUC"),
-    "nab": ("NAB", "auc", "AUC"),
-}
+COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
 KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {
     "monitor": Monitor,
     "chip": PortableMonitor,

@@ -99,7 +99,7 @@ def messages() -> str:
 
 NUMBERS: dict[str, Callable[[], str]] = {
     "warmup": lambda: str(default("warmup")),
-    "youth": lambda: f"{monitor.YOUTH:,}",
+    "burn-in": lambda: f"{monitor.BURN_IN:,}",
     "budget": lambda: f"1 in {1 / default('false_alarms'):,.0f}",
     "budget per day": lambda: WORDS[round(86400 * default("false_alarms"))],
     "modes": lambda: WORDS[watching.MODES],

@@ -34,8 +34,8 @@ def page():
         "# Command line\n\n"
         "Data goes to standard output, words to standard error. The exit status is 0 when the\n"
         "command is done, 1 when it was refused with one line that says why, 2 for wrong usage,\n"
-        "130 after Ctrl-C and 143 after SIGTERM; before it ends by a signal, a command that was\n"
-        "told to save a model saves it.\n\n" + "\n".join(sections)
+        "130 after Ctrl-C and 143 after SIGTERM. A command with --save saves the model before it\n"
+        "ends by a signal.\n\n" + "\n".join(sections)
     )
 
 

@@ -267,12 +267,15 @@ def test_arrays_that_do_not_fit_are_refused():
         said(own, np.zeros((4, 2)), False)
     with refusal:
         own.observe_row(np.zeros(4), False)
-    columns = [np.zeros(4, bool), *np.zeros((3, 4)), *np.zeros((3, 4), bool)]
-    wide = [np.zeros((4, 3)), np.zeros((4, 7))]
-    with refusal:
-        own.watch(np.zeros((5, 3)), False, *columns, np.zeros(4, "int64"), *wide)
-    with pytest.raises(TypeError):  # a converted output would be lost
-        own.watch(np.zeros((4, 3)), False, *columns, np.zeros(4, "int32"), *wide)
+    for rows, first, columns in [
+        (5, 0, {}),
+        (4, 1, {}),
+        (4, 0, {"drifting": np.zeros(4, "int32")}),
+    ]:
+        verdicts = Verdicts(names, 4)
+        vars(verdicts).update(columns)  # a converted column would be lost
+        with refusal:
+            own.watch(np.zeros((rows, 3)), paused=False, verdicts=verdicts, first=first)
     assert_near(compiled.learned(own), values, 0.0)
 
 

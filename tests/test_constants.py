@@ -23,11 +23,11 @@ CONSTANTS = [
     ("$m_0$, $u_0$", "mode.PRIOR, mode.PRIOR_SQUARE", "shrinkage: rows, least mean square"),
     ("$L$", "mode.OFTEN", "largest square learned, in units of the least baseline"),
     ("$B$, $F$", "mode.BEYOND, mode.FEW", "reach of a level, widening for few rows"),
-    ("$\\operatorname{reach}_{\\min}$", "mode.LEAST", "of rows and leans, of running means"),
+    ("$\\operatorname{reach}_{\\min}$", "mode.LEAST", "of rows and EWMAs, of running means"),
     ("$\\gamma$", "mode.SMOOTHING", "weight of the newest row in a running mean"),
     ("", "mode.COVERED, mode.WIDENING", "share that a band holds, its step"),
-    ("", "mode.WINSOR", "deviations that an error counts for at most in its lean"),
-    ("$c$", "mode.CORRELATED", "rows over which errors are taken to be alike in a lean"),
+    ("", "mode.WINSOR", "deviations that an error counts for at most in its EWMA"),
+    ("$c$", "mode.CORRELATED", "rows over which errors are taken to be alike in an EWMA"),
     ("", "judge.KEEP", "score up to which the mode of the row before is kept"),
     ("", "watching.HELD", "usual gaps for which a missing value is held"),
     ("$G$", "split.GAIN", "gain from which a history is split"),
@@ -57,7 +57,11 @@ CONSTANTS = [
     ("", "limit.LASTING, limit.TOLD", "an alarm is shelved after refused rows, rows in alarm,"),
     ("", "watching.SHELVED", "until this rise"),
     ("", "anchor.SETTLED, anchor.MEASURED", "rows learned before the anchor, rows measured"),
-    ("$m_\\ell$, $D$", "anchor.MEAN, anchor.OUTSIDE", "rows of a lean, how far outside is a drift"),
+    (
+        "$m_\\ell$, $D$",
+        "anchor.MEAN, anchor.OUTSIDE",
+        "rows of the mean error, reach of a drift",
+    ),
 ]
 
 

@@ -214,7 +214,7 @@ def test_activations_saturate_far_out(activation, low, dtype):
 
 def test_a_model_is_made_only_of_arrays_that_fit():
     _, state = pair(3, 5, "float64")
-    numbers = (0, 0, 0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, 0)
+    numbers = (0, 0, 0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, 0, reference)
     kind = type(pair(3, 5, "float64")[0])
     with pytest.raises(ValueError, match="alpha, b, beta and S do not fit each other"):
         kind(state.alpha, state.b, state.beta, np.eye(4), *numbers)
@@ -227,13 +227,16 @@ def test_outputs_that_do_not_fit_are_refused():
     X, a, out = stream(4, 3), np.ones(4), np.empty(4)
     with pytest.raises(ValueError, match="X, loss and leverage do not fit the model"):
         model.update_many(X, a, np.empty(3), out)
-    with pytest.raises(ValueError, match="one forgetting factor a row is needed"):
+    with pytest.raises(ValueError, match="one forgetting factor per row is needed"):
         model.update_many(X, np.ones(3), out, out)
-    XA, beta = np.ones((4, 5)), np.zeros((5, 3))
+    beta, rest = (
+        np.zeros((5, 3)),
+        {"X": X, "XA": np.ones((4, 5)), "a": a, "loss": out, "leverage": out},
+    )
     with pytest.raises(ValueError, match="X, XA, a, beta, loss and leverage do not fit the model"):
-        model.update_blocks(X, XA, a, beta.T.copy(), 4, out, out)
+        model.update_blocks(**rest, beta=beta.T.copy(), block_rows=4)
     with pytest.raises(ValueError, match="too many rows per block"):
-        model.update_blocks(X, XA, a, beta, 10**6, out, out)
+        model.update_blocks(**rest, beta=beta, block_rows=10**6)
     with pytest.raises(TypeError):  # a converted output would be lost
         model.update_many(X, a, np.empty(4, "float32"), out)
 

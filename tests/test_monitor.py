@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onlad import Monitor
 from onlad.fields import values
-from onlad.monitor import MOST_KEPT, YOUTH, youth
+from onlad.monitor import BURN_IN, MOST_KEPT, burn_in
 from onlad.watching import TICK
 from plants import plant, smooth, white
 
@@ -593,7 +593,7 @@ def test_records_without_order_are_told_from_a_stream():
     assert Monitor(window=3).fit(records).describe()["window"] == 3
 
 
-# -- youth ---------------------------------------------------------------------------------
+# -- burn-in ---------------------------------------------------------------------------------
 
 
 def widening(rows, seed=0):
@@ -624,14 +624,14 @@ def test_a_young_stream_in_blocks_is_the_same_as_one_by_one():
     assert any(verdict.drift for verdict in single)
 
 
-def test_youth_ends_and_a_lasting_change_is_a_mode_from_then_on():
-    X = plant(YOUTH + 4000)[0]
+def test_burn_in_ends_and_a_lasting_change_is_a_mode_from_then_on():
+    X = plant(BURN_IN + 4000)[0]
     monitor = Monitor()
-    monitor.observe_many(X[:YOUTH])
+    monitor.observe_many(X[:BURN_IN])
     assert monitor.young
-    monitor.observe_many(X[YOUTH : YOUTH + 100])
+    monitor.observe_many(X[BURN_IN : BURN_IN + 100])
     assert not monitor.young
-    changed = X[YOUTH + 100 :] + 12 * X.std(axis=0) * (-1.0) ** np.arange(X.shape[1])
+    changed = X[BURN_IN + 100 :] + 12 * X.std(axis=0) * (-1.0) ** np.arange(X.shape[1])
     assert monitor.observe_many(changed).drift.any()
     assert len(monitor.describe()["modes"]) == 2
     assert not Monitor().fit(X[:300]).young
@@ -639,5 +639,5 @@ def test_youth_ends_and_a_lasting_change_is_a_mode_from_then_on():
 
 @pytest.mark.parametrize("n", [1, 64, 65, 1000])
 def test_a_wide_stream_is_young_for_less_so_that_few_numbers_are_kept(n):
-    assert youth(n) * n <= MOST_KEPT
-    assert youth(n) == YOUTH if n <= 64 else youth(n) < YOUTH
+    assert burn_in(n) * n <= MOST_KEPT
+    assert burn_in(n) == BURN_IN if n <= 64 else burn_in(n) < BURN_IN

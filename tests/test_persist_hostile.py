@@ -16,7 +16,7 @@ from onlad.fields import values
 from onlad.instance import HIDDEN, PROJECTED
 from onlad.limit import GAP, RECENT
 from onlad.mode import packed
-from onlad.monitor import FEWEST, YOUTH, Monitor
+from onlad.monitor import BURN_IN, FEWEST, Monitor
 from onlad.persist import load, save
 from onlad.watching import CANDIDATE, MODES, TICK
 
@@ -215,7 +215,7 @@ def test_a_monitor_that_is_young_and_has_kept_more_than_it_saw_is_refused(tmp_pa
     kept = np.ones((SEASONED.n_seen + 1, 3))
     learned = values(SEASONED.learned()) | {"warming": kept}
     data = written(*spelled("Monitor", values(SEASONED.settings()), learned))
-    most = min(SEASONED.n_seen, YOUTH + TICK - 1)
+    most = min(SEASONED.n_seen, BURN_IN + TICK - 1)
     refused(tmp_path, data, f"warming must hold at most {most} rows, got {len(kept)}")
 
 

@@ -11,7 +11,7 @@ from model_files import described, same, stream, written
 from onlad import persist
 from onlad.anchor import SETTLED
 from onlad.errors import ModelFileError
-from onlad.monitor import FEWEST, YOUTH, Monitor
+from onlad.monitor import BURN_IN, FEWEST, Monitor
 from onlad.persist import load, save
 from onlad.watching import TICK
 
@@ -83,10 +83,10 @@ def test_a_young_monitor_that_starts_anew_goes_on_to_the_last_bit(tmp_path):
     assert monitor.young
 
 
-def test_a_monitor_can_be_saved_at_the_end_of_its_youth(tmp_path):
-    monitor, X = Monitor(warmup=FEWEST), stream(YOUTH + 3 * TICK, 2)
-    monitor.observe_many(X[: YOUTH - TICK])
-    for first in range(YOUTH - TICK, YOUTH + 2 * TICK, 13):
+def test_a_monitor_can_be_saved_at_the_end_of_its_burn_in(tmp_path):
+    monitor, X = Monitor(warmup=FEWEST), stream(BURN_IN + 3 * TICK, 2)
+    monitor.observe_many(X[: BURN_IN - TICK])
+    for first in range(BURN_IN - TICK, BURN_IN + 2 * TICK, 13):
         assert_goes_on(monitor, X[first : first + 13], tmp_path / "m")
     assert not monitor.young
 

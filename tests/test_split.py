@@ -70,6 +70,27 @@ def test_places_alone_are_no_modes():
     assert (groups(X) == 0).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_switch_that_is_seldom_on_makes_no_mode(seed):
+    rng = np.random.default_rng(seed)
+    on = np.zeros((5000, 3))
+    for j in range(3):
+        for start in rng.integers(0, 4970, 3):
+            on[start : start + 30, j] = 1.0
+    analog = smooth(5000, 2, seed) + 4.0 * on.sum(axis=1, keepdims=True)
+    assert (groups(np.hstack([on, analog]), 4) == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_modes_of_many_factors_are_told_apart(seed):
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(rng.permutation(np.arange(12) % 3), 400)
+    loadings, level = rng.normal(size=(3, 5, 12)), rng.normal(0, 9, (3, 12))
+    factors = rng.normal(size=(4800, 5))
+    signal = np.einsum("tf,tfs->ts", factors, loadings[truth]) + level[truth]
+    assert_same_grouping(groups(signal + rng.normal(size=signal.shape)), truth)
+
+
 def test_a_few_outliers_are_no_mode():
     X, truth = modes([1200, FEWEST // 4])
     assert (groups(X) == 0).all()

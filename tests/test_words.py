@@ -12,9 +12,13 @@ PRIVATE = re.compile(
     r"|\bone an? (row|sample|device|key|line|feature|lane|cycle|step|model)\b|\bso many a\b"
     r"|\b(entry|verdict|answer|sample|series|column|module|launch|threshold|microseconds)"
     r" an? (row|sample|key|topic|line|class|host)\b"
-    r"|\b(rows|samples|requests|bytes|times) an? (second|minute|read|step)\b|\bthe core fares\b",
+    r"|\b(rows|samples|requests|bytes|times) an? (second|minute|read|step)\b|\bthe core fares\b"
+    r"|\b(for|a stream of|at most|of) so many\b|\byouth\b|\buntold\b"
+    r"|\b(not|neither|what is) told\b",
     re.IGNORECASE,
 )
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
 
 pytestmark = pytest.mark.skipif(
     not (ROOT / "docs").exists(), reason="the tests of a wheel stand alone"
@@ -36,3 +40,11 @@ def test_no_word_has_to_be_learned_first(folder):
         for match in PRIVATE.finditer(line)
     ]
     assert found == []
+
+
+def test_the_glossary_has_at_most_thirty_terms():
+    head, rule, *terms = [
+        line for line in GLOSSARY.read_text(encoding="utf-8").splitlines() if line.startswith("|")
+    ]
+    assert (head, rule) == ("| term | meaning |", "|---|---|")
+    assert 20 <= len(terms) <= 30

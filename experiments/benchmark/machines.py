@@ -138,7 +138,7 @@ SPIKE_ROWS = 2
 
 
 def places(rng: np.random.Generator, kinds: int) -> list[Range]:
-    """Return the rows of so many faults, 60 to 100 each, with 400 to 600 normal ones between."""
+    """Return the rows of the faults, 60 to 100 each, with 400 to 600 normal ones between."""
     found: list[Range] = []
     start = NORMAL
     for _ in range(kinds):

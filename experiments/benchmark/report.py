@@ -49,6 +49,7 @@ def page(folder: Path = FOLDER) -> str:
         figures.save(standing(ranked), "tsb-ad-m", folder)
     parts = {
         "scores": tables.scores(),
+        "cuts": tables.cut_otherwise(),
         "alarms": tables.labelled_alarms(),
         "published": tables.beside_published(ranked),
         "choice": tables.choice(),

@@ -26,7 +26,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments import records
-from experiments.benchmark import collections, machines, measures, normals, report, scenarios
+from experiments.benchmark import (
+    collections,
+    cuts,
+    machines,
+    measures,
+    normals,
+    report,
+    scenarios,
+)
 from experiments.benchmark.methods import METHODS
 from experiments.records import Record
 from experiments.reproduce import in_parallel
@@ -35,6 +43,7 @@ COLLECTIONS = {
     c.name: c
     for c in (
         *collections.LABELLED,
+        cuts.COLLECTION,
         machines.COLLECTION,
         normals.COLLECTION,
         scenarios.COLLECTION,

@@ -24,9 +24,9 @@ class Series:
     y
         (rows,) 1 where a row is anomalous.
     history
-        The first so many rows are known to be normal; a method may be told so.
+        Rows at the beginning that are known to be normal; a method may be fitted to them.
     first
-        First row that counts, for a method that was not told the history.
+        First row that counts, for a method that was not fitted to the history.
     causes
         Features in which a fault shows, by the rows of the fault.
     marks

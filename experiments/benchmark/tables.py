@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import records
-from experiments.benchmark import machines, normals, scenarios
+from experiments.benchmark import cuts, machines, normals, scenarios
 from experiments.benchmark.methods import METHODS, OURS
 from experiments.pages import markdown
 from experiments.records import Record
@@ -63,16 +63,35 @@ def scores() -> str:
     for collection, (title, measure, _) in SCORED.items():
         for method, found in complete(collection).items():
             cells[method][title] = float(np.mean([record[measure] for record in found]))
+    return _scored(cells, {title: unit for title, _, unit in SCORED.values()})
+
+
+def cut_otherwise() -> str:
+    """Return the same of the streams that are cut otherwise; of TSB-AD-M average precision."""
+    measures = {c: SCORED[c] for c in cuts.KINDS} | {"tsb_ad_m": SCORED["asd"]}
+    units = {SCORED[c][0]: unit for c, (_, _, unit) in measures.items()}
+    cells: dict[str, dict[str, float]] = {name: {} for name in METHODS}
+    for method, found in complete("cuts").items():
+        by = defaultdict(list)
+        for record in found:
+            collection = record["series"].split(": ")[0]
+            if measures[collection][1] in record:
+                by[SCORED[collection][0]].append(record[measures[collection][1]])
+        cells[method] = {title: float(np.mean(by[title])) for title in units}
+    return _scored(cells, units)
+
+
+def _scored(cells: dict[str, dict[str, float]], units: dict[str, str]) -> str:
+    """Return a table of means by collection and their mean, the best of each column in bold."""
     for row in cells.values():
-        if len(row) == len(SCORED):
+        if len(row) == len(units):
             row["mean"] = float(np.mean(list(row.values())))
-    titles = [title for title, _, _ in SCORED.values()] + ["mean"]
+    titles = [*units, "mean"]
     best = {t: max((row[t] for row in cells.values() if t in row), default=0) for t in titles}
     shown = {
         method: {t: f"**{v:.3f}**" if v == best[t] else f"{v:.3f}" for t, v in row.items()}
         for method, row in cells.items()
     }
-    units = {title: unit for title, _, unit in SCORED.values()}
     heads = {t: f"{t}, {units[t]}" if t in units else t for t in titles}
     rows = {m: {heads[t]: v for t, v in row.items()} for m, row in shown.items()}
     return _table("method", rows, list(heads.values()))

@@ -1,3 +1,4 @@
+from types import ModuleType
 from typing import Any
 
 from onlad.reference import Array
@@ -25,6 +26,7 @@ class Kernel32:
         seen: int,
         skipped: int,
         paused: int,
+        constants: ModuleType,
     ) -> None: ...
     def score(self, x: Any, a: float, /) -> float | None: ...
     def update(self, x: Any, a: float, /) -> float | None: ...
@@ -32,16 +34,9 @@ class Kernel32:
     def score_many(self, X: Array, a: float, loss: Array, leverage: Array, /) -> None: ...
     def update_many(self, X: Array, a: Array, loss: Array, leverage: Array, /) -> None: ...
     def update_blocks(
-        self,
-        X: Array,
-        XA: Array,
-        a: Array,
-        beta: Array,
-        block_rows: int,
-        loss: Array,
+        self, *, X: Array, XA: Array, a: Array, beta: Array, block_rows: int, loss: Array,
         leverage: Array,
-        /,
-    ) -> None: ...
+    ) -> None: ...  # fmt: skip
     @property
     def alpha(self) -> Array: ...
     @property
@@ -100,22 +95,7 @@ class Watching:
     def allow(self, rate: float, /) -> None: ...
     def observe(self, x: Any, paused: bool, largest: float, /) -> Any: ...
     def observe_row(self, x: Array, paused: bool, /) -> Any: ...
-    def watch(
-        self,
-        X: Array,
-        paused: bool,
-        ready: Array,
-        score: Array,
-        threshold: Array,
-        p_value: Array,
-        is_anomaly: Array,
-        learned: Array,
-        drift: Array,
-        drifting: Array,
-        shares: Array,
-        around: Array,
-        /,
-    ) -> None: ...
+    def watch(self, X: Array, *, paused: bool, verdicts: Any, first: int) -> None: ...
     @property
     def rate(self) -> float: ...
     @property
@@ -147,22 +127,12 @@ class Portable:
 
 def watch_all(
     monitors: list[Watching | None],
+    *,
     first_row: Array,
-    first_value: Array,
     X: Array,
     paused: Array,
-    ready: Array,
-    score: Array,
-    threshold: Array,
-    p_value: Array,
-    is_anomaly: Array,
-    learned: Array,
-    drift: Array,
-    drifting: Array,
-    shares: Array,
-    around: Array,
+    verdicts: Any,
     threads: int,
-    /,
 ) -> None: ...
 def watch_fleet(
     monitors: list[Watching],
@@ -203,6 +173,7 @@ class DictReader:
 def read_dict(x: dict[Any, Any], names: tuple[Any, ...], out: Array, largest: float, /) -> bool: ...
 def causes(names: tuple[Any, ...], shares: Array, /) -> dict[Any, float]: ...
 def bank_update32(
+    *,
     alpha: Array,
     b: Array,
     beta: Array,
@@ -220,20 +191,21 @@ def bank_update32(
     blocks: bool,
     largest: float,
     threads: int,
-    /,
+    constants: ModuleType,
 ) -> bool: ...
 
 bank_update64 = bank_update32
 
 def read_csv(
+    *,
     data: bytes,
     start: int,
     delimiter: str,
     decimal: str,
+    largest: float,
     slots: Array,
     values: Array,
     texts: Array,
     lines: Array,
     kinds: Array,
-    /,
 ) -> tuple[int, int]: ...

@@ -33,7 +33,7 @@ def pays(n_features: int, n_hidden: int) -> bool:
 def update_many(model: Kernel, X: Array, forgetting: Array) -> tuple[Array, Array]:
     """Score and learn the rows of `X` in order; return their losses and leverages.
 
-    The model is modified. ``forgetting`` has one factor a row.
+    The model is modified. ``forgetting`` has one factor per row.
     """
     losses, leverages = np.empty(len(X)), np.empty(len(X))
     alpha = np.ascontiguousarray(model.alpha)
@@ -42,7 +42,8 @@ def update_many(model: Kernel, X: Array, forgetting: Array) -> tuple[Array, Arra
         part = slice(start, start + CHUNK)
         XA = X[part] @ alpha
         model.update_blocks(
-            X[part], XA, forgetting[part], beta, ROWS, losses[part], leverages[part]
-        )
+            X=X[part], XA=XA, a=forgetting[part], beta=beta, block_rows=ROWS,
+            loss=losses[part], leverage=leverages[part],
+        )  # fmt: skip
     model.beta_t[:] = beta.T
     return losses, leverages

@@ -72,12 +72,7 @@ def learned(own: kernel.Watching) -> WatchingState:
 
 def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part: slice) -> None:
     """Judge rows, move on at each tick, and fill in a part of the verdicts."""
-    own.watch(
-        X, paused, verdicts.ready[part], verdicts.score[part], verdicts.threshold[part],
-        verdicts.p_value[part], verdicts.is_anomaly[part], verdicts.learned[part],
-        verdicts.drift[part], verdicts.drifting[part], verdicts.shares[part],
-        verdicts.around[part],
-    )  # fmt: skip
+    own.watch(X, paused=paused, verdicts=verdicts, first=part.start)
     verdicts.values[part], verdicts.rate[part] = X, own.rate
 
 
@@ -91,11 +86,7 @@ def watch_all(
     """
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
     said = Verdicts((), len(X), X.shape[1])
-    kernel.watch_all(
-        owns, first, first * X.shape[1], X.ravel(), paused, said.ready, said.score,
-        said.threshold, said.p_value, said.is_anomaly, said.learned, said.drift, said.drifting,
-        said.shares.ravel(), said.around.ravel(), 1,
-    )  # fmt: skip
+    kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=said, threads=1)
     said.values, said.rate = X, np.repeat([own.rate for own in owns], counts)
     edges = zip(names, first[:-1].tolist(), first[1:].tolist(), strict=True)
     return [said.part(own, slice(begin, end)) for own, begin, end in edges]
@@ -106,9 +97,9 @@ def watch_fleet(
     counts: Array,
     widths: Array,
     X: Array,
+    *,
     paused: Array,
     said: Any,
-    *,
     detailed: int,
     threads: int,
 ) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlad.mode import SMOOTHING, STATISTICS, STILL, WINSOR, Mode
+from onlad.mode import SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR, Mode
 from onlad.reference import Array
 
 KEEP = 0.5
@@ -105,5 +105,5 @@ def wake(mode: Mode, x: Array) -> None:
     if asleep.any():
         mode.centre = np.where(asleep & np.isnan(mode.centre), x, mode.centre)
         moved = np.abs(x - mode.centre)
-        moves = asleep & (moved > STILL * np.abs(mode.centre) + 1e-30)
+        moves = asleep & (moved > STILL * np.abs(mode.centre) + SMALLEST_UNIT)
         mode.scale = np.where(moves, moved, mode.scale)

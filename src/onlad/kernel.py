@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from onlad import reference
 from onlad._kernel import (
     LARGEST32,
     LARGEST64,
@@ -82,4 +83,5 @@ def make(
         activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
         loss=LOSSES.index(loss), trace=trace, trace_start=trace_start, trace_limit=trace_limit,
         shrink=shrink, weight=weight, seen=seen, skipped=skipped, paused=paused,
+        constants=reference,
     )  # fmt: skip

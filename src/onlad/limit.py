@@ -5,8 +5,8 @@ that may be false alarms (a generalised Pareto distribution of the roots of the 
 factor follows the alarms themselves, as in adaptive conformal prediction: each weak
 episode raises it, each row lowers it by as much as the budget allows. So the rate of false alarms
 comes down to the budget whatever the distribution is. An episode that is strong does not raise it:
-that is a fault. An alarm that has lasted for hundreds of rows was told: it is shelved, and comes
-back if scores rise.
+that is a fault. An alarm that has lasted for hundreds of rows is shelved, and comes back if scores
+rise.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ LEAST = 0.1  # of a limit: 1 is twice as far out as the 0.999 quantile of the st
 RECENT = 2_048  # normal scores
 FRESH = 16  # the limit is fitted again when a share of 1 / FRESH of them is new
 TAIL = 0.02  # share of the scores that is fitted
+LEAST_SPREAD = 1e-12  # of a tail, in units of its mean: scores may all be equal
 FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots:
 # less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
 LASTING = 512  # refused rows of an episode after which its alarm is shelved
-TOLD = 128  # if so many of them were in alarm
+TOLD = 128  # if at least this number of them were in alarm
 HIGHEST = 4.0  # of that logarithm
 GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
@@ -78,7 +79,7 @@ class Limit:
         self._refresh()
 
     def value(self, learned: int) -> float:
-        """Return the limit of a stream that has learned so many rows."""
+        """Return the limit of a stream that has learned this number of rows."""
         return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
 
     def lasts(self) -> bool:
@@ -86,7 +87,7 @@ class Limit:
         return bool(self.episode[0] >= 0 and self.episode[1] >= LASTING)
 
     def shelved(self) -> bool:
-        """Return whether the alarm has gone on for so long that it was told."""
+        """Return whether the alarm has gone on for so long that it is shelved."""
         return self.lasts() and bool(self.episode[3] >= TOLD)
 
     def take(self, scores: Array, most: float) -> None:
@@ -154,7 +155,7 @@ def tail(roots: Array, rate: float) -> float:
     ratio = rate * n / k
     if b0 <= 0 or ratio >= 1:
         return u
-    shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, 1e-12 * b0), 0.0, 0.5))
+    shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, LEAST_SPREAD * b0), 0.0, 0.5))
     scale = b0 * (1 - shape)
     far = -np.log(ratio) if shape < 1e-6 else (ratio**-shape - 1) / shape
     return float(min(u + scale * far, FARTHEST * roots[min(n - 1, int(0.999 * n))]))

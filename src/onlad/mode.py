@@ -6,8 +6,8 @@ divided by its usual square, which is the mean of those learned, but not far bel
 feature that seldom moves must not outweigh the others when it does. Four statistics come of a row:
 for each instance the mean and the largest of these squares. Each is standardised (`Levels`): 0 is
 the median of normal rows, 1 lies twice as far above it as the 0.999 quantile. So is a running mean
-of each, in which no row counts for more than 1. And so are the same four statistics of the lean:
-the running mean of each error itself, which a small fault that lasts moves to one side. The score
+of each, in which no row counts for more than 1. And so are the same four statistics of the
+leans, the EWMAs of the errors: a small fault that lasts moves them to one side. The score
 is the mean over the four of the highest of the three: linear in the squares, without a ceiling. In
 rows without order there is no running mean.
 
@@ -37,7 +37,7 @@ OFTEN = 64.0  # a usual square is at least the largest that was learned, over th
 ACCEPTED = 8.0  # what a square of an accepted row counts for at most: less than 3 deviations
 MEMORY = 5_000  # rows that a usual square weighs at most
 SMOOTHING = 1 / 30  # weight of the newest row in a running mean
-QUANTILE, BEYOND = 0.999, 2.0  # a level reaches so many times as far as this quantile
+QUANTILE, BEYOND = 0.999, 2.0  # a level reaches this quantile, times this
 FEW = 4.0  # widens a level that few rows were there for
 LEAST = (0.5, 0.05)  # the least reach of a level: of rows and leans, of running means
 WINSOR = 3.0  # deviations that an error counts for at most in its lean
@@ -284,7 +284,7 @@ def unit(rows: Array) -> tuple[Array, Array]:
     centre = np.nanmedian(some, axis=0)
     span = np.nanmax(some, axis=0) - np.nanmin(some, axis=0)
     scale = np.maximum(np.nanstd(some, axis=0), span / RANGE)
-    still = scale <= STILL * np.abs(centre) + 1e-30
+    still = scale <= STILL * np.abs(centre) + SMALLEST_UNIT
     return np.where(seen, centre, np.nan), np.where(still | ~seen, 0.0, scale)
 
 

@@ -3,9 +3,9 @@
 The way of a sample: names -> row (`onlad.rows`) -> judge -> verdict. Every 64 samples the model
 moves on (`onlad.watching`), so that a block of any size gives what single samples give.
 
-A stream is young for YOUTH samples, and all of them are kept so long. If a change that lasts is
-confirmed in this time, the first samples were too few to show what is normal: it does not become a
-mode beside them, but all samples so far become the start.
+A stream begins with a burn-in of BURN_IN samples, all of which are kept. If a lasting change is
+confirmed in it, the first samples were too few to show what is normal: the change does not become a
+second mode; all samples so far become the start.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import LARGEST_WINDOW, LONGEST, TICK, Watching, WatchingState, check_size
 
 FEWEST = 64  # samples of a start
-YOUTH = LONGEST  # samples of a stream that is young; no candidate has to explain more
-MOST_KEPT = 2**18  # numbers of them, so that wide streams are young for less
+BURN_IN = LONGEST  # samples; no candidate has to explain more
+MOST_KEPT = 2**18  # numbers in them, so that wide streams have a shorter one
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MonitorSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MonitorState:
-    """What a monitor has beyond its settings: it warms up, watches, or does both while young."""
+    """What a monitor has beyond its settings: it warms up, watches, or in its burn-in does both."""
 
     names: Names
     n_seen: Annotated[int, Within(1)]
@@ -72,17 +72,17 @@ class MonitorState:
         if self.watching is not None:
             self.watching.check(n, self.n_seen)
         if self.warming is not None:
-            # Youth ends at a tick.
-            most = settings.warmup - 1 if self.watching is None else youth(n) + TICK - 1
+            # A burn-in ends at a tick.
+            most = settings.warmup - 1 if self.watching is None else burn_in(n) + TICK - 1
             rows, most = len(self.warming), min(self.n_seen, most)
             need(rows <= most, f"warming must hold at most {most} rows, got {rows}")
             useful = not np.isnan(self.warming).all(axis=1).any()
             need(useful, "warming holds a row without a value")
 
 
-def youth(n_features: int) -> int:
-    """Return for how many samples a stream is young."""
-    return min(YOUTH, MOST_KEPT // n_features)
+def burn_in(n_features: int) -> int:
+    """Return how many samples the burn-in of a stream has."""
+    return min(BURN_IN, MOST_KEPT // n_features)
 
 
 class Monitor:
@@ -139,10 +139,10 @@ class Monitor:
             raise ValueError(f"names must differ from each other, got {list(self._names)!r:.200}")
         self.n_seen = 0
         self.paused = False  # while it is, samples are judged and none is learned
-        self._kept: Array | None = np.empty((0, 0))  # samples of a stream that is young
+        self._kept: Array | None = np.empty((0, 0))  # samples of the burn-in
         self._watching: kernel.Watching | None = None
         self._new: list[Array] = []  # more of them
-        self._at = 0  # samples since the last tick, of a stream that is young
+        self._at = 0  # samples since the last tick, in the burn-in
         self.false_alarms = false_alarms
 
     @property
@@ -152,7 +152,7 @@ class Monitor:
 
     @property
     def young(self) -> bool:
-        """Whether the stream is so young that a change that lasts becomes a part of its start."""
+        """Whether the stream is in its burn-in: a lasting change becomes part of its start."""
         return self._kept is not None
 
     @property
@@ -324,7 +324,7 @@ class Monitor:
         return verdicts
 
     def beside(self, rows: int) -> kernel.Watching | None:
-        """Return what may judge so many rows beside other monitors' in the kernel; `judged` is next.
+        """Return what may judge so many rows in the kernel, beside others; `judged` is next.
 
         None if they must be given to `observe_many`: it has not started, or may start anew.
         """
@@ -351,7 +351,7 @@ class Monitor:
         return int(useful[-1]) + 1
 
     def _grow(self, X: Array, paused: bool, confirmed: bool) -> None:
-        """Keep the samples of a young stream; start anew with all of them if that is due."""
+        """Keep the samples of the burn-in; start anew with all of them if that is due."""
         assert self._kept is not None
         self._at += len(X)
         if not paused:
@@ -360,13 +360,13 @@ class Monitor:
             return
         self._at = 0
         kept = self._young_rows()
-        if len(kept) > youth(X.shape[1]):
+        if len(kept) > burn_in(X.shape[1]):
             self._kept = None
         elif confirmed:
             self._begin(kept)
 
     def _young_rows(self) -> Array:
-        """Return the samples of a young stream."""
+        """Return the samples of the burn-in."""
         assert self._kept is not None
         if self._new:
             self._kept, self._new = np.concatenate((self._kept, *self._new)), []
@@ -381,7 +381,7 @@ class Monitor:
             if self._watching is not None:
                 factor = compiled.learned(self._watching).limit.factor
                 state = replace(state, limit=replace(state.limit, factor=factor))
-            self._kept = X if len(X) <= youth(X.shape[1]) else None
+            self._kept = X if len(X) <= burn_in(X.shape[1]) else None
         self._go_on(state)
         self._at = 0
 

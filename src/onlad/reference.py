@@ -41,6 +41,10 @@ SCORES: tuple[Score, ...] = ("reconstruction", "leverage", "combined")
 
 EPSILON = 1e-4  # alg:detector: no learning when d is below it
 LEAST_LEVERAGE = 1e-3  # so that h = 0 (all relu units off) cannot hide an error
+LARGEST_LEVERAGE = 1e30  # h P h' from which the compiled step, which has no EPSILON, skips a sample
+WOUND_UP = 1e4  # P is wound up when its trace is above this times its start, by the growth of P
+LEAST_GROWTH = 1e-4  # so that a short memory does not put the limit out of reach
+TRACE_INTERVAL = 64  # samples between measurements of trace(P), where it is followed by differences
 
 
 class State(NamedTuple):
@@ -278,7 +282,7 @@ def trace_limit(start: float, N: int, forgetting: float, activation: Activation)
     them. Measured in docs/explanation/score-measurements.md.
     """
     growth = 1.0 if activation in ("identity", "relu") else forgetting ** (3 * N)
-    return 1e4 / max(growth, 1e-4) * start
+    return WOUND_UP / max(growth, LEAST_GROWTH) * start
 
 
 def guarded(state: State, forgetting: float, limit: float) -> float:

@@ -1,7 +1,7 @@
-"""Rules of people: which deviations matter, when a machine is serviced, how much is told.
+"""Rules of people: which deviations matter, when a machine is serviced, how much is reported.
 
 They stand above the model: a sensor that is muted is learned as before. During maintenance samples
-are judged, and neither learned nor told.
+are judged, but neither learned nor reported.
 """
 
 from __future__ import annotations
@@ -225,21 +225,21 @@ class Rules:
 
 @dataclass
 class Budget:
-    """At most so many incidents a day are told; the others are counted."""
+    """A number of incidents per day that are reported; the others are counted."""
 
     per_day: int | None = None
     suppressed: int = 0
     _day: int = -1
-    _told: set[int] = field(default_factory=set)
+    _reported: set[int] = field(default_factory=set)
 
     def allows(self, incident: Incident, seconds: float) -> bool:
-        """Return whether an incident that began then is told; one that was told stays told."""
-        if self.per_day is None or incident.number in self._told:
+        """Return whether an incident that began then is reported; one that was, stays so."""
+        if self.per_day is None or incident.number in self._reported:
             return True
         day = int(seconds // 86400)
         if day != self._day:
-            self._day, self._told = day, set()
-        if len(self._told) >= self.per_day:
+            self._day, self._reported = day, set()
+        if len(self._reported) >= self.per_day:
             return False
-        self._told.add(incident.number)
+        self._reported.add(incident.number)
         return True

@@ -1,9 +1,9 @@
 """Which rows of a history belong to one mode, when it has several.
 
 Rows are grouped by their place (k-means). A grouping is taken when a linear prediction of each
-feature inside the groups leaves clearly less error, in cross-validation, than one for all rows that
-knows the mean of each group: places alone are no modes, other relations between the sensors are.
-So one sensor alone has no modes.
+feature inside the groups leaves clearly less error in the rows of a group, in cross-validation,
+than one for all rows that knows the mean of each group: places alone are no modes, other relations
+between the sensors are. So one sensor alone has no modes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from onlad.instance import Instance
-from onlad.mode import Mode
+from onlad.mode import PRIOR_SQUARE, Mode
 from onlad.reference import Array
 
 MOST = 4  # modes of a history
-GAIN = 0.3  # how much smaller errors must be, in natural logarithms of their squares
-DEARER = 0.1  # how much more for each group after the second
+GAIN = 0.15  # how much smaller errors must be, in natural logarithms of their squares
+DEARER = 0.05  # how much more for each group after the second
 LOOK = 4_096  # rows that are looked at
 FEWEST = 128  # rows of a mode
 ROUNDS = 15  # of k-means
@@ -39,25 +39,34 @@ def split(mode: Mode, windows: Array, present: Array) -> Array:
         sizes = np.bincount(own, minlength=k)
         if sizes.min() < fewest:
             continue
-        inside = [_error(V[own == i], known[own == i], n) for i in range(k)]
         means = np.array([V[own == i].mean(axis=0) for i in range(k)])
-        whole = _error(V - means[own], known, n)
-        gain = sum(
-            size / len(V) * np.mean(np.log((whole + 1e-9) / (part + 1e-3 * whole + 1e-9))[moving])
-            for size, part in zip(sizes, inside, strict=True)
-        )
+        whole = _squares(V - means[own], n)
+        gain = 0.0
+        for i, size in enumerate(sizes):
+            group_rows = own == i
+            apart = _mean(_squares(V[group_rows], n), known[group_rows])
+            together = _mean(whole[group_rows], known[group_rows])
+            # What is smaller than any usual square is no error: else a valve that does not move
+            # in one group would count as predicted a thousand times better there.
+            ratio = (together + PRIOR_SQUARE) / (apart + PRIOR_SQUARE)
+            gain += size / len(V) * float(np.mean(np.log(ratio)[moving]))
         if gain > best + (DEARER if len(places) else 0.0):
-            best, places = float(gain), centres
+            best, places = gain, centres
     return _nearest(mode.scaled(windows)[:, :n], places) if len(places) else group
 
 
-def _error(V: Array, present: Array, n: int) -> Array:
-    """Return the mean squared error of each feature, one half predicted by the other."""
+def _squares(V: Array, n: int) -> Array:
+    """Return the squared errors of each row, one half predicted by the other."""
     half, squares = len(V) // 2, np.empty((len(V), n))
     for part, rest in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
         model = Instance("linear", V.shape[1], n, 0)
         model.learn(V[rest], V[rest, :n])
         squares[part] = model.errors(V[part], V[part, :n]) ** 2
+    return squares
+
+
+def _mean(squares: Array, present: Array) -> Array:
+    """Return the mean over the rows in which a value was present."""
     return np.asarray((squares * present).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
 
 

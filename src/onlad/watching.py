@@ -37,7 +37,7 @@ PATIENCE, SHORTEST, LONGEST = 0.5, 256, 4_096  # rows that it must explain, by t
 FOREIGN = 0.25  # share of refused rows that it may fail to explain
 ORDERED = 0.25  # least rank autocorrelation of a stream, at lags 1 and 2
 WIDEST, LONGEST_WINDOW = 64, 4  # inputs, and rows, that are looked at together
-HELD = 4.0  # a missing value is held for so many times its usual gap
+HELD = 4.0  # usual gaps for which a missing value is held
 HISTORY = 32_768  # rows of a history that are learned; of a longer one, blocks from all of it
 
 # In a file.
@@ -106,7 +106,7 @@ class WatchingState:
 
 
 def check_size(n: int, width: int) -> None:
-    """Refuse, with `ValueError`, a window of so many rows and features that no file holds it."""
+    """Refuse, with `ValueError`, a window with too many rows and features for a file."""
     Within(1, LARGEST_WINDOW).check("width", width)
     fits = width <= SHORT_WINDOW or n * width <= LARGEST_INPUTS
     rule = f"a window of {width} rows has at most {LARGEST_INPUTS // width} features, got {n}"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from experiments.benchmark import (
     collections,
+    cuts,
     machines,
     measures,
     methods,
@@ -204,6 +205,23 @@ def test_a_labelled_collection_is_what_it_says(collection):
     assert all(made.y[start : stop - 1].all() for start, stop in made.causes)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows", "features", "history"),
+    [("late", 1_500, 6, 500), ("half 0", 2_000, 3, 1_000), ("from 100", 1_899, 6, 300)],
+)
+def test_a_cut_has_other_rows_or_features(kind, rows, features, history, monkeypatch):
+    monkeypatch.setattr(cuts, "GECCO_HISTORY", 300)
+    y = np.zeros(2_000)
+    y[[100, 1_500]] = 1  # the 300 rows from row 100 on are not normal, those from row 101 on are
+    X = np.random.default_rng(0).normal(size=(2_000, 6))
+    label = y if kind.startswith("from") else np.where(np.arange(2_000) < 1_000, 0, y)
+    whole = series("any", "any", X, label, history=100 if kind.startswith("from") else 1_000)
+    part = cuts.cut(whole, kind)
+    assert (part.X.shape, part.history, part.first) == ((rows, features), history, history)
+    assert len(part.y) == rows
+    assert part.y.sum() == 1
+
+
 @pytest.mark.skipif("ONLAD_BENCHMARK" not in os.environ, reason="ONLAD_BENCHMARK is not set")
 def test_causes_are_features_from_0_in_rows_of_the_whole_series():
     made = collections.asd("omi5")
@@ -293,12 +311,12 @@ class Fake:
 
 def test_a_monitor_that_is_told_learns_the_history_once(loop, monkeypatch):
     monkeypatch.setattr(methods, "Monitor", Fake)
-    untold, told = (methods.METHODS[name](loop) for name in methods.OURS)
+    fresh, told = (methods.METHODS[name](loop) for name in methods.OURS)
     rows = np.cumsum(np.nansum(loop.X, axis=1))
-    np.testing.assert_allclose(untold.score, rows)
+    np.testing.assert_allclose(fresh.score, rows)
     np.testing.assert_allclose(told.score[1000:], rows[1000:])
     np.testing.assert_allclose(told.score[:1000], rows[999] + rows[:1000])
-    assert (untold.told, told.told) == (0, 1000)
+    assert (fresh.told, told.told) == (0, 1000)
     assert np.flatnonzero(told.drifting == 3).tolist() == [999, 1999]
 
 

@@ -28,7 +28,7 @@ LONG = st.LongType()
 
 def keeper(names=tuple(FEATURES), clock=LONG, expire=None, renew=False):
     start = persist.to_bytes(small_monitor())
-    return Keeper(names, start, st.StringType(), clock, expire, renew)
+    return Keeper(names, start, st.StringType(), clock, expire=expire, renew=renew)
 
 
 def prepared(frame, names=FEATURES, **columns):

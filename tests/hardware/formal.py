@@ -44,7 +44,7 @@ def prove(component, folder, *, script="", depth=None):
     """Return what SymbiYosys found (PASS, FAIL, UNKNOWN or ERROR) and all that it said.
 
     `script` are commands of yosys before the design is flattened, to cut parts of it out. With a
-    `depth`, what is shown is for so many cycles after a reset; else for all time.
+    `depth`, what is shown is for that number of cycles after a reset; else for all time.
     """
     folder = Path(folder)
     text = rtlil.convert(component, name="top", emit_src=False)

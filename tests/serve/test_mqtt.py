@@ -162,7 +162,7 @@ silent_after = 1.0
             until(lambda: client.on("onlad/pump/a/state")[-1]["state"] == "normal", "the end of it")
             until(lambda: len(client.on("onlad/pump/a/alarm")) == 2, "the next silence")
         client.heard.clear()
-        with Served(path) as served:  # it is known to be silent, and not told again
+        with Served(path) as served:  # it is known to be silent, and not reported again
             connected(served)
             time.sleep(1.5)
             assert client.on("onlad/pump/a/state")[-1]["state"] == "silent"

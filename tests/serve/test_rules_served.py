@@ -29,7 +29,7 @@ def test_an_alarm_says_what_was_expected_of_its_causes():
     sensor = alarm.sensors[cause]
     assert not sensor["low"] <= sensor["value"] <= sensor["high"]
     assert sensor["direction"] == ("above" if sensor["value"] > sensor["high"] else "below")
-    assert alarm.severity == own.told()["severity"] >= 40
+    assert alarm.severity == own.status()["severity"] >= 40
     assert f"severity {alarm.severity:.0f}" in alarm.message()["text"]
     assert f"{sensor['direction']} (" in alarm.message()["text"]
 
@@ -38,7 +38,7 @@ def test_maintenance_neither_tells_nor_learns():
     own = watcher(maintenance=("1970-01-01T00:15/1970-01-01T00:16",))  # seconds 900 to 959
     give(own, 900)
     verdicts, began = give(own, 40, 900.0, FAULTS, seed=3)
-    assert (began, own.alarm, own.told()["maintenance"]) == ([], None, True)
+    assert (began, own.alarm, own.status()["maintenance"]) == ([], None, True)
     assert not verdicts.learned.any()
     give(own, 300, 960.0, seed=4)
     _, began = give(own, 40, 1260.0, FAULTS, seed=3)
@@ -53,7 +53,7 @@ def test_alarms_beyond_the_budget_of_a_day_are_kept_and_not_told():
         _, began = give(own, 40, 1000.0 * k, FAULTS, seed=3)
         told += len(began)
         give(own, 200, 1000.0 * k + 40, seed=k)
-    assert (told, len(own.alarms), own.untold, own.told()["untold"]) == (1, 3, 2, 2)
+    assert (told, len(own.alarms), own.suppressed, own.status()["suppressed"]) == (1, 3, 2, 2)
     _, began = give(own, 40, 86_400.0, FAULTS, seed=3)
     assert len(began) == 1
 

@@ -96,6 +96,6 @@ def test_a_slow_drift_is_a_notice(tmp_path):
     stream = service.streams["pump"]
     drifts = Watcher(9, stream, "", Drifts(names=watcher.names), 10)
     drifts.observe(machine(2), np.zeros(2))
-    assert (drifts.told()["drifting"], watcher.told()["drifting"]) == ("power", None)
+    assert (drifts.status()["drifting"], watcher.status()["drifting"]) == ("power", None)
     assert drifts.state != "alarm"
     service.close()

@@ -7,10 +7,10 @@ import argparse
 import numpy as np
 
 from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source
+from onlad.cli.incidents import IncidentLog
 from onlad.cli.models import Models
 from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
-from onlad.cli.told import Told
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
 
@@ -21,9 +21,9 @@ def add(commands: Commands) -> None:
         "backtest",
         help="say which alarms would have come with these settings",
         description="Go through a history with the settings and rules of a stream of the service, "
-        "and print each incident that would have been told. The end says how many anomalies the "
-        "rules of sensors and maintenance took back, and how many incidents were too many for "
-        "alarms_per_day. Nothing is kept.",
+        "and print each incident that would have been reported. The end says how many anomalies "
+        "the rules of sensors and maintenance took back, and how many incidents alarms_per_day "
+        "suppressed. Nothing is kept.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad backtest history.csv --config onlad.toml\n"
@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch with the rules, print, and count what they took back."""
     rules, settings = ruled(args)
-    told = Told(rules, args.json, live=False)
+    log = IncidentLog(rules, args.json, live=False)
     session = Session(args, Models(settings, args.load, rules=rules))
     taken_back = 0
 
@@ -48,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
         nonlocal taken_back
         above = verdicts.score > verdicts.threshold
         taken_back += int(np.count_nonzero(above & ~verdicts.is_anomaly))
-        told.add(block, verdicts)
-        session.incidents = told.count
+        log.add(block, verdicts)
+        session.incidents = log.count
 
     status = session.run(take)
-    told.finish(session.say)
+    log.finish(session.say)
     session.say(f"{taken_back:,} anomalies were taken back by the rules")
     return status

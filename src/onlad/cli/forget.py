@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
         "forget",
         help="let onlad serve forget what it has learned of a device",
         description="Forget a device of a service that is stopped: its next sample begins a new "
-        "one, with features of its own. A service that runs is told by its page, or by DELETE "
+        "one, with features of its own. In a service that runs, use its page, or DELETE "
         "/streams/STREAM/devices/DEVICE. What is forgotten is kept in a file, and can be put back.",
         formatter_class=Help,
         epilog="examples:\n"

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source
+from onlad.cli.incidents import IncidentLog
 from onlad.cli.models import Models
 from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
-from onlad.cli.told import Told
 from onlad.report.evaluation import truths
 from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     write = writers[args.output]
     counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
     rows = args.rows or args.all or args.output == "influx"
-    log = None if rows else Told(rules, args.output == "jsonl", live)
+    log = None if rows else IncidentLog(rules, args.output == "jsonl", live)
 
     def take(block: Block, verdicts: Verdicts) -> None:
         if log is not None:

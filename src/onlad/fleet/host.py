@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad import _kernel, block, kernel
+from onlad import _kernel, block, kernel, reference
 from onlad.fleet.models import FACTOR, Layer, Models, refuse
 from onlad.reference import ACTIVATIONS, LOSSES, Array, Score, combine
 
@@ -117,24 +117,13 @@ class HostEngine:
         losses, leverages = np.full(mask.shape, np.nan), np.full(mask.shape, np.nan)
         largest = kernel.LARGEST[X.dtype.name]
         good = self._update(
-            self._alpha,
-            self._b,
-            self._beta,
-            self._S,
-            self._numbers,
-            self._counts,
-            X,
-            mask,
-            losses,
-            leverages,
-            self.layer.n_hidden,
-            ACTIVATIONS.index(self.layer.activation),
-            LOSSES.index(self.layer.loss),
-            learn,
-            blocks,
-            largest,
-            self.threads or usable_cores(),
-        )
+            alpha=self._alpha, b=self._b, beta=self._beta, S=self._S,
+            numbers=self._numbers, counts=self._counts,
+            X=X, mask=mask, losses=losses, leverages=leverages, hidden=self.layer.n_hidden,
+            activation=ACTIVATIONS.index(self.layer.activation),
+            loss=LOSSES.index(self.layer.loss), learn=learn, blocks=blocks, largest=largest,
+            threads=self.threads or usable_cores(), constants=reference,
+        )  # fmt: skip
         if not good:
             fits = (np.abs(X) <= largest).all(-1)
             refuse(np.flatnonzero((mask & ~fits).any(-1)).tolist())

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # Triton compiles these functions: it reads annotations as its own, so arguments have none.
-"""The bank's arithmetic on a GPU, in Triton. `onlad.fleet.cuda` calls it; it imports Triton alone.
+"""The bank's arithmetic on a GPU, in Triton. `onlad.fleet.cuda` calls it.
 
 The symbols are those of `onlad.reference`, the order of the steps that of ``cpp/oselm.hpp``, the
 guards included. A program works on one model (or on a tile of its features) and keeps what it
@@ -28,8 +28,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from onlad import reference
+
 NUMBERS, COUNTS = 5, 3
-TRACE_INTERVAL = tl.constexpr(64)  # as in cpp/oselm.hpp
+LARGEST_LEVERAGE = tl.constexpr(reference.LARGEST_LEVERAGE)
+TRACE_INTERVAL = tl.constexpr(reference.TRACE_INTERVAL)
+WOUND_UP = tl.constexpr(reference.WOUND_UP)
+LEAST_GROWTH = tl.constexpr(reference.LEAST_GROWTH)
 
 
 @triton.jit
@@ -84,7 +89,7 @@ def hidden(
 def _limit(start, a, N: tl.constexpr, BENDS: tl.constexpr):
     """Return the trace above which P is wound up: trace_limit of onlad.reference."""
     growth = tl.exp(3.0 * N * tl.log(a)) if BENDS else a * 0 + 1
-    return start * 1e4 / tl.maximum(growth, 1e-4)
+    return start * WOUND_UP / tl.maximum(growth, LEAST_GROWTH)
 
 
 @triton.jit
@@ -167,7 +172,7 @@ def step(
     gain = h * 0
     again, k, weight = h * 0, 0, squared * 0  # of a restored ridge
     if LEARN:
-        learned = squared < 1e30  # also catches NaN
+        learned = squared < LARGEST_LEVERAGE  # also catches NaN
         root, gain, less = _learn(root, f, squared, a, learned)
         if learned:
             seen = tl.load(count) + 1
@@ -247,7 +252,7 @@ def learn_roots(
             f = tl.sum(root * h[:, None], 0)
             squared = tl.sum(f * f, 0)
             tl.store(leverages + model * pitch + t, squared / (factor * factor))
-            learned = squared < 1e30  # also catches NaN
+            learned = squared < LARGEST_LEVERAGE  # also catches NaN
             root, gain, less = _learn(root, f, squared, a, learned)
             tl.store(gains + (first + rows) * N + i, gain, real)
             tl.store(order + first + rows, t)

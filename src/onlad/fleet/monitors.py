@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
 from onlad import compiled, kernel, modelfile, samples
+from onlad.errors import OnladError
 from onlad.fleet import monitorsfile
 from onlad.fleet.host import usable_cores
 from onlad.fleet.verdicts import DETAILS, Details, FleetVerdicts
@@ -16,15 +18,22 @@ from onlad.modelfile import refusal
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
+from onlad.severity import POINTS, TAIL
+from onlad.watching import WatchingState
+
+if TYPE_CHECKING:
+    from onlad.fleet.tensors.bank import TensorMonitors
+    from onlad.fleet.tensors.watchers import Said
 
 NAMED = 5  # devices that a message names
+ON_GPU = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
 
 
 class MonitorBank:
     """Monitors of many devices, each of which watches its own stream.
 
-    What it says is what a loop of `Monitor.observe` says, to the last bit. A bank is for one
-    caller at a time.
+    On the processor it says what a loop of `Monitor.observe` says, to the last bit; on a GPU
+    within rounding. A bank is for one caller at a time.
 
     Parameters
     ----------
@@ -34,8 +43,12 @@ class MonitorBank:
         How many.
     names
         Of the features; needed if `monitor` has seen nothing.
+    device
+        ``cpu``, or ``cuda`` for an NVIDIA GPU (extra ``gpu``), where all devices have the same
+        features. Devices that have not started, or are young, are watched on the processor until
+        then.
     threads
-        By default as many as this process has cores. Results do not depend on it.
+        On the processor; by default as many as this process has cores. Results do not depend on it.
 
     Attributes
     ----------
@@ -69,6 +82,7 @@ class MonitorBank:
         devices: int,
         *,
         names: Names | None = None,
+        device: Literal["cpu", "cuda"] = "cpu",
         threads: int | None = None,
     ) -> None:
         if not isinstance(monitor, Monitor):
@@ -82,6 +96,9 @@ class MonitorBank:
         self._rate: Array = np.zeros(0)
         self._names: list[Names] = []
         self._settings: list[MonitorSettings] = []
+        self.device = device
+        self._gpu = _gpu(device, len(self.names))
+        # On a GPU, of devices that are young alone.
         self._watching: list[kernel.Watching | None] = []
         self._young: dict[int, Monitor] = {}  # devices that have not started, or are young
         self._start = _copy(monitor, self.names)
@@ -89,13 +106,14 @@ class MonitorBank:
 
     # -- rows -------------------------------------------------------------------------------
 
-    def observe(self, X: Any, mask: Any = None, *, details: Details = "alarms") -> FleetVerdicts:
+    def observe(self, X: Any, mask: Any = None, *, details: Details = "alarms") -> Any:
         """Return the verdicts on one row per device, (devices, n), and learn what is normal.
 
         NaN is a missing value. A device with fewer features than others has the first columns.
         Where `mask` is False there is no row: its verdict is not ready, and its device stays as it
         is. `details`, causes and expected values, are wide: they are there for alarms, for all
-        rows, or for none.
+        rows, or for none. Arrays give `FleetVerdicts`. On a GPU a tensor gives
+        `onlad.fleet.tensors.watchers.Said`: tensors, with the details of alarms.
 
         Raises
         ------
@@ -103,17 +121,19 @@ class MonitorBank:
             `X` or `mask` does not fit, or devices sent what is no measurement. The message names
             them, and no device has changed.
         """
+        if self._gpu and _is_tensor(X):
+            return self._on_gpu(X[:, None] if X.ndim == 2 else X, mask)
         X = self._sized(X, (len(self), self.widest), "(devices, n)")
         sent = np.ones(len(self), bool) if mask is None else _checked_mask(mask, (len(self),))
         return self._spread(X, np.arange(len(self)), np.flatnonzero(sent), details)
 
-    def observe_many(
-        self, X: Any, mask: Any = None, *, details: Details = "alarms"
-    ) -> FleetVerdicts:
+    def observe_many(self, X: Any, mask: Any = None, *, details: Details = "alarms") -> Any:
         """Return the verdicts on T rows per device, (devices, T, n); the same as T calls.
 
         Row t of device i is verdict i * T + t. `mask` has shape (devices,) or (devices, T).
         """
+        if self._gpu and _is_tensor(X):
+            return self._on_gpu(X, mask)
         X = samples.numbers(X, "X")
         T = X.shape[1] if X.ndim == 3 else 0
         X = self._sized(X, (len(self), T, self.widest), "(devices, T, n)")
@@ -150,7 +170,15 @@ class MonitorBank:
     @property
     def ready(self) -> Array:
         """Whether a device has started, by device."""
-        return np.array([own is not None for own in self._watching], bool)
+        started = np.ones(len(self), bool)
+        for at, monitor in self._young.items():
+            started[at] = monitor.beside(0) is not None
+        return started
+
+    @property
+    def young(self) -> list[int]:
+        """Devices that have not started, or are young: in them a lasting change is a start."""
+        return sorted(self._young)
 
     def names_of(self, device: int) -> Names:
         """Return the features of a device, in the order of its columns."""
@@ -172,7 +200,7 @@ class MonitorBank:
         """Replace one device's monitor by a copy of another; a fresh one starts it from nothing."""
         at = self._place(device)
         start = _copy(monitor, self._names[at])
-        self._put(at, start.settings(), start.learned())
+        self._put([at], start.settings(), start.learned())
         self.paused[at] = monitor.paused
 
     def grow(
@@ -195,6 +223,8 @@ class MonitorBank:
         gone = {self._place(device) for device in np.atleast_1d(np.asarray(devices)).tolist()}
         kept = [at for at in range(len(self)) if at not in gone]
         self._watching = [self._watching[at] for at in kept]
+        if self._gpu:
+            self._gpu.keep(kept)
         self._settings = [self._settings[at] for at in kept]
         self._names = [self._names[at] for at in kept]
         self._seen, self.paused, self._rate = (
@@ -210,7 +240,13 @@ class MonitorBank:
         modelfile.replace(path, modelfile.pieces(monitorsfile.tree(self._saved())))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> MonitorBank:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: Literal["cpu", "cuda"] = "cpu",
+        threads: int | None = None,
+    ) -> MonitorBank:
         """Return the bank in the file `path`; it goes on to the last bit as the saved one would.
 
         Raises
@@ -219,7 +255,7 @@ class MonitorBank:
             The file is not onlad's, is damaged, or holds no valid bank. The message says which.
         """
         data = modelfile.read(path, monitorsfile.LARGEST_BANK)
-        return cls._made(data, path, threads, trusted=False)
+        return cls._made(data, path, trusted=False, device=device, threads=threads)
 
     def to_bytes(self) -> bytes:
         """Return what `save` would write, for a place that is no file."""
@@ -238,21 +274,21 @@ class MonitorBank:
 
         With `trusted` a right checksum is enough: that is for a store that nobody else writes.
         """
-        return cls._made(modelfile.check(data, name), name, threads, trusted=trusted)
+        return cls._made(modelfile.check(data, name), name, trusted=trusted, threads=threads)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _copied, (self.to_bytes(), self.threads)
+        return _copied, (self.to_bytes(), self.device, self.threads)
 
     # -- inside -----------------------------------------------------------------------------
 
     @classmethod
     def _made(
-        cls, data: bytes, name: str | os.PathLike[str], threads: int | None, *, trusted: bool
+        cls, data: bytes, name: str | os.PathLike[str], *, trusted: bool, **options: Any
     ) -> MonitorBank:
         try:
             saved = monitorsfile.parse(data, trusted=trusted)
             start = Monitor.resumed(saved.settings[0], saved.states[0], saved.features[0])
-            bank = cls(start, 0, names=saved.names, threads=threads)
+            bank = cls(start, 0, names=saved.names, **options)
             bank._add(saved.settings[1:], saved.states[1:], saved.features[1:])
         except modelfile.FAULTS as error:
             raise refusal(name, f"holds no valid bank: {error}. Save the bank again") from None
@@ -274,8 +310,12 @@ class MonitorBank:
         if at in self._young:
             return self._young[at].learned()
         own = self._watching[at]
-        assert own is not None
-        return MonitorState(self._names[at], int(self._seen[at]), watching=compiled.learned(own))
+        if self._gpu:
+            watching = self._gpu.learned(at)
+        else:
+            assert own is not None
+            watching = compiled.learned(own)
+        return MonitorState(self._names[at], int(self._seen[at]), watching=watching)
 
     def _add(
         self,
@@ -284,6 +324,8 @@ class MonitorBank:
         names: Sequence[Names],
     ) -> None:
         """Add devices."""
+        if self._gpu and any(each != self.names for each in names):
+            raise ValueError(f"on a GPU all devices have the features {self.names!r:.60}")
         before, count = len(self), len(settings)
         self._watching += [None] * count
         self._settings += settings
@@ -291,21 +333,42 @@ class MonitorBank:
         self._seen = np.append(self._seen, np.zeros(count, "int64"))
         self.paused = np.append(self.paused, np.zeros(count, bool))
         self._rate = np.append(self._rate, np.zeros(count))
-        for at, (own, state) in enumerate(zip(settings, states, strict=True), before):
-            self._put(at, own, state)
+        if self._gpu:
+            self._gpu.grow(count)
+        alike = groupby(enumerate(zip(settings, states, strict=True), before), _identity)
+        for _, group in alike:
+            places, pairs = zip(*group, strict=True)
+            self._put(places, *pairs[0])
         self._sort()
 
-    def _put(self, at: int, settings: MonitorSettings, state: MonitorState | None) -> None:
-        """Let a device go on from what was learned."""
-        self._young.pop(at, None)
-        self._settings[at], self._rate[at] = settings, settings.false_alarms
-        self._seen[at] = 0 if state is None else state.n_seen
-        if state is None or state.watching is None or state.warming is not None:
-            self._young[at] = Monitor.resumed(settings, state, self._names[at])
-            self._watching[at] = self._young[at].beside(0)
-        else:
+    def _put(
+        self, places: Sequence[int], settings: MonitorSettings, state: MonitorState | None
+    ) -> None:
+        """Let devices go on from what was learned."""
+        young = state is None or state.watching is None or state.warming is not None
+        for at in places:
+            self._young.pop(at, None)
+            self._settings[at], self._rate[at] = settings, settings.false_alarms
+            self._seen[at] = 0 if state is None else state.n_seen
+            self._watching[at] = None
+            if young:
+                self._young[at] = Monitor.resumed(settings, state, self._names[at])
+                self._watching[at] = self._young[at].beside(0)
+        if state is not None and state.watching is not None and not young:
+            self._go_on(places, state.watching, settings)
+        elif self._gpu and len(places):
+            self._gpu.release(np.array(places))
+
+    def _go_on(
+        self, places: Sequence[int], state: WatchingState, settings: MonitorSettings
+    ) -> None:
+        """Let devices that are not young go on from a state."""
+        if self._gpu:
+            self._gpu.put(np.array(places), state, settings)
+            return
+        for at in places:
             rate, seed = settings.false_alarms, settings.seed
-            self._watching[at] = compiled.resumed(state.watching, rate, seed, self._names[at])
+            self._watching[at] = compiled.resumed(state, rate, seed, self._names[at])
 
     def _sort(self) -> None:
         """Note which kinds of devices there are."""
@@ -347,12 +410,7 @@ class MonitorBank:
             X = np.where(np.arange(self.widest) < self._width[devices][:, None], X, np.nan)
         bad = np.abs(X) > LARGEST  # never true of NaN
         if np.count_nonzero(bad):
-            found = np.unique(devices[np.argwhere(bad)[:, 0]])
-            more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-            raise ValueError(
-                f"devices {', '.join(map(str, found[:NAMED]))}{more} sent what is no measurement, "
-                f"such as {X[bad][0]}. No device has changed"
-            )
+            _refuse(np.unique(devices[np.argwhere(bad)[:, 0]]).tolist(), float(X[bad][0]))
         return X
 
     def _step(self, X: Array, devices: Array, said: FleetVerdicts, details: Details) -> None:
@@ -369,7 +427,7 @@ class MonitorBank:
             if monitor is None:
                 continue
             monitor.paused = bool(self.paused[own[k]])
-            alone[k] = monitor.beside(int(counts[k])) is None
+            alone[k] = self._gpu is not None or monitor.beside(int(counts[k])) is None
         at = np.flatnonzero(np.repeat(~alone, counts))
         others = FleetVerdicts(devices[at], self._names, self._rate, self.widest)
         if len(at):
@@ -387,12 +445,25 @@ class MonitorBank:
                 monitor.judged(rows, bool(said.drift[end - 1]))
             self._watching[own[k]] = monitor.beside(0)
             if not monitor.young:
-                del self._young[int(own[k])]
+                self._grown_up(int(own[k]))
+
+    def _grown_up(self, device: int) -> None:
+        """Let a device that is no longer young go where the others are."""
+        monitor = self._young.pop(device)
+        if self._gpu:
+            state = monitor.learned()
+            assert state is not None
+            assert state.watching is not None
+            self._watching[device] = None
+            self._go_on([device], state.watching, monitor.settings())
 
     def _judge(
         self, own: Array, counts: Array, X: Array, said: FleetVerdicts, details: Details
     ) -> None:
-        """Judge rows in the kernel, of devices that have started."""
+        """Judge rows of devices that have started."""
+        if self._gpu:
+            self._judge_there(own, counts, X, said, details)
+            return
         all_of_them = len(own) == len(self)
         monitors = self._watching if all_of_them else [self._watching[at] for at in own.tolist()]
         widths = self._width[own]
@@ -401,15 +472,100 @@ class MonitorBank:
         else:
             flat = X.ravel()
         rows, wide = compiled.watch_fleet(
-            monitors, counts, widths, flat, self.paused[own], said,
+            monitors, counts, widths, flat, paused=self.paused[own], said=said,
             detailed=DETAILS.index(details), threads=self.threads or usable_cores(),
         )  # fmt: skip
         said.detailed, said.values, said.wide = rows, X[rows], wide
 
+    def _judge_there(
+        self, own: Array, counts: Array, X: Array, said: FleetVerdicts, details: Details
+    ) -> None:
+        """Judge rows on the GPU."""
+        most, n = int(counts.max()), len(self.names)
+        there = np.arange(most) < counts[:, None]
+        whole = bool(there.all())
+        rows = X.reshape(-1, most, n) if whole else np.full((len(own), most, n), np.nan)
+        if not whole:
+            rows[there] = X
+        assert self._gpu
+        which = "all" if details == "all" else "alarms"
+        found = self._gpu.watch(own, rows, None if whole else counts, self.paused[own], which)
+        for name in ON_GPU:
+            getattr(said, name)[:] = getattr(found, name).cpu().numpy()[there]
+        said.ready[:] = True
+        place = np.cumsum(there.ravel()) - 1
+        at = place[found.details.row.cpu().numpy()]
+        around = found.details.around.cpu().numpy()
+        said.unusual[at] = around[:, -1]
+        ratio, rate = said.score / said.threshold, np.repeat(self._rate[own], counts)
+        kernel.severities(ratio, said.p_value, said.unusual, rate, POINTS, TAIL, said.severity)
+        if details != "none":
+            shares = found.details.shares.cpu().numpy()
+            said.detailed, said.values = at, X[at]
+            said.wide = np.stack((shares, around[:, :n], around[:, n : 2 * n]), axis=1)
 
-def _copied(data: bytes, threads: int | None) -> MonitorBank:
+    def _on_gpu(self, X: Any, mask: Any) -> Said:
+        """Return the verdicts on a tensor, (devices, T, n), as tensors."""
+        assert self._gpu
+        if self._young:
+            raise ValueError(
+                f"{len(self._young)} devices have not started, or are young, and are watched on "
+                "the processor. Give arrays until they are not in `young`"
+            )
+        shape = (len(self), X.shape[1] if X.ndim == 3 else 0, len(self.names))
+        if tuple(X.shape) != shape:
+            raise ValueError(f"X must have shape (devices, T, n), here {shape}; got {X.shape}")
+        bad = X.abs() > LARGEST
+        if bool(bad.any()):
+            _refuse(bad.flatten(1).any(1).nonzero()[:, 0].tolist(), float(X[bad][0]))
+        places = np.arange(len(self))
+        counts: Array | None = None
+        if mask is not None:
+            sent = _checked_mask(mask.cpu().numpy() if _is_tensor(mask) else mask, (len(self),))
+            counts = np.where(sent, shape[1], 0)
+        self._seen += shape[1] if counts is None else counts
+        return self._gpu.watch(places, X, counts, self.paused, "alarms")
+
+
+def _identity(pair: tuple[int, tuple[MonitorSettings, MonitorState | None]]) -> tuple[int, int]:
+    """Return what tells how devices start apart."""
+    settings, state = pair[1]
+    return id(settings), id(state)
+
+
+def _refuse(devices: list[int], value: float) -> NoReturn:
+    """Say which devices sent what is no measurement."""
+    more = f" and {len(devices) - NAMED} more" if len(devices) > NAMED else ""
+    raise ValueError(
+        f"devices {', '.join(map(str, devices[:NAMED]))}{more} sent what is no measurement, "
+        f"such as {value}. No device has changed"
+    )
+
+
+def _is_tensor(given: Any) -> bool:
+    return type(given).__module__.partition(".")[0] == "torch"
+
+
+def _gpu(device: str, features: int) -> TensorMonitors | None:
+    """Return where devices on a GPU are, if that is where they are."""
+    if device == "cpu":
+        return None
+    if device != "cuda":
+        raise ValueError(f"device must be cpu or cuda, got {device!r}")
+    try:
+        from onlad.fleet.tensors.bank import TensorMonitors  # noqa: PLC0415  (an extra)
+
+        return TensorMonitors(features)
+    except ImportError as error:
+        missing = f"device='cuda' needs PyTorch ({error})"
+        raise OnladError(f"{missing}: pip install 'onlad[gpu]'") from None
+    except RuntimeError as error:
+        raise OnladError(f"device='cuda' needs a GPU, but {error}. Use 'cpu'") from None
+
+
+def _copied(data: bytes, device: str, threads: int | None) -> MonitorBank:
     """Return a bank that was pickled."""
-    return MonitorBank.from_bytes(data, threads=threads, trusted=True)
+    return MonitorBank._made(data, "the data", trusted=True, device=device, threads=threads)
 
 
 def _copy(monitor: Monitor, names: Names) -> Monitor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import is_dataclass
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
@@ -59,7 +60,7 @@ def items(hint: Any, tree: Any, count: int) -> list[Any]:
         rows, of = _parts(tree, "rows", "of")
         ends = _ends(rows, count)
         found = items(get_args(kind)[0], of, int(ends[-1]))
-        return [tuple(found[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [tuple(found[a:b]) for a, b in pairwise(ends)]
     if kind in SCALARS:
         _need_array(tree, SCALARS[kind], count)
         values: list[Any] = tree.tolist()
@@ -70,7 +71,7 @@ def items(hint: Any, tree: Any, count: int) -> list[Any]:
     need(fits, "an array does not have the rows that it should")
     if count and (rows == rows[0]).all():
         return list(of.reshape(count, int(rows[0]), *of.shape[1:]))
-    return [of[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [of[a:b] for a, b in pairwise(ends)]
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:

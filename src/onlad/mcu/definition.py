@@ -19,7 +19,7 @@ from onlad.reference import Array
 
 DELAY = watching.TICK
 FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
-BLOCK = 512  # the mean of the largest of so many rows is about the 0.999 quantile
+BLOCK = 512  # the mean of the largest of these rows is about the 0.999 quantile
 OCTAVE, LOWEST = 16, -7  # bins of the histogram in a factor of two, from 2^LOWEST on
 ANCHOR_CLIP = 20.0  # the largest scaled value that counts for an anchor
 LARGEST = 1e15  # what a sensor may say; more is a missing value

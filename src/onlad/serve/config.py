@@ -1,4 +1,4 @@
-"""What a service is told: one TOML file, checked at the start, every mistake in one message."""
+"""The configuration of a service: one TOML file; one message names all that is wrong in it."""
 
 from __future__ import annotations
 

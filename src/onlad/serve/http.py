@@ -28,7 +28,7 @@ from onlad.serve.checkpoint import StateError
 from onlad.serve.config import HttpTable
 from onlad.serve.connection import Connection
 from onlad.serve.guard import Guard
-from onlad.serve.intake import Answer, Item, told
+from onlad.serve.intake import Answer, Item, message
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
 from onlad.serve.orders import DiskError, UnknownError
@@ -268,7 +268,7 @@ async def _verdicts(answer: Answer) -> dict[str, Any]:
         assert answer.watcher is not None
         block, index = divmod(answer.start + i, SLICE)
         row, when = answer.first + i, answer.times[i]
-        said.append(told(answer.watcher, answer.verdicts[block], index, row, when))
+        said.append(message(answer.watcher, answer.verdicts[block], index, row, when))
         if i % 100 == 99:
             await asyncio.sleep(0)
     bad = [{"index": index, "why": why} for index, why in answer.bad]
@@ -279,7 +279,7 @@ def _described(watcher: Watcher) -> dict[str, Any]:
     alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
     device = {"stream": watcher.stream.name, "device": watcher.device}
     more = {"skipped": watcher.bad, "kept": watcher.kept, "alarms": alarms}
-    return device | watcher.told() | more
+    return device | watcher.status() | more
 
 
 def _loads(body: bytes) -> Any:

@@ -92,7 +92,9 @@ class Batch:
         return answer
 
 
-def told(watcher: Watcher, verdicts: Verdicts, index: int, row: int, when: float) -> dict[str, Any]:
+def message(
+    watcher: Watcher, verdicts: Verdicts, index: int, row: int, when: float
+) -> dict[str, Any]:
     """Return a verdict as messages have it: three digits, and causes of anomalies only."""
     found = record(verdicts, index, explain=bool(verdicts.is_anomaly[index]))
     limit = found["threshold"]

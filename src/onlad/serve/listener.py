@@ -8,11 +8,11 @@ from onlad.reference import Array
 from onlad.serve.watcher import Watcher
 from onlad.verdict import Verdicts
 
-Message: TypeAlias = dict[str, Any]  # an alarm, as others are told of it
+Message: TypeAlias = dict[str, Any]  # an alarm, as it is sent
 
 
 class Listener(Protocol):
-    """Is told what happens in a service. A class that inherits from it overrides what it needs.
+    """Hears what happens in a service. A class that inherits from it overrides what it needs.
 
     All of it is called on the service's event loop, in the middle of a step.
     """

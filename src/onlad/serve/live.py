@@ -9,7 +9,7 @@ import orjson
 from starlette.websockets import WebSocket
 
 from onlad.reference import Array
-from onlad.serve.intake import told
+from onlad.serve.intake import message
 from onlad.serve.listener import Listener
 from onlad.serve.service import Service
 from onlad.serve.watcher import Watcher
@@ -44,7 +44,7 @@ class Live(Listener):
             return
         every = any(not client.anomalies for client in wanting)
         for i in range(len(verdicts)) if every else verdicts.is_anomaly.nonzero()[0].tolist():
-            text = orjson.dumps(told(watcher, verdicts, i, first + i, float(times[i])))
+            text = orjson.dumps(message(watcher, verdicts, i, first + i, float(times[i])))
             for client in wanting:
                 if verdicts.is_anomaly[i] or not client.anomalies:
                     if len(client.queue) == WAITING:

@@ -34,7 +34,7 @@ GAUGES = {
     "devices": ("onlad_devices", "Devices watched."),
     "silent": ("onlad_silent", "Devices without a sample for longer than silent_after."),
     "failed": ("onlad_failed", "Devices that are set aside because their monitor failed."),
-    "paused": ("onlad_paused", "Devices that do not learn because they were told so."),
+    "paused": ("onlad_paused", "Devices whose learning a person has paused."),
 }
 
 

@@ -21,7 +21,7 @@ from onlad.reference import Array
 from onlad.serve import discovery, logs, marks
 from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.frames import Mark, digest
-from onlad.serve.intake import Item, told
+from onlad.serve.intake import Item, message
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
 from onlad.serve.topics import Pattern
@@ -217,7 +217,7 @@ class Mqtt(Listener):
             topic = self._verdict_topic(watcher)
             five = self.table.version == "5"
             for i in which:
-                said = told(watcher, verdicts, i, first + i, float(times[i]))
+                said = message(watcher, verdicts, i, first + i, float(times[i]))
                 self._batch.append(wire.publication(topic, orjson.dumps(said), five))
         state = self._states.get(watcher.number)
         if client is not None and (state is None or state[0] != watcher.state):
@@ -253,7 +253,7 @@ class Mqtt(Listener):
 
     def _tell_state(self, watcher: Watcher, state: str = "") -> None:
         alarm, state = watcher.alarm, state or watcher.state
-        said = watcher.told() | {"state": state, "alarm": alarm.message() if alarm else None}
+        said = watcher.status() | {"state": state, "alarm": alarm.message() if alarm else None}
         self._states[watcher.number] = (state, time.monotonic())
         self._publish(f"{_topic(watcher)}/state", orjson.dumps(said), retain=True)
 

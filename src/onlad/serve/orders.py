@@ -45,11 +45,7 @@ class Orders:
     async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
         """Learn the samples of an alarm that was none; return how many were learned."""
         async with self._service.turn:
-            found: Alarm | None = next((a for a in watcher.alarms if a.id == alarm), None)
-            if found is None:
-                raise UnknownError("there is no such alarm, or it is no longer kept")
-            if watcher.failed:
-                raise StateError(watcher.failed)
+            found = _alarm(watcher, alarm)
             self._note("normal", watcher, number=watcher.number, alarm=alarm)
             return watcher.mark_normal(found)
 
@@ -61,11 +57,7 @@ class Orders:
         An empty label takes it back, as long as nothing was learned.
         """
         async with self._service.turn:
-            found: Alarm | None = next((a for a in watcher.alarms if a.id == alarm), None)
-            if found is None:
-                raise UnknownError("there is no such alarm, or it is no longer kept")
-            if watcher.failed:
-                raise StateError(watcher.failed)
+            found = _alarm(watcher, alarm)
             if label not in LABELS:
                 raise StateError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
             if found.marked and label == "" and found.undo:
@@ -157,3 +149,13 @@ class Orders:
         except OSError as error:
             what = f"the journal cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None
+
+
+def _alarm(watcher: Watcher, name: str) -> Alarm:
+    """Return the alarm of that name, if a person may still say something about it."""
+    found = next((alarm for alarm in watcher.alarms if alarm.id == name), None)
+    if found is None:
+        raise UnknownError("there is no such alarm, or it is no longer kept")
+    if watcher.failed:
+        raise StateError(watcher.failed)
+    return found

@@ -284,7 +284,7 @@ class Device:
             said = [
                 alarm.comment and f"“{alarm.comment}”",
                 alarm.like and f"like {alarm.like}",
-                "" if alarm.told else "not told: too many that day",
+                "" if alarm.told else "suppressed: too many that day",
             ]
             if any(said):
                 ui.label(". ".join(filter(None, said))).classes("text-sm")

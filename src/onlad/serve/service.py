@@ -171,7 +171,7 @@ class Service:
                 self.broken = True
                 raise
 
-    # -- what is told -------------------------------------------------------------------------
+    # -- what is reported ---------------------------------------------------------------------
 
     def set_aside(self, watcher: Watcher, error: Exception) -> None:
         """Judge nothing more of a device: its monitor failed, and is half of something now.
@@ -195,7 +195,7 @@ class Service:
     def _silence(self, watcher: Watcher) -> None:
         watcher.silent = True
         message = watcher.silence()
-        with contextlib.suppress(OSError):  # then it is told once more after a crash
+        with contextlib.suppress(OSError):  # then it is reported once more after a crash
             facts = {"number": watcher.number, "row": watcher.journaled}
             self.store.journal.append([Fact("silent", facts)])
         logs.warning("silent", stream=watcher.stream.name, device=watcher.device)

@@ -1,4 +1,4 @@
-"""A step: what waits is read, journaled, judged and told, in this order.
+"""A step: what waits is read, journaled, judged and reported, in this order.
 
 The journal comes before the monitors, so that a model is never ahead of what can be replayed.
 """

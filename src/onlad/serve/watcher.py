@@ -157,7 +157,7 @@ class Watcher:
         """Count from here on what came since the start of the process; replays do not."""
         self.late: set[str] = set()  # names that came later, and were reported
         self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = self.excluded = 0
-        self.untold = 0  # alarms that were too many
+        self.suppressed = 0  # alarms that were too many
 
     @property
     def key(self) -> str:
@@ -201,7 +201,7 @@ class Watcher:
             return "learning"
         return "alarm" if self.alarm is not None else "normal"
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Return the state of the device as it is published."""
         last = self.last
         return {
@@ -212,7 +212,7 @@ class Watcher:
             "drifting": last.drifting if last is not None else None,
             "severity": self.alarm.severity if self.alarm is not None else 0.0,
             "maintenance": self.serviced,
-            "untold": self.untold,
+            "suppressed": self.suppressed,
             "samples": self.monitor.n_seen,
             "seen": self.seen,
         }
@@ -380,7 +380,7 @@ class Watcher:
                 self._today = (day, today)
             alarm.told = max(today, self._today[1]) < most
             self._today = (day, self._today[1] + alarm.told)
-            self.untold += not alarm.told
+            self.suppressed += not alarm.told
         self.alarms.append(alarm)
         self.n_alarms += 1
         return alarm

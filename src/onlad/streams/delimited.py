@@ -11,7 +11,7 @@ import numpy as np
 
 from onlad.kernel import read_csv
 from onlad.reference import Array
-from onlad.rows import Names
+from onlad.rows import LARGEST, Names
 from onlad.streams.block import MISSING, Bad, Block, Choice, Roles, Say, Spans, StreamError, number
 from onlad.streams.lines import LONGEST, Chunk
 
@@ -95,8 +95,9 @@ def _read(
     lines = np.empty((ROWS, 2), np.int64)
     kinds = np.empty(ROWS, np.uint8)
     n, start = read_csv(
-        chunk.data, start, table.delimiter, table.decimal, table.slots, values, texts, lines, kinds
-    )
+        data=chunk.data, start=start, delimiter=table.delimiter, decimal=table.decimal,
+        largest=LARGEST, slots=table.slots, values=values, texts=texts, lines=lines, kinds=kinds,
+    )  # fmt: skip
     bad: list[Bad] = []
     said: dict[int, tuple[str, str]] = {}  # time and label of odd rows
     is_row, keep = np.ones(n, bool), np.ones(n, bool)

@@ -81,8 +81,9 @@ class Keeper(StatefulProcessor):
         start: bytes,
         key: st.DataType,
         clock: st.DataType | None,
-        expire: timedelta | None,
-        renew: bool,
+        *,
+        expire: timedelta | None = None,
+        renew: bool = False,
     ) -> None:
         self.names, self.start, self.renew = names, start, renew
         self.timed = clock is not None

@@ -77,7 +77,8 @@ def watch(
     rows = columns.prepared(df, samples.whole("buckets", buckets, 1))
     clock = None if time is None else rows.schema["time"].dataType
     kind = rows.schema["key"].dataType
-    keeper = Keeper(columns.features, persist.to_bytes(start), kind, clock, expire, renew)
+    data = persist.to_bytes(start)
+    keeper = Keeper(columns.features, data, kind, clock, expire=expire, renew=renew)
     keys, schema = rows.groupBy("bucket"), answers(rows.schema)
     if not df.isStreaming:
         if models is not None:

@@ -21,7 +21,7 @@ from onlad.hardware.fixed import (
 from onlad.hardware.rtl.interfaces import scaling
 from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
 
-SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of
+SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of, as in the model
 
 
 class Scalars(wiring.Component):

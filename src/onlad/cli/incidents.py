@@ -1,4 +1,4 @@
-"""What a run tells of its incidents, one line each, within the budget of its rules."""
+"""The incidents of a run, one line each, within the budget of its rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onlad.streams.times import seconds
 from onlad.verdict import Verdicts
 
 
-class Told:
+class IncidentLog:
     """Prints the incidents of each series; those of a `live` source also as they begin."""
 
     def __init__(self, rules: Rules, as_json: bool, live: bool) -> None:
@@ -33,20 +33,20 @@ class Told:
         own, budget = self._series[block.series]
         before = own.open.number if own.open else 0
         for ended in own.add(verdicts, block.row, block.times):
-            self._tell(ended, block.series, budget, begins=False)
+            self._print(ended, block.series, budget, begins=False)
         if self._live and own.open and own.open.number != before:
-            self._tell(own.open, block.series, budget, begins=True)
+            self._print(own.open, block.series, budget, begins=True)
 
     def finish(self, say: Say) -> None:
-        """Print what was open when the run ended, and say how many were not told."""
+        """Print what was open when the run ended, and say how many were suppressed."""
         for series, (own, budget) in self._series.items():
             for ended in own.finish():
-                self._tell(ended, series, budget, begins=False)
-        untold = sum(budget.suppressed for _, budget in self._series.values())
-        if untold:
-            say(f"{untold:,} of them were too many for a day, and not told")
+                self._print(ended, series, budget, begins=False)
+        suppressed = sum(budget.suppressed for _, budget in self._series.values())
+        if suppressed:
+            say(f"{suppressed:,} of them were suppressed by the budget per day")
 
-    def _tell(self, incident: Incident, series: str, budget: Budget, *, begins: bool) -> None:
+    def _print(self, incident: Incident, series: str, budget: Budget, *, begins: bool) -> None:
         begin = incident.times[0]
         if budget.per_day is not None and begin is None:
             raise OnladError("alarms_per_day needs samples with a time")

@@ -1,0 +1,118 @@
+"""`TensorMonitors`: devices of a `MonitorBank` on a GPU, sorted by the shape of their models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from onlad.fleet.tensors.pool import FLOAT
+from onlad.fleet.tensors.watchers import NARROW, Said, Watchers
+from onlad.monitor import MonitorSettings
+from onlad.reference import Array
+from onlad.watching import WatchingState
+
+
+def device() -> str:
+    """Return where the tensors go, or raise an error that says why there is no such place."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("PyTorch finds no NVIDIA GPU")
+    return "cuda"
+
+
+class TensorMonitors:
+    """Started monitors of devices. Those that have not started have no engine here."""
+
+    def __init__(self, features: int) -> None:
+        self.features, self.device = features, device()
+        self.engines: dict[tuple[int, bool, int], Watchers] = {}
+        self._free: dict[tuple[int, bool, int], list[int]] = {}
+        self._shapes: list[tuple[int, bool, int]] = []
+        self._shape: Array = np.zeros(0, "int64")  # of each device, or -1
+        self._row: Array = np.zeros(0, "int64")
+
+    def grow(self, count: int) -> None:
+        """Add devices that have not started."""
+        self._shape = np.append(self._shape, np.full(count, -1))
+        self._row = np.append(self._row, np.full(count, -1))
+
+    def keep(self, places: list[int]) -> None:
+        """Keep the devices with these places, in this order."""
+        gone = np.ones(len(self._shape), bool)
+        gone[places] = False
+        self.release(np.flatnonzero(gone))
+        self._shape, self._row = self._shape[places], self._row[places]
+
+    def put(self, places: Array, state: WatchingState, settings: MonitorSettings) -> None:
+        """Let devices go on from a state."""
+        self.release(places)
+        shape = (state.width, state.ordered, settings.seed)
+        if shape not in self.engines:
+            self.engines[shape] = Watchers(self.features, *shape, self.device)
+            self._free[shape] = []
+            self._shapes.append(shape)
+        engine, free = self.engines[shape], self._free[shape]
+        short = len(places) - len(free)
+        if short > 0:
+            before = len(engine)
+            engine.grow(short)
+            free.extend(range(before, before + short))
+        rows = np.array(free[: len(places)], "int64")
+        del free[: len(places)]
+        engine.put(self._which(rows), state, settings.false_alarms)
+        self._shape[places], self._row[places] = self._shapes.index(shape), rows
+
+    def release(self, places: Array) -> None:
+        """Take devices out of their engines."""
+        for number, shape in enumerate(self._shapes):
+            own = places[self._shape[places] == number]
+            if len(own):
+                rows = self._row[own]
+                self.engines[shape].forget(torch.as_tensor(rows).to(self.device))
+                self._free[shape] += rows.tolist()
+                self._shape[own] = -1
+
+    def learned(self, place: int) -> WatchingState:
+        """Return all that was learned of one device."""
+        return self.engines[self._shapes[self._shape[place]]].learned(int(self._row[place]))
+
+    def nbytes(self) -> int:
+        """Return the bytes of all devices."""
+        return sum(engine.nbytes() for engine in self.engines.values())
+
+    def watch(self, places: Array, X: Any, counts: Any, paused: Array, details: str) -> Said:
+        """Judge rows, (devices, T, n); of each device as many as `counts` has, or all."""
+        b, T, n = X.shape
+        X = torch.as_tensor(X).to(self.device, FLOAT)
+        parts = []
+        for number, shape in enumerate(self._shapes):
+            own = np.flatnonzero(self._shape[places] == number)
+            if len(own):
+                parts.append((self.engines[shape], own))
+        if len(parts) == 1:
+            return self._run(parts[0][0], places, X, counts, paused, details)
+        said = Said(b, T, n, self.device)
+        for engine, own in parts:
+            at = torch.as_tensor(own).to(self.device)
+            some = None if counts is None else counts[own]
+            found = self._run(engine, places[own], X[at], some, paused[own], details)
+            for name in NARROW:
+                getattr(said, name)[at] = getattr(found, name)
+            row = found.details.row
+            said.add(found.details._replace(row=at[row // T] * T + row % T))
+        return said.close()
+
+    def _run(
+        self, engine: Watchers, places: Array, X: Any, counts: Any, paused: Array, details: str
+    ) -> Said:
+        counts = None if counts is None else torch.as_tensor(counts).to(self.device)
+        still = torch.as_tensor(paused).to(self.device)
+        return engine.watch(self._which(self._row[places]), X, counts, still, details=details)
+
+    def _which(self, rows: Array) -> Any:
+        """Return rows as a slice, if they are one: then nothing is copied."""
+        first = int(rows[0])
+        if np.array_equal(rows, np.arange(first, first + len(rows))):
+            return slice(first, first + len(rows))
+        return torch.as_tensor(rows).to(self.device)

@@ -1,0 +1,190 @@
+"""`Limits`: from which scores rows are anomalies, for many devices; `onlad.limit` defines it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onlad.fleet.tensors.pool import FLOAT, Pool, tensor
+from onlad.limit import (
+    FARTHEST,
+    FRESH,
+    GAP,
+    HIGHEST,
+    LASTING,
+    LEAST,
+    RECENT,
+    SHORT,
+    STEP,
+    STRONG,
+    TAIL,
+    TOLD,
+    WEAK,
+    YOUNG,
+    LimitState,
+)
+from onlad.watching import TICK
+
+ROOM = RECENT // FRESH + TICK  # fresh scores of a device; the entry after them is never read
+HIGH = max(int(RECENT * TAIL), 8) + 1  # of the recent scores, all that the tail depends on
+COMPARED = 2**28  # pairs of a score and a recent one that are compared at once
+
+
+class Limits(Pool):
+    """The limits of devices. Recent scores lie in a ring; where there is none yet stands -1."""
+
+    rate: Any
+    recent: Any
+    head: Any  # where the next one goes
+    size: Any
+    fresh: Any
+    waiting: Any  # fresh ones
+    factor: Any
+    episode: Any
+    base: Any
+
+    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+        """Return shape, type and first value of each tensor, by its name."""
+        return {
+            "rate": ((), FLOAT, 1e-4),
+            "recent": ((RECENT,), torch.float32, -1.0),
+            "head": ((), torch.int64, 0),
+            "size": ((), torch.int64, 0),
+            "fresh": ((ROOM + 1,), torch.float32, 0.0),
+            "waiting": ((), torch.int64, 0),
+            "factor": ((), FLOAT, 0.0),
+            "episode": ((4,), FLOAT, 0.0),
+            "base": ((), FLOAT, LEAST),
+        }
+
+    def refresh(self, at: Any) -> None:
+        """Fit the tails again."""
+        top = torch.topk(self.recent[at], HIGH).values.to(FLOAT)  # the largest first
+        n = self.size[at]
+        wide = n.to(FLOAT)
+        k = torch.minimum((TAIL * wide).long().clamp(min=8), n - 1)
+        inside = torch.arange(HIGH, device=self.device) < k[:, None]
+        u = top.gather(1, k.clamp(min=0)[:, None])
+        excess = torch.where(inside, top - u, 0.0)
+        b0 = excess.sum(1) / k
+        b1 = (excess * torch.arange(HIGH, device=self.device)).sum(1) / k / (k - 1)
+        ratio = self.rate[at] * wide / k
+        least = torch.maximum(b0 - 2 * b1, 1e-12 * b0)
+        shape = (2 - b0 / least).clamp(0.0, 0.5)
+        scale = b0 * (1 - shape)
+        far = torch.where(shape < 1e-6, -ratio.log(), (ratio**-shape - 1) / shape)
+        high = n - 1 - torch.minimum(n - 1, (0.999 * wide).long())
+        most = FARTHEST * top.gather(1, high.clamp(min=0)[:, None])[:, 0]
+        u = u[:, 0]
+        root = torch.where((b0 <= 0) | (ratio >= 1), u, torch.minimum(u + scale * far, most))
+        root = torch.where(k < 2, top[:, 0], root)
+        self.base[at] = torch.clamp(root**2, min=LEAST)
+
+    def value(self, at: Any, learned: Any) -> Any:
+        """Return the limits of devices that have learned so many rows."""
+        young = 1 + YOUNG / learned.to(FLOAT).clamp(min=1)
+        return self.base[at] * self.factor[at].exp() * young
+
+    def lasts(self, at: Any) -> Any:
+        """Return whose rows have been refused for long."""
+        episode = self.episode[at]
+        return (episode[:, 0] >= 0) & (episode[:, 1] >= LASTING)
+
+    def shelved(self, at: Any) -> Any:
+        """Return whose alarm has gone on for so long that it was told."""
+        return self.lasts(at) & (self.episode[at][:, 3] >= TOLD)
+
+    def take(self, at: Any, scores: Any, chosen: Any, most: Any) -> None:
+        """Put the chosen scores of normal rows, (devices, rows), among the recent ones."""
+        roots = torch.minimum(scores, most[:, None]).sqrt().float()
+        waiting = self.waiting[at]
+        place = torch.where(chosen, waiting[:, None] + chosen.cumsum(1) - 1, ROOM)
+        fresh = self.fresh[at].scatter(1, place, roots)
+        waiting = waiting + chosen.sum(1)
+        self.fresh[at], self.waiting[at] = fresh, waiting
+        due = (FRESH * waiting >= self.size[at]).nonzero()[:, 0]
+        if len(due):
+            self._look(due + at.start if isinstance(at, slice) else at[due])
+
+    def _look(self, at: Any) -> None:
+        """Let fresh scores of devices replace their oldest."""
+        order = torch.arange(ROOM, device=self.device)
+        waiting, head = self.waiting[at], self.head[at]
+        new = order < waiting[:, None]
+        place = (head[:, None] + order) % RECENT
+        ring = self.recent[at]
+        old = ring.gather(1, place)
+        ring.scatter_(1, place, torch.where(new, self.fresh[at][:, :ROOM], old))
+        self.recent[at] = ring
+        self.head[at] = (head + waiting) % RECENT
+        self.size[at] = (self.size[at] + waiting).clamp(max=RECENT)
+        self.waiting[at] = 0
+        self.refresh(at)
+
+    def follow(self, at: Any, ratio: Any, refused: Any, judged: Any) -> None:
+        """Let factors follow rows, (devices, rows), that were judged, in units of the limit."""
+        fallen = self.factor[at] - STEP * self.rate[at] * judged.sum(1)
+        self.factor[at] = fallen.clamp(min=0.0)
+        refused = refused & judged
+        active = ((self.episode[at][:, 0] >= 0) | refused.any(1)).nonzero()[:, 0]
+        if len(active) == 0:
+            return
+        rows = active + at.start if isinstance(at, slice) else at[active]
+        since, length, peak, alarms = self.episode[rows].unbind(1)
+        factor = self.factor[rows]
+        columns = ratio[active].T.contiguous(), refused[active].T.contiguous()
+        for value, unusual, counts in zip(*columns, judged[active].T.contiguous(), strict=True):
+            length = length + unusual
+            peak = torch.where(unusual, torch.maximum(peak, value), peak)
+            alarms = alarms + (unusual & (value > 1))
+            going = (since >= 0) & counts & ~unusual
+            since = torch.where(unusual, 0.0, since + going)
+            over = going & (since > GAP)
+            weak = WEAK + (STRONG - WEAK) * (length < SHORT)
+            raised = over & (peak > 1) & (peak < weak)
+            factor = torch.where(raised, (factor + STEP).clamp(max=HIGHEST), factor)
+            since = torch.where(over, -1.0, since)
+            length, peak, alarms = (torch.where(over, 0.0, x) for x in (length, peak, alarms))
+        self.episode[rows] = torch.stack((since, length, peak, alarms), 1)
+        self.factor[rows] = factor
+
+    def p_values(self, at: Any, scores: Any) -> Any:
+        """Return the shares of recent normal rows that score as high, with the row itself."""
+        root = scores.sqrt()
+        near = root.float()
+        # Comparing in float32 is exact if the root is rounded up.
+        near = torch.where(near < root, near.nextafter(torch.full_like(near, torch.inf)), near)
+        recent, size = self.recent[at], self.size[at]
+        above = torch.empty_like(scores)
+        some = max(1, COMPARED // (scores.shape[1] * RECENT))
+        for first in range(0, len(scores), some):
+            part = slice(first, first + some)
+            found = recent[part, None, :] >= near[part, :, None]
+            above[part] = found.sum(2, dtype=torch.int32)
+        return (1 + above) / (1 + size)[:, None]
+
+    def put(self, at: Any, state: LimitState, rate: float) -> None:
+        """Let devices go on from a state."""
+        n, waiting = len(state.recent), len(state.fresh)
+        self.rate[at] = rate
+        self.recent[at] = -1.0
+        self.recent[at, :n] = tensor(state.recent, self.device)
+        self.head[at], self.size[at] = n % RECENT, n
+        self.fresh[at, :waiting] = tensor(state.fresh, self.device)
+        self.waiting[at] = waiting
+        self.factor[at] = state.factor
+        self.episode[at] = tensor(state.episode, self.device)
+        self.refresh(at)
+
+    def learned(self, at: int) -> LimitState:
+        """Return what the limit of one device comes from."""
+        n, head, waiting = (int(each[at]) for each in (self.size, self.head, self.waiting))
+        ring = self.recent[at].cpu().numpy()
+        order = [*range(head, RECENT), *range(head)] if n == RECENT else [*range(n)]
+        return LimitState(
+            ring[order],
+            self.fresh[at, :waiting].cpu().numpy().copy(),
+            float(self.factor[at]),
+            self.episode[at].cpu().numpy().copy(),
+        )

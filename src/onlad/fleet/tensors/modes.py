@@ -1,0 +1,324 @@
+"""`Modes`: what was learned of many modes; `onlad.mode` and `onlad.instance` define it.
+
+Arrays, for S modes of n features and windows of `width` rows, d = n width inputs, G groups of
+HIDDEN tanh units that predict k = n / G features each (rounded up; the rest is 0), and M units of
+the second instance:
+
+============  ===================  =================================================
+gram          (S, G, HIDDEN,       sums of the tanh instance
+              HIDDEN)
+moment, beta  (S, G, HIDDEN, k)    feature g + G i is entry i of group g
+linear_gram   (S, M, M)            sums of the linear or projected instance
+============  ===================  =================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from onlad.fleet.tensors.anchors import Anchors
+from onlad.fleet.tensors.pool import FLOAT, Pool, tensor
+from onlad.instance import CONSTANT, HIDDEN, RIDGE
+from onlad.mode import (
+    CLIP,
+    COVERED,
+    FORGETTING,
+    MEMORY,
+    NARROWEST,
+    OFTEN,
+    PRIOR,
+    PRIOR_SQUARE,
+    STATISTICS,
+    STILL,
+    WIDENING,
+    Mode,
+    ModeState,
+    packed,
+    unpacked,
+)
+
+
+class Modes(Pool):
+    """Modes of one shape, each with its anchor."""
+
+    gram: Any
+    moment: Any
+    beta: Any
+    linear_gram: Any
+    linear_moment: Any
+    linear_beta: Any
+    centre: Any
+    scale: Any
+    usual: Any
+    largest: Any
+    band: Any
+    leaning: Any
+    levels: Any
+    weight: Any
+    count: Any
+    root: Any  # of one over each usual square
+
+    def __init__(self, features: int, width: int, seed: int, count: int, device: str) -> None:
+        self.features, self.width = features, width
+        tanh, linear = Mode(features, width, True, seed).instances
+        self.groups, self.units = len(tanh.gram), len(linear.b)
+        self.each = -(-features // self.groups)
+        self.projected = linear.kind == "projected"
+        self.make(count, device)
+        alpha = tanh.alpha.reshape(features, self.groups, HIDDEN).swapaxes(0, 1)
+        self._alpha = tensor(np.ascontiguousarray(alpha), device)
+        self._b = tensor(tanh.b.reshape(self.groups, HIDDEN), device)
+        self.projection = tensor(linear.alpha[:, :-1], device) if self.projected else None
+        ridge = np.append(np.full(self.units - 1, RIDGE), CONSTANT)
+        self._ridge = tensor(np.diag(ridge), device)
+        self._tanh_ridge = tensor(np.diag(np.full(HIDDEN, RIDGE)), device)
+        self.anchors = Anchors(features, self.units)
+        self.anchors.make(count, device)
+
+    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+        """Return shape, type and first value of each tensor, by its name."""
+        n, G, M = self.features, self.groups, self.units
+        shapes = {
+            "gram": (G, HIDDEN, HIDDEN),
+            "moment": (G, HIDDEN, self.each),
+            "beta": (G, HIDDEN, self.each),
+            "linear_gram": (M, M),
+            "linear_moment": (M, n) if self.projected else (0,),
+            "linear_beta": (M, n),
+            "centre": (n,),
+            "scale": (n,),
+            "usual": (2, n),
+            "largest": (2, n),
+            "band": (n,),
+            "leaning": (2, n),
+            "levels": (6, STATISTICS),
+            "weight": (),
+            "root": (2, n),
+        }
+        fields = {name: (shape, FLOAT, 0.0) for name, shape in shapes.items()}
+        return fields | {"count": ((), torch.int64, 0)}
+
+    def grow(self, count: int) -> None:
+        """Add modes at the end."""
+        super().grow(count)
+        self.anchors.grow(count)
+
+    def copy(self, to: int, source: Pool, at: int) -> None:
+        """Copy one mode and its anchor."""
+        assert isinstance(source, Modes)
+        super().copy(to, source, at)
+        self.anchors.copy(to, source.anchors, at)
+
+    def nbytes(self) -> int:
+        """Return the bytes of all tensors."""
+        return super().nbytes() + self.anchors.nbytes()
+
+    # -- from raw rows to statistics ----------------------------------------------------------
+
+    def scaled(self, at: Any, rows: Any) -> Any:
+        """Return raw rows, (modes, rows, features), in units of their modes."""
+        scale = self.scale[at]
+        scale = torch.where(scale > 0, scale, torch.inf)[:, None]
+        Z = (rows - self.centre[at][:, None]).div_(scale)
+        return torch.nan_to_num_(Z, nan=0.0, posinf=CLIP, neginf=-CLIP).clamp_(-CLIP, CLIP)
+
+    def hidden(self, Z: Any) -> tuple[Any, Any]:
+        """Return the tanh units, (groups * modes, rows, HIDDEN), and the inputs of the other.
+
+        `Z` has the `width` - 1 rows before the first, (modes, width - 1 + rows, features).
+        """
+        before = self.width - 1
+        modes, rows = len(Z), Z.shape[1] - before
+        X = Z[:, before:].reshape(modes * rows, self.features)
+        H = X.new_empty(self.groups, modes * rows, HIDDEN)
+        for k in range(self.groups):
+            torch.addmm(self._b[k], X, self._alpha[k], out=H[k])
+        H.tanh_()
+        lags = [Z[:, before - lag : before - lag + rows] for lag in range(self.width)]
+        V = torch.cat(lags, 2) if before else Z
+        U = V if self.projection is None else V @ self.projection
+        return H.view(self.groups * modes, rows, HIDDEN), U
+
+    def errors(self, at: Any, Z: Any, H: Any, U: Any) -> Any:
+        """Return the errors of both instances, (modes, 2, rows, features)."""
+        n, modes = self.features, len(Z)
+        X = Z[:, self.width - 1 :]
+        beta = self.beta[at].transpose(0, 1).reshape(self.groups * modes, HIDDEN, self.each)
+        made = torch.bmm(H, beta).view(self.groups, modes, -1, self.each)
+        made = made.permute(1, 2, 3, 0).flatten(2)[..., :n]
+        linear = self.linear_beta[at]
+        E = X.new_empty(modes, 2, X.shape[1], n)
+        torch.sub(X, made, out=E[:, 0])
+        made = torch.baddbmm(linear[:, -1:], U, linear[:, :-1])
+        torch.sub(X, made, out=E[:, 1])
+        return E
+
+    def standardised(self, at: Any, E: Any, present: Any) -> Any:
+        """Turn errors into usual deviations; return standardised statistics, (modes, 4, rows)."""
+        E.mul_(self.root[at][:, :, None])
+        E.mul_(present[:, None])
+        levels = self.levels[at]
+        found = statistics(E**2, present.sum(2).clamp(min=1)[:, None])
+        return found.sub_(levels[:, 0, :, None]).div_(levels[:, 1, :, None])
+
+    def fits(self, at: Any, rows: Any, present: Any) -> Any:
+        """Return the scores of rows without order, (modes, rows)."""
+        Z = self.scaled(at, rows)
+        E = self.errors(at, Z, *self.hidden(Z))
+        return self.standardised(at, E, present).clamp(min=0.0).mean(1)
+
+    def wake(self, at: Any, x: Any) -> None:
+        """Give features that never moved their unit, at their first move; NaN is no move."""
+        centre, scale = self.centre[at], self.scale[at]
+        asleep = ~(scale > 0) & ~x.isnan()
+        centre = torch.where(asleep & centre.isnan(), x, centre)
+        moved = (x - centre).abs()
+        moves = asleep & (moved > STILL * centre.abs() + 1e-30)
+        self.centre[at], self.scale[at] = centre, torch.where(moves, moved, scale)
+
+    # -- learning -----------------------------------------------------------------------------
+
+    def learn(self, at: Any, rows: Any, present: Any, chosen: Any) -> None:
+        """Learn the chosen rows, (modes, rows), and forget as much of the past."""
+        Z = self.scaled(at, rows)
+        H, U = self.hidden(Z)
+        E = self.errors(at, Z, H, U)
+        modes, count = len(Z), chosen.sum(1)
+        weight = chosen.to(FLOAT)
+        forgotten = torch.pow(FORGETTING, 2 * count.to(FLOAT))
+        by_group = H.view(self.groups, modes, -1, HIDDEN).mul_(weight[..., None])
+        X = Z[:, self.width - 1 :]
+        gram = torch.bmm(H.transpose(1, 2), H).view(self.groups, modes, HIDDEN, HIDDEN)
+        self.gram[at] = self.gram[at] * forgotten[:, None, None, None] + gram.transpose(0, 1)
+        wide = torch.nn.functional.pad(X, (0, self.groups * self.each - self.features))
+        parts = wide.unflatten(2, (self.each, self.groups)).permute(3, 0, 1, 2)
+        moment = by_group.transpose(2, 3) @ parts
+        self.moment[at] = self.moment[at] * forgotten[:, None, None, None] + moment.transpose(0, 1)
+        U = torch.cat((U * weight[..., None], weight[..., None]), 2)
+        forgotten = forgotten[:, None, None]
+        self.linear_gram[at] = self.linear_gram[at] * forgotten + torch.bmm(U.transpose(1, 2), U)
+        if self.projected:
+            moment = torch.bmm(U.transpose(1, 2), X)
+            self.linear_moment[at] = self.linear_moment[at] * forgotten + moment
+        self.solve(at)
+        known = present & chosen[..., None]
+        self._take(at, E, known, count)
+        self.widen(at, E[:, 1], known, count > 0)
+        self.count[at] += count
+        self.settle(at)
+
+    def _take(self, at: Any, E: Any, known: Any, count: Any) -> None:
+        """Let the usual squares follow errors of the rows that are known, `count` of them."""
+        squares = E.square().mul_(known[:, None])
+        weight, usual, largest = self.weight[at], self.usual[at], self.largest[at]
+        asleep = (~(self.scale[at] > 0)).to(FLOAT)[:, None]
+        first = (weight == 0) & (count > 0)
+        largest = torch.where(first[:, None, None], asleep, largest)
+        self.largest[at] = torch.maximum(largest, squares.amax(2))
+        seen = known.sum(1)[:, None]
+        total = (weight[:, None, None] + seen).clamp(min=1)
+        mean = (weight[:, None, None] * usual + squares.sum(2)) / total
+        self.usual[at] = torch.where(seen > 0, mean, usual)
+        self.weight[at] = (weight + count).clamp(max=MEMORY)
+
+    def widen(self, at: Any, errors: Any, known: Any, moves: Any) -> None:
+        """Let the bands of some modes follow errors of their predictions that are known."""
+        band = self.band[at]
+        outside = ((errors.abs() > band[:, None]) & known).sum(1)
+        within = (1 - COVERED) * known.sum(1).to(FLOAT)
+        grown = band * torch.exp(WIDENING * (outside - within))
+        least = NARROWEST * self.usual[at][:, 1].sqrt()
+        grown = torch.maximum(grown, least).clamp(max=CLIP)
+        self.band[at] = torch.where(moves[:, None], grown, band)
+
+    def solve(self, at: Any) -> None:
+        """Compute beta from the sums."""
+        self.beta[at] = solved(self.gram[at] + self._tanh_ridge, self.moment[at])
+        gram, n = self.linear_gram[at], self.features
+        if self.projected:
+            self.linear_beta[at] = solved(gram + self._ridge, self.linear_moment[at])
+            return
+        beta = solved(gram + self._ridge, gram[:, :, :n])
+        own = beta.diagonal(dim1=1, dim2=2)
+        rest = (1.0 - own).clamp(min=1e-9)
+        own.zero_()
+        self.linear_beta[at] = beta / rest[:, None]
+
+    def settle(self, at: Any) -> None:
+        """Compute the inverse of the usual squares, and give modes that are due an anchor."""
+        usual, weight = self.usual[at], self.weight[at][:, None, None]
+        least = usual.mean(2, keepdim=True).clamp(min=PRIOR_SQUARE)
+        mixed = (weight * usual + PRIOR * least) / (weight + PRIOR)
+        self.root[at] = torch.maximum(mixed, self.largest[at] / OFTEN).rsqrt()
+
+    def anchor(self, at: Any) -> None:
+        """Give modes an anchor."""
+        own = self.anchors
+        own.there[at] = True
+        own.beta[at] = self.linear_beta[at]
+        own.centre[at], own.scale[at] = self.centre[at], self.scale[at]
+        own.deviation[at] = 1 / self.root[at][:, 1]
+        own.lean[at], own.halves[at], own.rows[at] = 0.0, 0.0, 0
+
+    # -- values in and out --------------------------------------------------------------------
+
+    def put(self, at: Any, state: ModeState) -> None:
+        """Let modes go on from a state. `at` has at least one."""
+        new = {
+            "gram": unpacked(state.gram),
+            "moment": self._grouped(state.moment),
+            "linear_gram": unpacked(state.linear_gram[None])[0],
+            "linear_moment": state.linear_moment,
+            "centre": state.centre,
+            "scale": state.scale,
+            "usual": state.usual,
+            "largest": state.largest,
+            "band": state.band,
+            "leaning": state.leaning,
+            "levels": state.levels,
+        }
+        for name, array in new.items():
+            getattr(self, name)[at] = tensor(array, self.device)
+        self.weight[at], self.count[at] = state.weight, state.count
+        one = at[:1] if torch.is_tensor(at) else slice(at.start, at.start + 1)
+        self.solve(one)
+        self.settle(one)
+        for name in ("beta", "linear_beta", "root"):
+            getattr(self, name)[at] = getattr(self, name)[one].clone()
+
+    def learned(self, at: int) -> ModeState:
+        """Return all that was learned of one mode."""
+
+        def array(name: str) -> Any:
+            return getattr(self, name)[at].cpu().numpy().copy()
+
+        moment = array("moment").transpose(1, 2, 0).reshape(HIDDEN, -1)[:, : self.features]
+        return ModeState(
+            gram=packed(array("gram")), linear_gram=packed(array("linear_gram")[None])[0],
+            moment=moment.copy(), linear_moment=array("linear_moment"), centre=array("centre"),
+            scale=array("scale"), usual=array("usual"), largest=array("largest"),
+            band=array("band"), leaning=array("leaning"), levels=array("levels"),
+            weight=float(self.weight[at]), count=int(self.count[at]),
+        )  # fmt: skip
+
+    def _grouped(self, moment: Any) -> Any:
+        """Return a moment, (HIDDEN, features), by group."""
+        wide = np.zeros((HIDDEN, self.groups * self.each))
+        wide[:, : self.features] = moment
+        parts = wide.reshape(HIDDEN, self.each, self.groups).transpose(2, 0, 1)
+        return np.ascontiguousarray(parts)
+
+
+def statistics(squares: Any, count: Any) -> Any:
+    """Return the four statistics, (modes, 4, rows), of squares of `count` features."""
+    return torch.cat((squares.sum(3) / count, squares.amax(3)), 1)
+
+
+def solved(gram: Any, moment: Any) -> Any:
+    """Return the solutions of positive definite systems."""
+    L, _ = torch.linalg.cholesky_ex(gram)
+    half = torch.linalg.solve_triangular(L, moment, upper=False)
+    return torch.linalg.solve_triangular(L.mT, half, upper=True)

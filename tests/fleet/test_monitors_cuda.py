@@ -1,0 +1,205 @@
+"""A bank of monitors on a GPU against a loop of monitors: on a GPU, or with PyTorch without one."""
+
+import re
+
+import numpy as np
+import pytest
+
+from onlad import Monitor, OnladError
+from onlad.fleet import MonitorBank
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu)")
+
+tensors = pytest.importorskip("onlad.fleet.tensors.bank")
+watchers = pytest.importorskip("onlad.fleet.tensors.watchers")
+
+NAN = np.nan
+# Both sides solve the same normal equations, whose condition is up to 1e6 here, in float64: errors
+# of predictions differ by 1e-10, and a statistic divides by a level of 0.05 at least.
+CLOSE = 1e-7
+EXACT = ("is_anomaly", "learned", "drift", "drifting", "ready")
+
+
+@pytest.fixture(autouse=True)
+def _somewhere(monkeypatch):
+    """Let PyTorch run on the processor where there is no GPU; several chunks and quarantines."""
+    if not torch.cuda.is_available():
+        monkeypatch.setattr(tensors, "device", lambda: "cpu")
+    monkeypatch.setattr(watchers, "AT_ONCE", 256)
+
+
+def streams(devices, rows, n, seed=0):
+    """Return ordered rows, (devices, rows, n): with gaps, outliers, faults and lasting changes."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(devices, rows, n)) + 3 * np.sin(np.arange(rows) / 15)[None, :, None]
+    X[rng.uniform(size=X.shape) < 0.03] = NAN
+    X[rng.uniform(size=X.shape[:2]) < 0.005] *= 20
+    X[0, 5] = NAN  # a row without a value
+    if devices > 1:
+        X[1, rows // 4 :] = 30 - 2 * X[1, rows // 4 :]  # becomes a mode
+    if devices > 2:
+        X[2, rows // 3 :, 0] = NAN  # a sensor dies: its values are made up
+    if devices > 3:
+        X[3, rows // 2 : rows // 2 + 400, 0] += 25.0  # a fault that ends
+    return X
+
+
+def started(n, *, ordered=True, window=None, seed=0):
+    rows = streams(1, 700, n)[0]
+    rows[:, n - 1] = 4.0  # never moved
+    if not ordered:
+        rows = np.random.default_rng(0).permutation(rows)
+    return Monitor(window=window, seed=seed).fit(rows)
+
+
+def compare(found, expected, rows=slice(None)):
+    """Insist that verdicts are equal, numbers within rounding."""
+    for name in EXACT:
+        mine, theirs = getattr(found, name)[rows], getattr(expected, name)
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)
+    for name in ("score", "threshold", "p_value", "severity", "shares", "expected", "low", "high",
+                 "values", "unusual"):  # fmt: skip
+        mine, theirs = getattr(found, name)[rows], getattr(expected, name)
+        np.testing.assert_allclose(mine, theirs, rtol=CLOSE, atol=CLOSE, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [
+        (8, {}),
+        (3, {}),
+        (5, {"window": 1}),
+        (3, {"ordered": False}),
+        (70, {"window": 4}),  # a projected instance
+    ],
+)
+def test_a_bank_on_a_gpu_is_a_loop_of_monitors_within_rounding(n, options):
+    devices, rows = 4, {8: 2300, 70: 300}.get(n, 1000)
+    start = started(n, **options)
+    X = streams(devices, rows, n, seed=1)
+    X[:, : rows // 2, n - 1] = 4.0  # moves for the first time in the middle
+    bank = MonitorBank(start, devices, device="cuda")
+    found = bank.observe_many(X, details="all")
+    drifts = 0
+    for i in range(devices):
+        alone = Monitor.resumed(start.settings(), start.learned())
+        expected = alone.observe_many(X[i])
+        compare(found, expected, slice(i * rows, (i + 1) * rows))
+        goes_on = streams(1, 300, n, seed=9)[0]
+        compare(bank[i].observe_many(goes_on), alone.observe_many(goes_on))
+        drifts += int(expected.drift.sum())
+    if n == 8:
+        assert drifts  # it was all in the streams
+        assert found.is_anomaly.any()
+        assert len(bank[1].describe()["modes"]) > 1
+
+
+def test_devices_with_different_numbers_of_rows_go_their_own_way():
+    n, devices, rows = 3, 4, 700
+    start = started(n)
+    X = streams(devices, rows, n, seed=2)
+    mask = np.random.default_rng(3).uniform(size=(devices, rows)) < [[0.9], [0.5], [0.97], [1.0]]
+    bank = MonitorBank(start, devices, device="cuda")
+    bank.paused[3] = True
+    parts = [bank.observe(X[:, t], mask[:, t]) for t in range(70)]
+    many = bank.observe_many(X[:, 70:], mask[:, 70:])
+    for i in range(devices):
+        alone = Monitor.resumed(start.settings(), start.learned())
+        alone.paused = i == 3
+        expected = alone.observe_many(X[i, mask[i]])
+        sent = np.flatnonzero(mask[i, 70:])
+        first = int(mask[i, :70].sum())
+        for name in EXACT:
+            mine = [getattr(parts[t], name)[i] for t in np.flatnonzero(mask[i, :70])]
+            mine += getattr(many, name)[i * (rows - 70) + sent].tolist()
+            assert mine == getattr(expected, name).tolist(), name
+        scores = many.score[i * (rows - 70) + sent]
+        np.testing.assert_allclose(scores, expected.score[first:], rtol=CLOSE, atol=CLOSE)
+    assert bank.n_seen.tolist() == (700 + mask.sum(axis=1)).tolist()
+
+
+def test_devices_of_several_shapes_and_young_ones_come_and_go(tmp_path):
+    n = 3
+    bank = MonitorBank(started(n), 2, device="cuda")
+    bank.grow(1, started(n, ordered=False))
+    bank.grow(1, Monitor(warmup=64))
+    bank.grow(1, started(n, seed=5))
+    assert bank.young == [3]
+    X = streams(5, 150, n, seed=4)
+    alone = [bank[i] for i in range(5)]
+    found = bank.observe_many(X, details="all")
+    for i, monitor in enumerate(alone):
+        compare(found, monitor.observe_many(X[i]), slice(i * 150, (i + 1) * 150))
+    assert bank.ready.all()
+    bank.save(tmp_path / "bank")
+    bank.remove([0, 3])
+    bank[0] = alone[4]
+    rest = bank.observe_many(X[[4, 2, 4]], details="all")
+    expected = alone[4].observe_many(X[4])
+    compare(rest, expected, slice(0, 150))
+    compare(rest, expected, slice(300, 450))
+    twin = MonitorBank.load(tmp_path / "bank", device="cuda")
+    again = twin.observe_many(X[[0, 1, 2, 3, 4]], details="all")
+    compare(again, alone[2].observe_many(X[2]), slice(300, 450))
+    with pytest.raises(ValueError, match="on a GPU all devices have the features"):
+        bank.grow(1, Monitor(), names=("a", "b"))
+
+
+def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
+    monkeypatch.setattr("onlad.monitor.YOUTH", 256)
+    bank = MonitorBank(Monitor(warmup=64), 2, names=("a", "b", "c"), device="cuda")
+    X = streams(2, 600, 3, seed=6)
+    blocks = [X[:, first : first + 150] for first in range(0, 600, 150)]
+    found = [bank.observe_many(block, details="all") for block in blocks]
+    assert bank.young == []
+    alone = Monitor(warmup=64, names=("a", "b", "c"))
+    for k, part in enumerate(found):
+        expected = alone.observe_many(X[1, 150 * k : 150 * (k + 1)])
+        compare(part, expected, slice(150, 300))
+
+
+def test_tensors_give_tensors_with_details_of_alarms():
+    n, devices = 3, 3
+    start = started(n)
+    bank, twin = (MonitorBank(start, devices, device="cuda") for _ in range(2))
+    X = streams(devices, 200, n, seed=7)
+    X[1, 150] = 90.0, -90.0, 4.0
+    said, expected = bank.observe_many(torch.tensor(X)), twin.observe_many(X)
+    alarms = np.flatnonzero(expected.is_anomaly)
+    assert len(alarms)
+    np.testing.assert_array_equal(said.score.cpu().numpy().ravel(), expected.score)
+    np.testing.assert_array_equal(said.details.row.cpu(), alarms)
+    np.testing.assert_array_equal(expected.detailed, alarms)
+    np.testing.assert_array_equal(said.details.shares.cpu(), expected.shares)
+    around = said.details.around.cpu().numpy()
+    np.testing.assert_array_equal(around[:, :n], expected.expected)
+    np.testing.assert_array_equal(around[:, -1], expected.unusual[alarms])
+    sent = np.array([True, False, True])
+    said = bank.observe(torch.tensor(X[:, 0]), torch.tensor(sent))
+    assert (said.threshold[:, 0].cpu().numpy() < np.inf).tolist() == sent.tolist()
+    assert bank.n_seen.tolist() == [901, 900, 901]
+
+
+def test_wrong_tensors_are_refused_and_nothing_changes():
+    bank = MonitorBank(started(3), 3, device="cuda")
+    X = torch.zeros(3, 4, 3, dtype=torch.float64)
+    X[1, 2, 0] = torch.inf
+    with pytest.raises(ValueError, match=re.escape("devices 1 sent what is no measurement")):
+        bank.observe_many(X)
+    with pytest.raises(ValueError, match=re.escape("here (3, 4, 3); got")):
+        bank.observe_many(X[..., :2])
+    assert bank.n_seen.tolist() == [700] * 3
+    bank.grow(1, Monitor())
+    with pytest.raises(ValueError, match="1 devices have not started, or are young"):
+        bank.observe_many(torch.zeros(4, 4, 3))
+
+
+def test_a_bank_without_a_gpu_says_so(monkeypatch):
+    def none():
+        raise RuntimeError("PyTorch finds no NVIDIA GPU")
+
+    monkeypatch.setattr(tensors, "device", none)
+    with pytest.raises(OnladError, match="needs a GPU, but PyTorch finds no NVIDIA GPU"):
+        MonitorBank(Monitor(), 1, names=("a",), device="cuda")
+    with pytest.raises(ValueError, match="device must be cpu or cuda, got 'tpu'"):
+        MonitorBank(Monitor(), 1, names=("a",), device="tpu")
