@@ -135,7 +135,7 @@ def watch_all(
     threads: int,
 ) -> None: ...
 def watch_fleet(
-    monitors: list[Watching],
+    monitors: list[Watching | None],
     first_row: Array,
     first_value: Array,
     X: Array,

@@ -77,7 +77,7 @@ def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part
 
 
 def watch_all(
-    owns: list[kernel.Watching], names: list[Names], counts: Array, X: Array, paused: Array
+    owns: list[kernel.Watching | None], names: list[Names], counts: Array, X: Array, paused: Array
 ) -> list[Verdicts]:
     """Return the verdicts of monitors with as many features, each of which is given once.
 
@@ -87,13 +87,16 @@ def watch_all(
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
     said = Verdicts((), len(X), X.shape[1])
     kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=said, threads=1)
-    said.values, said.rate = X, np.repeat([own.rate for own in owns], counts)
+    said.values, said.rate = (
+        X,
+        np.repeat([0.0 if own is None else own.rate for own in owns], counts),
+    )
     edges = zip(names, first[:-1].tolist(), first[1:].tolist(), strict=True)
     return [said.part(own, slice(begin, end)) for own, begin, end in edges]
 
 
 def watch_fleet(
-    owns: list[kernel.Watching],
+    owns: list[kernel.Watching | None],
     counts: Array,
     widths: Array,
     X: Array,

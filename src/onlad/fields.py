@@ -85,7 +85,7 @@ def check(state: object, sizes: Sizes = NONE, dtype: str = "float64") -> None:
 
     `sizes` has the lengths and ends that rules name.
     """
-    for name, hint in hints(type(state)).items():
+    for name, hint in hints(type(state)).items():  # type: ignore[arg-type]
         value = getattr(state, name)
         origin: Any = get_origin(hint)
         if origin is Literal:
@@ -113,7 +113,7 @@ def read(kind: type[T], found: Any, what: str) -> T:
     Its types are right then. Whether its values are, the state says itself: ``check``.
     """
     need(type(found) is dict, f"{what} must be a dict, got {short(found)}")
-    known = hints(kind)
+    known = hints(kind)  # type: ignore[arg-type]
     absent = {field.name for field in fields(kind) if field.default is None}  # type: ignore[arg-type]
     strange = sorted((found.keys() ^ known.keys()) - (absent - found.keys()))
     need(not strange, f"missing in {what} or not known: {short(strange)}")

@@ -42,7 +42,7 @@ def observe_beside(
         own = [monitors[k] for k in places]
         counts = np.array([len(blocks[k]) for k in places])
         found = compiled.watch_all(
-            [watching for each in own if (watching := each.beside(0)) is not None],
+            [each.beside(0) for each in own],
             [each.names for each in own],
             counts,
             np.concatenate([blocks[k] for k in places]),

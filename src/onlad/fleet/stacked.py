@@ -24,12 +24,13 @@ SCALARS = {bool: "bool", int: "int64", float: "float64"}
 
 def column(hint: Any, values: Sequence[Any]) -> Any:
     """Return values of the type `hint` as a tree of arrays."""
+    kind: Any
     kind, optional = _kind(hint)
     if optional:
         there = [value is not None for value in values]
         some = [value for value in values if value is not None]
         return {"there": np.array(there, bool), "of": column(kind, some)}
-    if is_dataclass(kind):
+    if _is_state(kind):
         return {
             name: column(own, [getattr(value, name) for value in values])
             for name, own in hints(kind).items()
@@ -45,13 +46,14 @@ def column(hint: Any, values: Sequence[Any]) -> Any:
 
 def items(hint: Any, tree: Any, count: int) -> list[Any]:
     """Return the `count` values that `column` made a tree of; `ValueError` if it made another."""
+    kind: Any
     kind, optional = _kind(hint)
     if optional:
         there, of = _parts(tree, "there", "of")
         _need_array(there, "bool", count)
         some = iter(items(kind, of, int(np.count_nonzero(there))))
         return [next(some) if is_there else None for is_there in there.tolist()]
-    if is_dataclass(kind):
+    if _is_state(kind):
         own = hints(kind)
         parts = zip(own.values(), _parts(tree, *own), strict=True)
         columns = [items(hint, part, count) for hint, part in parts]
@@ -72,6 +74,10 @@ def items(hint: Any, tree: Any, count: int) -> list[Any]:
     if count and (rows == rows[0]).all():
         return list(of.reshape(count, int(rows[0]), *of.shape[1:]))
     return [of[a:b] for a, b in pairwise(ends)]
+
+
+def _is_state(kind: Any) -> bool:
+    return is_dataclass(kind)
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:

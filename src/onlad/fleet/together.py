@@ -18,13 +18,12 @@ import numpy as np
 
 from onlad import fields, modelfile
 from onlad.fields import Numbers, Within, read, values
-from onlad.instance import Instance
+from onlad.instance import WIDEST, Instance
 from onlad.mode import (
     MEMORY,
     PRIOR_SQUARE,
     RANGE,
     STILL,
-    WIDEST,
     Mode,
     ModeState,
 )

@@ -165,7 +165,7 @@ def _sorted(batch: Batch) -> tuple[list[int], list[int]]:
     many: list[int] = []
     for number, part in batch.parts.items():
         watcher, rows = part.watcher, len(batch.rows[number].X)
-        alone = rows > SLICE or watcher.stream.rules.maintenance
+        alone = rows > SLICE or bool(watcher.stream.rules.maintenance)
         alone = alone or watcher.monitor.beside(rows) is None
         (many if alone else few).append(number)
     return few, many

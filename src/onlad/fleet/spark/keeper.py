@@ -249,7 +249,7 @@ class Fleet:
         said = bank.observe_rows(places, wide, details="all")
         shares = said.shares[:, : len(names)].copy()
         for mine, order in rows.values():
-            shares[np.ix_(mine, order)] = said.shares[mine, : len(names)]
+            shares[np.ix_(mine, np.array(order))] = said.shares[mine, : len(names)]
         return said, shares
 
     def noted(self, places: Sequence[int], times: Sequence[Any], now: int) -> Kept:
