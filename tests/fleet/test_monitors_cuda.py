@@ -146,7 +146,7 @@ def test_devices_of_several_shapes_and_young_ones_come_and_go(tmp_path):
 
 
 def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
-    monkeypatch.setattr("onlad.monitor.YOUTH", 256)
+    monkeypatch.setattr("onlad.monitor.BURN_IN", 256)
     bank = MonitorBank(Monitor(warmup=64), 2, names=("a", "b", "c"), device="cuda")
     X = streams(2, 600, 3, seed=6)
     blocks = [X[:, first : first + 150] for first in range(0, 600, 150)]

@@ -126,12 +126,12 @@ class FleetVerdicts(Sequence[Verdict]):
         """Put the verdicts of one monitor on rows of its device into their places."""
         for name in NARROW:
             getattr(self, name)[at] = getattr(said, name)
-        told = np.ones(len(said), bool) if details == "all" else said.is_anomaly
-        if details == "none" or not told.any():
+        wanted = np.ones(len(said), bool) if details == "all" else said.is_anomaly
+        if details == "none" or not wanted.any():
             return
-        n, (rows, widest) = len(said.names), (np.count_nonzero(told), self.wide.shape[2])
+        n, (rows, widest) = len(said.names), (np.count_nonzero(wanted), self.wide.shape[2])
         values, wide = np.full((rows, widest), np.nan), np.full((rows, 3, widest), np.nan)
-        values[:, :n] = said.values[told]
+        values[:, :n] = said.values[wanted]
         for k, column in enumerate((said.shares, said.expected, said.reach)):
-            wide[:, k, :n] = column[told]
-        self.detail(at[told], values, wide)
+            wide[:, k, :n] = column[wanted]
+        self.detail(at[wanted], values, wide)

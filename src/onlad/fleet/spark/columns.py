@@ -29,7 +29,7 @@ def number(name: str) -> Column:
 
 
 def bucket(key: Column, buckets: int) -> Column:
-    """Return in which of so many buckets a device is."""
+    """Return the number of the bucket that a device is in."""
     return sf.pmod(sf.xxhash64(key), sf.lit(buckets)).cast("int")
 
 
