@@ -28,7 +28,7 @@ from onlad.fleet.tensors import bank as tensors
 HOUR, BLOCK = 3_600, 64
 SETTLING = 640  # rows before the hour
 HISTORY = 6 * HOUR  # rows of the pump from which all start
-FAULTY = 1_000  # one of so many
+FAULTY = 1_000  # one pump in this many has a fault
 KINDS = ("offset", "drift", "stuck", "loose")
 SENSORS, NOISE = 8, 0.02
 TOLERANCE = 0.002  # of a sensor
@@ -52,7 +52,7 @@ class Pumps:
         self.last = torch.zeros(count, dtype=torch.float64, device=device)
 
     def break_some(self, every: int) -> None:
-        """Let a fault begin in one of so many pumps, in the second to the fifth sixth."""
+        """Let a fault begin in one pump of FAULTY, in the second to the fifth sixth."""
         which = torch.arange(0, len(self.kind), every, device=self.device)
         size = (len(which),)
         random = {"generator": self.random, "device": self.device}

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu
 
 tensors = pytest.importorskip("onlad.fleet.tensors.bank")
 watchers = pytest.importorskip("onlad.fleet.tensors.watchers")
+limits = pytest.importorskip("onlad.fleet.tensors.limits")
 
 NAN = np.nan
 # Both sides solve the same normal equations, whose condition is up to 1e6 here, in float64: errors
@@ -26,6 +27,18 @@ def _somewhere(monkeypatch):
     if not torch.cuda.is_available():
         monkeypatch.setattr(tensors, "device", lambda: "cpu")
     monkeypatch.setattr(watchers, "AT_ONCE", 256)
+
+
+def test_the_kernel_counts_as_pytorch_does(monkeypatch):
+    kernels = pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
+    recent = torch.rand(3, limits.RECENT)
+    recent[0, 7:] = -1.0  # not there yet
+    scores = torch.cat((torch.rand(3, 4), recent[:, :2]), dim=1)
+    found = torch.empty(3, 6, dtype=torch.int32)
+    on = [each.to("cuda" if torch.cuda.is_available() else "cpu") for each in (recent, scores)]
+    found = found.to(on[0].device)
+    kernels.count_at_least[3,](*on, found, 6, limits.RECENT)
+    assert found.tolist() == limits.counted(recent, scores).tolist()
 
 
 def streams(devices, rows, n, seed=0):

@@ -379,3 +379,14 @@ def teach(
         tl.store(losses + sample * tl.num_programs(1) + tile, loss, is_sample)
         B = tl.dot(E, g, B, input_precision=PRECISION, out_dtype=dtype)
     tl.store(beta_at, B, inside)
+
+
+@triton.jit
+def count_at_least(recent, scores, found, n_scores, RECENT: tl.constexpr):
+    """Count, for each score of a device, the device's recent scores that are at least as high."""
+    device = tl.program_id(0).to(tl.int64)
+    values = tl.load(recent + device * RECENT + tl.arange(0, RECENT))
+    for i in range(n_scores):
+        at = device * n_scores + i
+        above = (values >= tl.load(scores + at)).to(tl.int32)
+        tl.store(found + at, tl.sum(above, 0))
