@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -44,13 +43,9 @@ def answers(rows: st.StructType) -> st.StructType:
 
 
 class Kept(NamedTuple):
-    """The state of a bucket: its bank, and of each of its devices key and times.
+    """The state of a bucket: a bank in bytes, and of each of its devices key and times."""
 
-    The bank is text, base64: Spark hands bytes to Python as the letters of a text of another
-    encoding, which takes more than twice as long.
-    """
-
-    bank: str
+    bank: bytes
     keys: list[Any]
     last: list[Any]  # time of the last row
     heard: list[int]  # when it came, in milliseconds of Spark's clock
@@ -89,7 +84,7 @@ class Keeper(StatefulProcessor):
         self.timed = clock is not None
         self.schema = (
             st.StructType()
-            .add("bank", "string")
+            .add("bank", "binary")
             .add("keys", st.ArrayType(key))
             .add("last", st.ArrayType(clock or st.LongType()))
             .add("heard", st.ArrayType(st.LongType()))
@@ -175,13 +170,9 @@ class Keeper(StatefulProcessor):
         return rows, code, [key.item() if isinstance(key, np.generic) else key for key in keys]
 
 
-def bank_of(text: str, name: str) -> MonitorBank:
+def bank_of(data: bytes, name: str) -> MonitorBank:
     """Return the bank in the state of a bucket; `name` is what an error calls it."""
-    try:
-        data = binascii.a2b_base64(text)
-    except binascii.Error:
-        data = b""
-    return MonitorBank.from_bytes(data, name, threads=1, trusted=True)
+    return MonitorBank.from_bytes(bytes(data), name, threads=1, trusted=True)
 
 
 class Fleet:
@@ -268,8 +259,7 @@ class Fleet:
 
     def kept(self) -> Kept:
         """Return the state."""
-        text = binascii.b2a_base64(self.bank.to_bytes(), newline=False).decode("ascii")
-        return Kept(text, self._keys, self._last, self._heard)
+        return Kept(self.bank.to_bytes(), self._keys, self._last, self._heard)
 
     def _expired(self, at: int, now: int) -> bool:
         return self._expire is not None and now - self._heard[at] >= self._expire
