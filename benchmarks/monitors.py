@@ -125,6 +125,25 @@ def table(records: list[dict[str, Any]]) -> str:
             f"| {1 / r['detectors_ratio']:.2f} x | {1 / r['memory_ratio']:.2f} x | {threads} "
             f"| {r['kB_in_memory']} |"
         )
+    lines += [
+        "",
+        "On paper, for devices that send one row per second, in one call per second:",
+        "",
+        "| devices | features | memory | cores | rows come at |",
+        "|---|---|---|---|---|",
+    ]
+    for devices in (1_000_000, 100_000_000):
+        for r in records[1:]:
+            cores = devices / r["rows_per_second"]
+            lines.append(
+                f"| {devices:,} | {r['features']} | {devices * r['kB_in_memory'] / 1e6:,.0f} GB "
+                f"| {cores:,.0f} | {8e-9 * devices * r['features']:,.2f} GB/s |"
+            )
+    lines += [
+        "",
+        "This assumes that cores that share memory keep their speed, that rows come as float64, "
+        "and that all devices have started.",
+    ]
     return "\n".join(lines)
 
 
