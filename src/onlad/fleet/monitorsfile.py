@@ -67,7 +67,7 @@ def parse(data: bytes, *, trusted: bool = False) -> Saved:
     Of data that is `trusted`, because its checksum is right and nobody else could write it, only
     the structure is checked.
     """
-    found = modelfile.decode(data, largest=LARGEST_BANK, copy=False)
+    found = modelfile.decode(data, largest=LARGEST_BANK)
     is_bank = isinstance(found, Record) and found.type == "MonitorBank"
     need(is_bank, f"it is {short(getattr(found, 'type', found))}, which is no MonitorBank")
     return _read(found.parts.get("learned", {}), trusted)
