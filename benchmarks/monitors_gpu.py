@@ -25,7 +25,7 @@ from onlad import Detector, Monitor
 from onlad.fleet import Bank, MonitorBank
 from onlad.fleet.tensors import bank as tensors
 
-SIZES = ((8, 131_072), (64, 32_768))  # features, devices
+SIZES = ((8, 262_144), (64, 32_768))  # features, devices
 START, BLOCK, ROUNDS = 4_096, 128, 5  # a block is two ticks, and a period of the stream
 HIDDEN = 64  # of the detectors
 TICK = 64

@@ -1,7 +1,7 @@
 """The numbers on the page of what the service survives: `python -m benchmarks.survives`.
 
 It renews the spans of docs/explanation/survives.md, from the record of the soak and from the
-settings that the test of the unit's sandbox tries.
+settings that the test of the unit tries.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/explanation/survives.md"
 RECORD = ROOT / "benchmarks/results/soak.json"
-SANDBOX = ROOT / "tests/serve/sandbox.py"
+BOOTED = ROOT / "tests/serve/booted.py"
 
 
 def filled(page: str) -> str:
     """Return the page with its spans made anew."""
-    spans = {"soak": soak(json.loads(RECORD.read_text())), "unit": unit(SANDBOX.read_text())}
+    spans = {"soak": soak(json.loads(RECORD.read_text())), "unit": unit(BOOTED.read_text())}
     for name, text in spans.items():
         start = f"<!-- {name}: python -m benchmarks.survives -->"
         before, rest = page.split(start)
@@ -66,9 +66,9 @@ def soak(record: dict[str, Any]) -> str:
 
 
 def unit(text: str) -> str:
-    """Return which settings of the unit the test of its sandbox tries, and which it does not."""
+    """Return which settings of the unit its test tries, and which it does not."""
     lines = []
-    for name, what in (("TRIED", "Tried"), ("NOT_TRIED", "Not tried without systemd")):
+    for name, what in (("TRIED", "Tried"), ("NOT_TRIED", "Not tried")):
         found = re.findall(r'"(\w+)"', text.split(f"\n{name} = {{")[1].split("}", 1)[0])
         lines.append(f"{what}: {', '.join(f'`{each}`' for each in sorted(found))}.")
     return "\n\n".join(lines)

@@ -24,9 +24,9 @@ public:
     }
 
     // The lean follows normal rows of the mode, by the error of their mean.
-    void follow(const Layer& l, const Windows& w, const Room& room) {
+    void follow(const Layer& l, const Windows& w, const Workspace& scratch) {
         const Constants& c = *l.c;
-        double *z = room.z, *v = room.v, *error = room.e;
+        double *z = scratch.z, *v = scratch.v, *error = scratch.e;
         for (std::size_t lag = 0; lag < l.width; ++lag)
             for (std::size_t j = 0; j < l.n; ++j) {
                 double mean = 0.0;

@@ -18,7 +18,7 @@ struct JudgeState {
     std::size_t current;
 };
 
-struct JudgeRoom {
+struct JudgeWorkspace {
     double *present, *squares;       // (s)
     double *new_leans, *best_leans;  // (2, s)
 };
@@ -38,15 +38,15 @@ struct JudgeRows {
 // What the arithmetic offers to a monitor.
 struct MonitorOperations {
     // e (2, count, s) <- the errors of both instances
-    void (*errors)(const Layer&, const ModeData&, const Windows&, const ModeRoom&, double* e);
+    void (*errors)(const Layer&, const ModeData&, const Windows&, const ModeWorkspace&, double* e);
     // learn windows after the past was multiplied by `forgotten`; e as above, before it
-    void (*learn)(const Layer&, ModeData&, const Windows&, double forgotten, const ModeRoom&,
+    void (*learn)(const Layer&, ModeData&, const Windows&, double forgotten, const ModeWorkspace&,
                   double* e);
-    void (*solve)(const Layer&, ModeData&, const ModeRoom&);  // beta from the sums
+    void (*solve)(const Layer&, ModeData&, const ModeWorkspace&);  // beta from the sums
     void (*take)(const Layer&, ModeData&, const double* e, const Windows&);
     void (*invert)(const Layer&, ModeData&);  // one over the usual squares
     void (*wake)(const Layer&, ModeData&, const double* x);
-    void (*judge)(JudgeState&, const JudgeRows&, const ModeRoom&, const JudgeRoom&);
+    void (*judge)(JudgeState&, const JudgeRows&, const ModeWorkspace&, const JudgeWorkspace&);
 };
 
 }  // namespace onlad
@@ -59,7 +59,8 @@ namespace {
 // The score of errors for one mode, running means and leans after it, and squares by feature. Leans
 // of errors of another mode do not count: `stays` is 0.
 ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const double* e,
-                                double known, double stays, double* means, const JudgeRoom& room) {
+                                double known, double stays, double* means,
+                                const JudgeWorkspace& scratch) {
     const Layer& l = *s.layer;
     const Levels levels(m);
     const double smoothing = l.c->mode_SMOOTHING, most = l.c->mode_WINSOR;
@@ -70,8 +71,8 @@ ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const do
             const std::size_t first = k * l.s + c;
             const double *error = e + first, *inverse = m.inverse + first;
             const double *lean = s.leans + first, *lean_inverse = m.lean_inverse + first;
-            double *squares = room.squares + c, *next = room.new_leans + first;
-            const double* present = room.present + c;
+            double *squares = scratch.squares + c, *next = scratch.new_leans + first;
+            const double* present = scratch.present + c;
             for (std::size_t i = 0; i < line; ++i) {
                 const double one = error[i] * inverse[i] * present[i], square = one * one;
                 squares[i] = k ? squares[i] + square : square;
@@ -127,7 +128,8 @@ void wake(const Layer& l, ModeData& m, const double* x) {
 }
 
 // What is missing for much longer than usual is made up by the other features.
-ONLAD_APART void fill(JudgeState& s, double* held, const ModeRoom& room, const JudgeRoom& own) {
+ONLAD_APART void fill(JudgeState& s, double* held, const ModeWorkspace& scratch,
+                      const JudgeWorkspace& own) {
     const Layer& l = *s.layer;
     const ModeData& m = *s.mode[s.current];
     auto is_old = [&](std::size_t j) {
@@ -136,20 +138,21 @@ ONLAD_APART void fill(JudgeState& s, double* held, const ModeRoom& room, const J
     bool old = false;
     for (std::size_t j = 0; j < l.n; ++j) old |= is_old(j);
     if (!old) return;
-    scaled(l, m, held, -std::ptrdiff_t(l.n), room.z, room.x);
-    predict(l, m, 1, room, room.e, room.e + l.s);
+    scaled(l, m, held, -std::ptrdiff_t(l.n), scratch.z, scratch.x);
+    predict(l, m, 1, scratch, scratch.e, scratch.e + l.s);
     const double most = l.c->judge_FILLED;
     for (std::size_t j = 0; j < l.n; ++j) {
         if (!is_old(j)) continue;
-        double made = room.x[j] - room.e[l.s + j];
+        double made = scratch.x[j] - scratch.e[l.s + j];
         made = made > most ? most : made < -most ? -most : made;
         s.held[j] = held[j] = m.centre[j] + made * m.scale[j];
     }
 }
 
-void judge(JudgeState& s, const JudgeRows& call, const ModeRoom& room, const JudgeRoom& space) {
+void judge(JudgeState& s, const JudgeRows& call, const ModeWorkspace& scratch,
+           const JudgeWorkspace& space) {
     const Layer& l = *s.layer;
-    JudgeRoom own = space;
+    JudgeWorkspace own = space;
     const std::size_t n = l.n;
     for (std::size_t t = 0; t < call.count; ++t) {
         const double* x = call.X + t * n;
@@ -175,9 +178,9 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeRoom& room, const Jud
             const std::size_t before = s.current;
             auto score = [&](std::size_t i) {
                 const ModeData& m = *s.mode[i];
-                scaled(l, m, held, -std::ptrdiff_t(n), room.z, room.x);
-                predict(l, m, 1, room, room.e, room.e + l.s);
-                return judge_errors(s, m, room.e, double(known), i == before ? 1.0 : 0.0, means,
+                scaled(l, m, held, -std::ptrdiff_t(n), scratch.z, scratch.x);
+                predict(l, m, 1, scratch, scratch.e, scratch.e + l.s);
+                return judge_errors(s, m, scratch.e, double(known), i == before ? 1.0 : 0.0, means,
                                     own);
             };
             auto take = [&](std::size_t i, double score) {
@@ -187,7 +190,7 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeRoom& room, const Jud
                 std::memcpy(shares, own.squares, n * sizeof(double));
                 const ModeData& m = *s.mode[i];
                 for (std::size_t j = 0; j < n; ++j)
-                    expected[j] = m.centre[j] + (room.x[j] - room.e[l.s + j]) * m.scale[j];
+                    expected[j] = m.centre[j] + (scratch.x[j] - scratch.e[l.s + j]) * m.scale[j];
                 double* const leans = own.best_leans;
                 own.best_leans = own.new_leans;
                 own.new_leans = leans;
@@ -204,7 +207,7 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeRoom& room, const Jud
                 std::memcpy(s.leans, own.best_leans, 2 * l.s * sizeof(double));
             }
         }
-        if (known < n) fill(s, held, room, own);
+        if (known < n) fill(s, held, scratch, own);
         call.score[t] = best;
         call.mode[t] = std::int64_t(s.current);
     }

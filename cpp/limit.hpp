@@ -41,9 +41,9 @@ public:
         for (std::size_t i = 0; i < count; ++i)
             fresh.push_back(float(std::sqrt(std::min(scores[i], most))));
         if (c.limit_FRESH * double(fresh.size()) < double(recent.size())) return;
-        const std::size_t room = std::size_t(c.limit_RECENT);
-        if (fresh.size() > room) fresh.erase(fresh.begin(), fresh.end() - std::ptrdiff_t(room));
-        const std::size_t both = recent.size() + fresh.size(), gone = both > room ? both - room : 0;
+        const std::size_t kept = std::size_t(c.limit_RECENT);
+        if (fresh.size() > kept) fresh.erase(fresh.begin(), fresh.end() - std::ptrdiff_t(kept));
+        const std::size_t both = recent.size() + fresh.size(), gone = both > kept ? both - kept : 0;
         replace(gone);
         recent.erase(recent.begin(), recent.begin() + std::ptrdiff_t(gone));
         recent.insert(recent.end(), fresh.begin(), fresh.end());

@@ -86,7 +86,7 @@ struct Windows {
 };
 
 // Scratch memory of one thread.
-struct ModeRoom {
+struct ModeWorkspace {
     double *z, *x, *h, *v;  // (most_rows, z_stride), (.., s), (.., N), (.., stride)
     double* e;              // (2, most_rows, s)
     double* root;           // (M, stride) or (units, N)
@@ -114,9 +114,9 @@ ONLAD_INLINE Doubles load(const double* p) {
 }
 ONLAD_INLINE void store(double* p, const Doubles& v) { std::memcpy(p, &v, sizeof v); }
 
-// The weight of columns c ... c + L - 1: one number, or one for each group.
+// The factor of columns c ... c + L - 1: one number, or one for each group.
 template <bool grouped>
-ONLAD_INLINE Doubles weight(const double* p, std::size_t c) {
+ONLAD_INLINE Doubles factor(const double* p, std::size_t c) {
     if constexpr (!grouped) {
         (void)c;
         return Doubles{} + *p;
@@ -144,7 +144,7 @@ ONLAD_INLINE void tile(double* out, std::size_t out_stride, const double* w, std
         for (std::size_t v = 0; v < K; ++v) b[v] = load(B + v * L);
         for (std::size_t r = 0; r < R; ++r)
             for (std::size_t v = 0; v < K; ++v) {
-                const Doubles a = weight<grouped>(w + r * across, c + v * L);
+                const Doubles a = factor<grouped>(w + r * across, c + v * L);
                 if constexpr (sign > 0)
                     acc[r][v] += a * b[v];
                 else
@@ -209,39 +209,42 @@ ONLAD_APART void scaled(const Layer& l, const ModeData& m, const double* row, st
 }
 
 // h and v of scaled windows, and their errors.
-ONLAD_APART void predict(const Layer& l, const ModeData& m, std::size_t rows, const ModeRoom& room,
-                         double* e, double* linear_e) {
-    for (std::size_t r = 0; r < rows; ++r) std::memcpy(room.h + r * l.N, l.b, l.N * sizeof(double));
-    accumulate<1, false>(room.h, l.N, rows, room.x, l.s, 1, l.alpha, l.N, l.n, l.N);
-    activate(Activation::tanh, room.h, rows * l.N);
-    std::memcpy(e, room.x, rows * l.s * sizeof(double));
-    accumulate<-1, true>(e, l.s, rows, room.h, l.N, lanes, m.beta, l.s, l.units, l.s);
+ONLAD_APART void predict(const Layer& l, const ModeData& m, std::size_t rows,
+                         const ModeWorkspace& scratch, double* e, double* linear_e) {
+    for (std::size_t r = 0; r < rows; ++r)
+        std::memcpy(scratch.h + r * l.N, l.b, l.N * sizeof(double));
+    accumulate<1, false>(scratch.h, l.N, rows, scratch.x, l.s, 1, l.alpha, l.N, l.n, l.N);
+    activate(Activation::tanh, scratch.h, rows * l.N);
+    std::memcpy(e, scratch.x, rows * l.s * sizeof(double));
+    accumulate<-1, true>(e, l.s, rows, scratch.h, l.N, lanes, m.beta, l.s, l.units, l.s);
     if (l.projected) {
         for (std::size_t r = 0; r < rows; ++r) {
-            std::memset(room.v + r * l.stride, 0, l.stride * sizeof(double));
-            room.v[r * l.stride + l.M - 1] = 1.0;
+            std::memset(scratch.v + r * l.stride, 0, l.stride * sizeof(double));
+            scratch.v[r * l.stride + l.M - 1] = 1.0;
         }
         const std::size_t columns = padded(l.M - 1);
-        accumulate<1, false>(room.v, l.stride, rows, room.z, l.z_stride, 1, l.projection, columns,
-                             l.d, columns);
-        for (std::size_t r = 0; r < rows; ++r) room.v[r * l.stride + l.M - 1] = 1.0;
+        accumulate<1, false>(scratch.v, l.stride, rows, scratch.z, l.z_stride, 1, l.projection,
+                             columns, l.d, columns);
+        for (std::size_t r = 0; r < rows; ++r) scratch.v[r * l.stride + l.M - 1] = 1.0;
     }
-    std::memcpy(linear_e, room.x, rows * l.s * sizeof(double));
-    accumulate<-1, false>(linear_e, l.s, rows, room.v, l.stride, 1, m.linear_beta, l.s, l.M, l.s);
+    std::memcpy(linear_e, scratch.x, rows * l.s * sizeof(double));
+    accumulate<-1, false>(linear_e, l.s, rows, scratch.v, l.stride, 1, m.linear_beta, l.s, l.M,
+                          l.s);
 }
 
 ONLAD_INLINE void predict_some(const Layer& l, const ModeData& m, const Windows& w,
-                               std::size_t first, std::size_t count, const ModeRoom& room,
+                               std::size_t first, std::size_t count, const ModeWorkspace& scratch,
                                double* e) {
     for (std::size_t r = 0; r < count; ++r)
-        scaled(l, m, w.at[first + r], w.step, room.z + r * l.z_stride, room.x + r * l.s);
-    predict(l, m, count, room, e + first * l.s, e + (w.count + first) * l.s);
+        scaled(l, m, w.at[first + r], w.step, scratch.z + r * l.z_stride, scratch.x + r * l.s);
+    predict(l, m, count, scratch, e + first * l.s, e + (w.count + first) * l.s);
 }
 
-void errors(const Layer& l, const ModeData& m, const Windows& w, const ModeRoom& room, double* e) {
+void errors(const Layer& l, const ModeData& m, const Windows& w, const ModeWorkspace& scratch,
+            double* e) {
     for (std::size_t first = 0; first < w.count; first += most_rows) {
         const std::size_t left = w.count - first;
-        predict_some(l, m, w, first, left < most_rows ? left : most_rows, room, e);
+        predict_some(l, m, w, first, left < most_rows ? left : most_rows, scratch, e);
     }
 }
 
@@ -298,7 +301,7 @@ ONLAD_APART void substitute(const double* root, std::size_t stride, std::size_t 
         double* row = beta + i * s;
         const double* inverse = root + i * stride + i * across;
         for (std::size_t c = 0; c < s; c += L)
-            store(row + c, load(row + c) * weight<grouped>(inverse, c));
+            store(row + c, load(row + c) * factor<grouped>(inverse, c));
     };
     for (std::size_t i = 0; i < units; ++i) {
         accumulate<-1, grouped>(beta + i * s, s, 1, root + i * across, 0, stride, beta, s, i, s);
@@ -338,37 +341,38 @@ ONLAD_APART void take_out(const Layer& l, double* beta) {
     for (std::size_t j = 0; j < l.n; ++j) beta[j * l.s + j] = 0.0;
 }
 
-void solve(const Layer& l, ModeData& m, const ModeRoom& room) {
+void solve(const Layer& l, ModeData& m, const ModeWorkspace& scratch) {
     const double ridge = l.c->instance_RIDGE;
-    cholesky<true>(room.root, m.gram, l.N, l.units, ridge, ridge);
+    cholesky<true>(scratch.root, m.gram, l.N, l.units, ridge, ridge);
     std::memcpy(m.beta, m.moment, l.units * l.s * sizeof(double));
-    substitute<true>(room.root, l.N, l.units, m.beta, l.s);
-    cholesky<false>(room.root, m.linear_gram, l.stride, l.M, ridge, l.c->instance_CONSTANT);
+    substitute<true>(scratch.root, l.N, l.units, m.beta, l.s);
+    cholesky<false>(scratch.root, m.linear_gram, l.stride, l.M, ridge, l.c->instance_CONSTANT);
     if (l.projected)
         std::memcpy(m.linear_beta, m.linear_moment, l.M * l.s * sizeof(double));
     else
         moment_of_gram(l, m);
-    substitute<false>(room.root, l.stride, l.M, m.linear_beta, l.s);
+    substitute<false>(scratch.root, l.stride, l.M, m.linear_beta, l.s);
     if (!l.projected) take_out(l, m.linear_beta);
 }
 
-void learn(const Layer& l, ModeData& m, const Windows& w, double forgotten, const ModeRoom& room,
-           double* e) {
+void learn(const Layer& l, ModeData& m, const Windows& w, double forgotten,
+           const ModeWorkspace& scratch, double* e) {
     scale_all(m.gram, forgotten, l.half());
     scale_all(m.moment, forgotten, l.units * l.s);
     scale_all(m.linear_gram, forgotten, l.linear_half());
     if (l.projected) scale_all(m.linear_moment, forgotten, l.M * l.s);
     for (std::size_t first = 0; first < w.count; first += most_rows) {
         const std::size_t left = w.count - first, count = left < most_rows ? left : most_rows;
-        predict_some(l, m, w, first, count, room, e);
-        add_gram<true>(m.gram, room.h, l.N, l.units, count);
-        accumulate<1, true>(m.moment, l.s, l.units, room.h, lanes, l.N, room.x, l.s, count, l.s);
-        add_gram<false>(m.linear_gram, room.v, l.stride, l.M, count);
+        predict_some(l, m, w, first, count, scratch, e);
+        add_gram<true>(m.gram, scratch.h, l.N, l.units, count);
+        accumulate<1, true>(m.moment, l.s, l.units, scratch.h, lanes, l.N, scratch.x, l.s, count,
+                            l.s);
+        add_gram<false>(m.linear_gram, scratch.v, l.stride, l.M, count);
         if (l.projected)
-            accumulate<1, false>(m.linear_moment, l.s, l.M, room.v, 1, l.stride, room.x, l.s, count,
-                                 l.s);
+            accumulate<1, false>(m.linear_moment, l.s, l.M, scratch.v, 1, l.stride, scratch.x, l.s,
+                                 count, l.s);
     }
-    solve(l, m, room);
+    solve(l, m, scratch);
 }
 
 // Let the usual squares follow errors.

@@ -47,11 +47,11 @@ public:
 };
 
 // Scratch memory of one thread, for all monitors of one layer.
-class Room : public ModeRoom, public JudgeRoom {
+class Workspace : public ModeWorkspace, public JudgeWorkspace {
     Memory<double> memory;
 
 public:
-    explicit Room(const Layer& l)
+    explicit Workspace(const Layer& l)
         : memory(most_rows * (l.z_stride + 3 * l.s + l.N + (l.projected ? l.stride : 0)) +
                  std::max(l.M * l.stride, l.units * l.N) + 6 * l.s) {
         auto take = [this](std::size_t count) { return memory.take(count); };
@@ -219,7 +219,7 @@ inline void first_bands(const Layer& l, ModeData& m, const double* e, const Wind
 
 // A fresh mode of a stream with an order learns its first rows. The levels come from errors of each
 // half by a model of the other.
-inline void start(const Layer& l, Mode& m, const Windows& w, const Room& room) {
+inline void start(const Layer& l, Mode& m, const Windows& w, const Workspace& scratch) {
     const MonitorOperations& ops = *operations<double>().monitor;
     const Constants& c = *l.c;
     unit(l, m, w);
@@ -234,8 +234,8 @@ inline void start(const Layer& l, Mode& m, const Windows& w, const Room& room) {
         Mode other(l);
         std::copy(m.centre, m.centre + l.s, other.centre);
         std::copy(m.scale, m.scale + l.s, other.scale);
-        ops.learn(l, other, rest, 1.0, room, some.data());
-        ops.errors(l, other, part, room, some.data());
+        ops.learn(l, other, rest, 1.0, scratch, some.data());
+        ops.errors(l, other, part, scratch, some.data());
         for (std::size_t k = 0; k < 2; ++k) {
             const double* from = some.data() + k * part.count * l.s;
             std::copy(from, from + part.count * l.s,
@@ -244,7 +244,7 @@ inline void start(const Layer& l, Mode& m, const Windows& w, const Room& room) {
     }
     ops.take(l, m, e.data(), w);
     first_bands(l, m, e.data() + w.count * l.s, w);
-    ops.learn(l, m, w, 1.0, room, some.data());
+    ops.learn(l, m, w, 1.0, scratch, some.data());
     m.count = std::int64_t(w.count);
     ops.invert(l, m);
     std::vector<double> found[statistics];

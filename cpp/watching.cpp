@@ -82,7 +82,7 @@ struct OwnLayer : Layer {
     Constants constants;
     std::vector<double> memory;
     std::mutex lock;
-    std::vector<std::unique_ptr<Room>> spare;  // memory that no thread uses now
+    std::vector<std::unique_ptr<Workspace>> spare;  // memory that no thread uses now
 
     OwnLayer(std::size_t features, std::size_t rows, In<double, 2> tanh_alpha, In<double, 1> tanh_b,
              std::size_t tanh_groups, In<double, 2> linear, nb::dict values) {
@@ -129,31 +129,31 @@ struct OwnLayer : Layer {
     }
 };
 
-// A room of a layer, for one thread at a time. It comes with the layer: a monitor of its own would
-// have to keep one, which is larger than what it has learned.
+// Scratch memory of a layer, for one thread at a time. It comes with the layer: a monitor of its
+// own would have to keep one, which is larger than what it has learned.
 class Borrowed {
     OwnLayer& layer;
-    std::unique_ptr<Room> room;
+    std::unique_ptr<Workspace> scratch;
 
 public:
     explicit Borrowed(OwnLayer& from) : layer(from) {
         {
             const std::lock_guard<std::mutex> guard(layer.lock);
             if (!layer.spare.empty()) {
-                room = std::move(layer.spare.back());
+                scratch = std::move(layer.spare.back());
                 layer.spare.pop_back();
             }
         }
-        if (!room) room = std::make_unique<Room>(layer);
+        if (!scratch) scratch = std::make_unique<Workspace>(layer);
     }
     ~Borrowed() {
         const std::lock_guard<std::mutex> guard(layer.lock);
-        layer.spare.push_back(std::move(room));
+        layer.spare.push_back(std::move(scratch));
     }
     Borrowed(const Borrowed&) = delete;
     Borrowed& operator=(const Borrowed&) = delete;
 
-    Room& operator*() { return *room; }
+    Workspace& operator*() { return *scratch; }
 };
 
 // -- modes, anchors, limit -------------------------------------------------------------------
@@ -174,7 +174,7 @@ void each_pair(std::size_t units, std::size_t across, Work work) {
         }
 }
 
-std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Room& room) {
+std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Workspace& scratch) {
     auto m = std::make_unique<Mode>(l);
     copy_in(values, "centre", m->centre, l.n);
     copy_in(values, "scale", m->scale, l.n);
@@ -199,7 +199,7 @@ std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Room& r
         m->linear_gram[place(i, j, 1, l.stride)] = linear[p];
     });
     const MonitorOperations& ops = *operations<double>().monitor;
-    ops.solve(l, *m, room);
+    ops.solve(l, *m, scratch);
     ops.invert(l, *m);
     return m;
 }
@@ -398,10 +398,10 @@ public:
           around(3 * own->n + 1) {
         const Layer& l = *layer;
         Borrowed borrowed(*own);
-        const Room& room = *borrowed;
+        const Workspace& scratch = *borrowed;
         const std::size_t T = tick_rows;
         require(number<std::size_t>(values, "width") == l.width && nb::len(names) == l.n);
-        for (nb::handle each : part(values, "modes")) modes.push_back(mode_from(l, each, room));
+        for (nb::handle each : part(values, "modes")) modes.push_back(mode_from(l, each, scratch));
         std::size_t i = 0;
         for (nb::handle each : part(values, "anchors")) {
             require(i < modes.size());
@@ -410,7 +410,7 @@ public:
         }
         limit_from(limit, rate, part(values, "limit"));
         const nb::object other = part(values, "candidate");
-        if (!other.is_none()) candidate = mode_from(l, other, room);
+        if (!other.is_none()) candidate = mode_from(l, other, scratch);
         begun = number<std::int64_t>(values, "begun");
         explained = number<std::int64_t>(values, "explained");
         foreign = number<std::int64_t>(values, "foreign");
@@ -516,8 +516,8 @@ public:
         require(X.shape(1) == layer->n);
         const Columns out = columns(verdicts, first, first + X.shape(0), layer->n);
         nb::gil_scoped_release unlocked;
-        Borrowed room(*own);
-        watch(X.data(), X.shape(0), paused, out, *room);
+        Borrowed scratch(*own);
+        watch(X.data(), X.shape(0), paused, out, *scratch);
     }
 
     nb::tuple names;
@@ -529,11 +529,11 @@ private:
 
     nb::object said(bool paused) {
         Said one;
-        Borrowed room(*own);
+        Borrowed scratch(*own);
         watch(row.data(), 1, paused,
               {&one.score, &one.threshold, &one.p_value, &one.ready, &one.is_anomaly, &one.learned,
                &one.drift, &one.drifting, shares.data(), around.data() + row.size()},
-              *room);
+              *scratch);
         std::copy(row.begin(), row.end(), around.begin());
         return verdict.of(one, names, shares, around, limit.rate);
     }
@@ -561,7 +561,7 @@ struct Crowd {
         }
     }
 
-    // Threads share the monitors out: work(thread, monitor k, its room).
+    // Threads share the monitors out: work(thread, monitor k, its scratch).
     template <class Work>
     void each(std::size_t threads, Work work) const {
         const std::size_t count = monitors.size();
@@ -571,16 +571,16 @@ struct Crowd {
         nb::gil_scoped_release unlocked;
         beside(threads, [&](std::size_t thread) {
             try {
-                std::unique_ptr<Borrowed> room;
+                std::unique_ptr<Borrowed> scratch;
                 const OwnLayer* layer = nullptr;
                 for (std::size_t first; (first = next.fetch_add(share)) < count;)
                     for (std::size_t k = first; k < std::min(first + share, count); ++k) {
                         OwnLayer& own = *monitors[k]->own;
                         if (layer != &own) {  // most monitors of a fleet are alike
                             layer = &own;
-                            room = std::make_unique<Borrowed>(own);
+                            scratch = std::make_unique<Borrowed>(own);
                         }
-                        work(thread, k, **room);
+                        work(thread, k, **scratch);
                     }
             } catch (const std::bad_alloc&) {  // a thread must not throw
                 memory = false;
@@ -600,10 +600,10 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X
     for (std::int64_t& each : first_value) each *= std::int64_t(n);
     const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, rows * n);
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
-    crowd.each(threads, [&](std::size_t, std::size_t k, Room& room) {
+    crowd.each(threads, [&](std::size_t, std::size_t k, Workspace& scratch) {
         const std::size_t own = std::size_t(crowd.first_row[k]);
         crowd.monitors[k]->watch(X.data() + own * n, std::size_t(crowd.first_row[k + 1]) - own,
-                                 paused.data()[k], out.from(own, n), room);
+                                 paused.data()[k], out.from(own, n), scratch);
     });
 }
 
@@ -635,7 +635,7 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
     std::vector<Details> found(threads);
     const Detailed which = Detailed(detailed);
-    crowd.each(threads, [&](std::size_t thread, std::size_t k, Room& room) {
+    crowd.each(threads, [&](std::size_t thread, std::size_t k, Workspace& scratch) {
         OwnWatching& one = *crowd.monitors[k];
         const std::size_t n = one.layer->n, around = 2 * n + 1, T = one.tick_rows;
         Details& details = found[thread];
@@ -649,7 +649,7 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
                       {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
                        is_anomaly.data() + r, learned.data() + r, drift.data() + r,
                        drifting.data() + r, shares, rest},
-                      room);
+                      scratch);
             for (std::size_t t = 0; t < count; ++t) {
                 const double lately = rest[t * around + 2 * n];
                 unusual.data()[r + t] = lately;

@@ -91,14 +91,15 @@ public:
     }
 
     // Judge rows, and move on at each tick.
-    void watch(const double* X, std::size_t count, bool paused, const Columns& out, Room& room) {
+    void watch(const double* X, std::size_t count, bool paused, const Columns& out,
+               Workspace& scratch) {
         const std::size_t n = layer->n;
         for (std::size_t first = 0; first < count;) {
             const std::size_t some = std::min(count - first, tick_rows - at);
             const std::size_t begin = tick_rows + at;
             const std::size_t wide = 2 * n + 1;
             rows(X + first * n, some, paused, out.shares + first * n, out.around + first * wide,
-                 room);
+                 scratch);
             for (std::size_t t = 0; t < some; ++t) {
                 const double found = score[begin + t];
                 const std::size_t i = first + t;
@@ -120,7 +121,7 @@ public:
                 }
             }
             first += some;
-            if (at == tick_rows) out.drift[first - 1] = tick(room);
+            if (at == tick_rows) out.drift[first - 1] = tick(scratch);
         }
     }
 
@@ -140,19 +141,19 @@ private:
     }
 
     void rows(const double* X, std::size_t count, bool paused, double* shares, double* around,
-              Room& room) {
+              Workspace& scratch) {
         const Layer& l = *layer;
         const std::size_t begin = tick_rows + at;
-        room.views.clear();
-        for (const auto& each : modes) room.views.push_back(each.get());
-        JudgeState state{&l,           ordered,    room.views.data(), modes.size(),
-                         held.data(),  age.data(), patience.data(),   means,
+        scratch.views.clear();
+        for (const auto& each : modes) scratch.views.push_back(each.get());
+        JudgeState state{&l,           ordered,    scratch.views.data(), modes.size(),
+                         held.data(),  age.data(), patience.data(),      means,
                          leans.data(), current};
         ops.judge(
             state,
             {X, count, kept.data() + (begin + l.width - 1) * l.n, present.data() + begin * l.s,
              score.data() + begin, mode.data() + begin, shares, around, 2 * l.n + 1},
-            room, room);
+            scratch, scratch);
         current = state.current;
         for (std::size_t t = begin; t < begin + count; ++t) {
             refused[t] = score[t] > gate;
@@ -162,28 +163,28 @@ private:
     }
 
     // Rows of the two ticks at hand, by their numbers.
-    Windows windows(const std::vector<std::size_t>& rows, Room& room) const {
+    Windows windows(const std::vector<std::size_t>& rows, Workspace& scratch) const {
         const Layer& l = *layer;
-        room.at.clear();
-        room.known.clear();
+        scratch.at.clear();
+        scratch.known.clear();
         for (const std::size_t i : rows) {
-            room.at.push_back(kept.data() + (i + l.width - 1) * l.n);
-            room.known.push_back(present.data() + i * l.s);
+            scratch.at.push_back(kept.data() + (i + l.width - 1) * l.n);
+            scratch.known.push_back(present.data() + i * l.s);
         }
-        return {room.at.data(), -std::ptrdiff_t(l.n), room.known.data(), rows.size()};
+        return {scratch.at.data(), -std::ptrdiff_t(l.n), scratch.known.data(), rows.size()};
     }
 
-    bool tick(Room& room) {
+    bool tick(Workspace& scratch) {
         const std::size_t T = tick_rows;
-        follow(room);
-        if (ordered && limit.lasts()) follow_refused(room);
+        follow(scratch);
+        if (ordered && limit.lasts()) follow_refused(scratch);
         bool confirmed = false;
-        if (decide(room)) {
-            learn(room);
-            limit.take(room.scores.data(), room.scores.size(), gate);
-            if (ordered) confirmed = seclude(room);
+        if (decide(scratch)) {
+            learn(scratch);
+            limit.take(scratch.scores.data(), scratch.scores.size(), gate);
+            if (ordered) confirmed = seclude(scratch);
         }
-        look_for_drift(room);
+        look_for_drift(scratch);
         if (confirmed) current = std::min(current, modes.size() - 1);
         std::copy(kept.begin() + std::ptrdiff_t(T * layer->n), kept.end(), kept.begin());
         std::copy(present.begin() + std::ptrdiff_t(T * layer->s), present.end(), present.begin());
@@ -200,24 +201,24 @@ private:
     }
 
     // The limit follows the rows that were judged while not paused.
-    void follow(Room& room) {
-        room.scores.clear();
+    void follow(Workspace& scratch) {
+        scratch.scores.clear();
         bool unusual[most_rows];
         for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
             if (open[t]) {
-                unusual[room.scores.size()] = score[t] > gate;
-                room.scores.push_back(score[t] / now);
+                unusual[scratch.scores.size()] = score[t] > gate;
+                scratch.scores.push_back(score[t] / now);
             }
-        limit.follow(room.scores.data(), unusual, room.scores.size());
+        limit.follow(scratch.scores.data(), unusual, scratch.scores.size());
     }
 
     // Which rows are learned, which are refused, and the scores of those that are normal. False:
     // there are none to decide.
-    bool decide(Room& room) {
+    bool decide(Workspace& scratch) {
         const std::size_t T = tick_rows, first = ordered ? 0 : T, stop = first + T;  // no delay
-        room.usual.clear();
-        room.unusual.clear();
-        room.scores.clear();
+        scratch.usual.clear();
+        scratch.unusual.clear();
+        scratch.scores.clear();
         bool any = false;
         for (std::size_t i = first; i < stop; ++i) {
             if (!open[i]) continue;
@@ -229,45 +230,45 @@ private:
                 for (std::size_t k = i; k < end; ++k) sum += refused[k];
                 spared = sum / double(end - i) < layer->c->watching_SPARED;
             }
-            if (spared) room.scores.push_back(score[i]);
-            if (spared && !refused[i]) room.usual.push_back(i);
-            if (!spared) room.unusual.push_back(i);
+            if (spared) scratch.scores.push_back(score[i]);
+            if (spared && !refused[i]) scratch.usual.push_back(i);
+            if (!spared) scratch.unusual.push_back(i);
         }
         return any;
     }
 
-    void learn(Room& room) {
+    void learn(Workspace& scratch) {
         for (std::size_t i = 0; i < modes.size(); ++i) {
-            room.own.clear();
-            for (const std::size_t row : room.usual)
-                if (mode[row] == std::int64_t(i)) room.own.push_back(row);
-            if (!room.own.empty()) learn(*modes[i], windows(room.own, room), room);
+            scratch.own.clear();
+            for (const std::size_t row : scratch.usual)
+                if (mode[row] == std::int64_t(i)) scratch.own.push_back(row);
+            if (!scratch.own.empty()) learn(*modes[i], windows(scratch.own, scratch), scratch);
         }
     }
 
     // Bands follow what is refused for long too, or a machine that changed has none.
-    void follow_refused(Room& room) {
+    void follow_refused(Workspace& scratch) {
         for (std::size_t i = 0; i < modes.size(); ++i) {
-            room.own.clear();
+            scratch.own.clear();
             for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
-                if (mode[t] == std::int64_t(i) && open[t] && refused[t]) room.own.push_back(t);
-            if (room.own.empty()) continue;
-            const Windows w = windows(room.own, room);
-            ops.errors(*layer, *modes[i], w, room, room.e);
-            widen(*layer, *modes[i], room.e + w.count * layer->s, w);
+                if (mode[t] == std::int64_t(i) && open[t] && refused[t]) scratch.own.push_back(t);
+            if (scratch.own.empty()) continue;
+            const Windows w = windows(scratch.own, scratch);
+            ops.errors(*layer, *modes[i], w, scratch, scratch.e);
+            widen(*layer, *modes[i], scratch.e + w.count * layer->s, w);
         }
     }
 
-    void learn(Mode& m, const Windows& w, Room& room) {
+    void learn(Mode& m, const Windows& w, Workspace& scratch) {
         const double forgotten = std::pow(layer->c->mode_FORGETTING, 2.0 * double(w.count));
-        ops.learn(*layer, m, w, forgotten, room, room.e);
-        ops.take(*layer, m, room.e, w);
-        widen(*layer, m, room.e + w.count * layer->s, w);
+        ops.learn(*layer, m, w, forgotten, scratch, scratch.e);
+        ops.take(*layer, m, scratch.e, w);
+        widen(*layer, m, scratch.e + w.count * layer->s, w);
         m.count += std::int64_t(w.count);
     }
 
     // Anchors follow the rows of this tick, and new ones are settled.
-    void look_for_drift(Room& room) {
+    void look_for_drift(Workspace& scratch) {
         drifting = -1;
         if (!ordered) return;
         for (std::size_t i = 0; i < modes.size(); ++i) {
@@ -277,36 +278,38 @@ private:
                 anchors[i] = std::make_unique<Anchor>(*layer, *modes[i]);
                 continue;
             }
-            room.own.clear();
+            scratch.own.clear();
             for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
-                if (mode[t] == std::int64_t(i) && open[t] && score[t] <= now) room.own.push_back(t);
-            if (room.own.empty()) continue;
-            anchors[i]->follow(*layer, windows(room.own, room), room);
+                if (mode[t] == std::int64_t(i) && open[t] && score[t] <= now)
+                    scratch.own.push_back(t);
+            if (scratch.own.empty()) continue;
+            anchors[i]->follow(*layer, windows(scratch.own, scratch), scratch);
             if (drifting < 0) drifting = anchors[i]->drifting(*layer);
         }
     }
 
     // Refused rows go into quarantine, or old ones leave it; return whether a mode is new.
-    bool seclude(Room& room) {
+    bool seclude(Workspace& scratch) {
         const Layer& l = *layer;
         const Constants& c = *l.c;
-        if (room.unusual.empty()) {
+        if (scratch.unusual.empty()) {
             const std::size_t gone =
                 std::min(quarantine.size(), std::size_t(c.watching_EXPIRING) * l.d);
             quarantine.erase(quarantine.begin(), quarantine.begin() + std::ptrdiff_t(gone));
             return false;
         }
-        const Windows w = windows(room.unusual, room);
+        const Windows w = windows(scratch.unusual, scratch);
         if (!candidate) {
             for (std::size_t r = 0; r < w.count; ++r)
                 for (std::size_t lag = 0; lag < l.width; ++lag) {
                     const double* row = w.at[r] + std::ptrdiff_t(lag) * w.step;
                     quarantine.insert(quarantine.end(), row, row + l.n);
                 }
-            if (quarantine.size() >= std::size_t(c.watching_CANDIDATE) * l.d) make_candidate(room);
+            if (quarantine.size() >= std::size_t(c.watching_CANDIDATE) * l.d)
+                make_candidate(scratch);
             return false;
         }
-        explain(w, room);
+        explain(w, scratch);
         if (double(foreign) > c.watching_FOREIGN * (double(explained) + c.watching_CANDIDATE)) {
             candidate.reset();
             return false;
@@ -319,7 +322,7 @@ private:
         return true;
     }
 
-    void make_candidate(Room& room) {
+    void make_candidate(Workspace& scratch) {
         const Layer& l = *layer;
         const std::size_t count = quarantine.size() / l.d;
         std::vector<std::uint8_t> known(count * l.s);
@@ -331,31 +334,31 @@ private:
             for (std::size_t j = 0; j < l.n; ++j) known[r * l.s + j] = rows[r][j] == rows[r][j];
         }
         candidate = std::make_unique<Mode>(l);
-        start(l, *candidate, {rows.data(), std::ptrdiff_t(l.n), knowns.data(), count}, room);
+        start(l, *candidate, {rows.data(), std::ptrdiff_t(l.n), knowns.data(), count}, scratch);
         quarantine.clear();
         quarantine.shrink_to_fit();
         explained = foreign = 0;
     }
 
     // The candidate learns refused rows that it explains.
-    void explain(const Windows& w, Room& room) {
+    void explain(const Windows& w, Workspace& scratch) {
         const Layer& l = *layer;
         Mode& m = *candidate;
         for (std::size_t r = 0; r < w.count; ++r) ops.wake(l, m, w.at[r]);
         ops.invert(l, m);
-        ops.errors(l, m, w, room, room.e);
-        room.own.clear();
+        ops.errors(l, m, w, scratch, scratch.e);
+        scratch.own.clear();
         const Levels levels(m);
         for (std::size_t r = 0; r < w.count; ++r) {
             double found[statistics], total = 0.0;
-            statistics_of(l, m, room.e, r, w.count, w.present[r], found);
+            statistics_of(l, m, scratch.e, r, w.count, w.present[r], found);
             for (std::size_t k = 0; k < statistics; ++k)
                 total += std::max((found[k] - levels.median[k]) / levels.reach[k], 0.0);
-            if (total / double(statistics) <= 1.0) room.own.push_back(room.unusual[r]);
+            if (total / double(statistics) <= 1.0) scratch.own.push_back(scratch.unusual[r]);
         }
-        explained += std::int64_t(room.own.size());
-        foreign += std::int64_t(w.count - room.own.size());
-        if (!room.own.empty()) learn(m, windows(room.own, room), room);
+        explained += std::int64_t(scratch.own.size());
+        foreign += std::int64_t(w.count - scratch.own.size());
+        if (!scratch.own.empty()) learn(m, windows(scratch.own, scratch), scratch);
     }
 
     void confirm() {

@@ -179,7 +179,7 @@ def flat_in_features() -> Finding:
 
 
 def gpu_is_slower() -> Finding:
-    """Say holds if the GPU takes longer than the processor in each case, on two machines."""
+    """Say holds if the GPU takes longer than the processor in each case."""
     told, good, of = [], 0, 0
     for quantity in ("training", "prediction"):
         for name in ("nn", "dnn", "fpelm"):
@@ -187,7 +187,7 @@ def gpu_is_slower() -> Finding:
             ratio = fmean(gpu[size] / cpu[size] for size in cpu)
             good, of = good + (ratio > 1), of + 1
             told.append(f"{name} {quantity} {ratio:.1f}x")
-    return Finding(", ".join(told) + "; two machines", word(good, of), "latency")
+    return Finding(", ".join(told) + across("gpu"), word(good, of), "latency")
 
 
 def wide_and_few() -> Finding:

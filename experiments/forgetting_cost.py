@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found += new
         times = ", ".join(f"{r['implementation']} {r['milliseconds']:.2f} ms" for r in new)
         print(f"n = {case[1]}, N = {case[2]}: {times}", file=sys.stderr, flush=True)
-    replace("forgetting_cost", found, ("machine",))
+    replace("forgetting_cost", found, ("part", "implementation"))
 
 
 if __name__ == "__main__":

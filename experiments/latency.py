@@ -5,7 +5,7 @@
 
 The clock runs from the call with a sample in host memory until the result is there, as the
 paper's fig:train_latency and fig:predict_latency have it. Records go to results/latency.jsonl;
-those of the same implementation, device and machine are replaced.
+those of the same implementation and device are replaced, so a line of a figure is one machine's.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         what = f"{record['implementation']} ({record['device']}) {record['quantity']}"
         size = f"n = {record['n_features']}, N = {record['n_hidden']}"
         print(f"{record['microseconds']:9.1f} us  {what}, {size}", file=sys.stderr, flush=True)
-    replace("latency", found, ("implementation", "device", "machine"))
+    replace("latency", found, ("implementation", "device"))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "learning rate 1e-2": {"rate": 1e-2},
     "weights Normal(0, 0.05)": {"normal": 0.05},
     "the other activation": {"activation": True},
+    "rows never shuffled": {"shuffle": False},
     "batch 8, 20 epochs": {"batch": 8, "epochs": 20},
     "batch 32, 5 epochs": {"batch": 32, "epochs": 5},
     "half of the width": {"width": 0.5},
@@ -62,7 +63,7 @@ def measure(testbed: Testbed, name: str, method: str, change: str, seed: int) ->
     given = dict(paper()["settings"][testbed][name][method])
     if "activation" in what:
         given["activation"] = "sigmoid" if given["activation"] == "relu" else "relu"
-    given |= {key: what[key] for key in ("batch", "epochs") if key in what}
+    given |= {key: what[key] for key in ("batch", "epochs", "shuffle") if key in what}
     given["hidden"] = [max(2, round(units * what.get("width", 1))) for units in given["hidden"]]
     # The optimiser stands in the compiled programs: they are made anew for another one.
     ae.ADAM = ae.Adam(what.get("rate", 1e-3), epsilon=what.get("epsilon", 1e-8))

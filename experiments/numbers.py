@@ -22,7 +22,7 @@ import numpy as np
 
 from experiments import ablation, adapter_defaults, bands, mcu, plain_p, score_choice, wind_up
 from experiments.benchmark import normals
-from experiments.pages import renewed
+from experiments.pages import markdown, renewed
 from experiments.records import read
 from onlad import Detector, Monitor, limit, monitor, persist, watching
 from onlad.fleet import together
@@ -138,8 +138,44 @@ NUMBERS: dict[str, Callable[[], str]] = {
 }
 
 
+def monitors_on_gpu() -> str:
+    """Return the speed of monitors on a GPU, in million rows per second, beside detectors."""
+    rows = []
+    for record in results("monitors-h200"):
+        speed = record["million_rows_per_second"]
+        rows.append(
+            [
+                str(record["features"]),
+                f"{record['devices']:,}",
+                f"{record['bytes_per_device'] / 1e3:.0f} kB",
+                f"{speed['in blocks']:.1f}",
+                f"{speed['one row per call']:.1f}",
+                f"{record['blocks_ratio_to_detectors']:.2f}",
+                f"{record['blocks_ratio_to_memory']:.1%}",
+            ]
+        )
+    heads = "features|devices|memory|in blocks|one row per call|of detectors|of memory"
+    return markdown(heads.split("|"), rows)
+
+
+def million() -> str:
+    """Return what became of a million simulated pumps, in one sentence."""
+    found = json.loads((ROOT / "benchmarks/results/million-h200.json").read_text())
+    return (
+        f"{found['rows'] / 1e9:.2f} billion rows of {found['pumps']:,} pumps took "
+        f"{found['seconds']['monitors']:.0f} seconds, {found['million rows per second']:.0f} "
+        f"million rows per second. {found['found']:,} of {found['faults']:,} faults were found, "
+        f"half of them within {found['median delay, rows']:.0f} rows. "
+        f"{found['pumps with a false alarm']:,} healthy pumps had a false alarm: "
+        f"{found['false episodes per million rows']:.1f} in a million rows, where the budget was "
+        f"{found['budget per million rows']:.0f}."
+    )
+
+
 def tables() -> dict[str, str]:
     return {
+        "monitors_gpu": monitors_on_gpu(),
+        "million": million(),
         "plain_p": plain_p.table(),
         "limits": wind_up.table(),
         "ablation": ablation.table(),

@@ -112,6 +112,9 @@ def watch(work: Callable[[], object], found: dict[str, Counter], seconds: float)
 def measure(name: str, found: dict[str, Counter], seconds: float = SECONDS) -> Record:
     """Return the record of one implementation; "idle" is none of them, asleep."""
     size = {field: paper()["power"][field] for field in ("n_features", "n_hidden")}
+    # Those that count the device of this implementation; any will do for a rest.
+    wanted = "" if name == "idle" else "NVML" if device(name) == "gpu" else "RAPL"
+    found = {counter: read for counter, read in found.items() if counter.startswith(wanted)}
     if name == "idle":
         run = watch(lambda: time.sleep(0.05), found, seconds) | {"steps": 0}
     else:
@@ -119,9 +122,6 @@ def measure(name: str, found: dict[str, Counter], seconds: float = SECONDS) -> R
         rows = cycle(step.samples)
         watch(lambda: step.train(next(rows)), {}, seconds / 5)  # compiles, and warms the clocks
         run = watch(lambda: step.train(next(rows)), found, seconds)
-    # The one that counts the device of this implementation; any will do for a rest.
-    wanted = "" if name == "idle" else "NVML" if device(name) == "gpu" else "RAPL"
-    there = any(counter.startswith(wanted) for counter in found)
     return {
         "implementation": name,
         "device": device(name),
@@ -130,7 +130,7 @@ def measure(name: str, found: dict[str, Counter], seconds: float = SECONDS) -> R
         "watts": {n: round(j / run["seconds"], 2) for n, j in run["joules"].items()},
         "joules_per_step": {n: j / run["steps"] for n, j in run["joules"].items() if run["steps"]},
         "missing": None
-        if there
+        if found
         else f"no {wanted or 'energy'} counter can be read on this machine",
         "machine": machine(),
         "commit": records.commit("experiments/steps.py", "experiments/power.py"),
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ["idle", *(args.only or IMPLEMENTATIONS)]:
         new.append(measure(name, found, args.seconds))
         print(json.dumps(new[-1]), flush=True)
-    replace("power", new, ("implementation", "device", "machine"))
+    replace("power", new, ("implementation", "device"))
 
 
 if __name__ == "__main__":

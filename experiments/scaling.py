@@ -39,12 +39,19 @@ def scaled(X: Array, train: Array) -> Array:
     return result
 
 
-def data(testbed: Testbed, name: str) -> tuple[Array, Array, bool]:
-    """Return X, y, and whether X differs from that of the tables."""
+def data(testbed: Testbed, name: str) -> tuple[tuple[Array, Array], bool]:
+    """Return X and y, and whether X differs from that of the tables."""
     X, y = datasets.raw(name)
     train = testbeds.divide(len(y), testbed)["train" if testbed == "offline" else "init"]
     new = scaled(X, train)
-    return new, y.astype("int64"), not np.array_equal(new, datasets.scale(X))
+    return (new, y.astype("int64")), not np.array_equal(new, datasets.scale(X))
+
+
+def auc(testbed: Testbed, name: str, method: str, arrays: tuple[Array, Array], seed: int) -> float:
+    """Return the AUC of a trial with the paper's settings."""
+    trial = testbeds.trial(testbed, *arrays, seed)
+    given = hyperparameters("paper", testbed, name, method)
+    return trial_auc(trial, run_trials(method, testbed, given, [trial])[0])
 
 
 def run() -> None:
@@ -56,7 +63,7 @@ def run() -> None:
         todo = [(m, s) for m, s in wanted if (testbed, name, m, s) not in known]
         if not todo:
             continue
-        X, y, differs = data(testbed, name)
+        arrays, differs = data(testbed, name)
         for method, seed in todo:
             found: Record = {
                 "testbed": testbed,
@@ -67,9 +74,7 @@ def run() -> None:
                 "auc": None,
             }
             if differs:  # else the trial is the stored one
-                given = hyperparameters("paper", testbed, name, method)
-                trial = testbeds.trial(testbed, X, y, seed)
-                found["auc"] = trial_auc(trial, run_trials(method, testbed, given, [trial])[0])
+                found["auc"] = auc(testbed, name, method, arrays, seed)
             source = records.origin("python -m experiments.scaling run", "experiments/scaling.py")
             records.append("scaling", [found | source])
         print(f"scaling: {testbed}, {name}", file=sys.stderr, flush=True)

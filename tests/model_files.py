@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import struct
+import tracemalloc
 from dataclasses import is_dataclass
 
 import numpy as np
@@ -106,6 +107,17 @@ def refused(tmp_path, data, says=" "):
     assert len(message) < len(str(path)) + 300
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return message
+
+
+def refused_in_little_memory(tmp_path, files):
+    """Insist that each of the files is refused, and that this takes less than 10 MB."""
+    tracemalloc.start()
+    try:
+        for data in files:
+            refused(tmp_path, data)
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
 
 
 def put(header, place, value):

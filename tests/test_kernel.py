@@ -373,3 +373,17 @@ def test_a_copied_reader_has_a_row_of_its_own():
         assert copy(row).tolist() == [2.0, 1.0]
         copy({"a": 3.0, "b": 4.0})
         assert mine.tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_constants_of_a_step_are_those_of_the_reference(dtype, monkeypatch):
+    x = stream(1, 3)[0]
+    monkeypatch.setattr(reference, "LEAST_LEVERAGE", 9.0)
+    model = pair(3, 5, dtype, score="combined")[0]
+    loss, leverage = np.empty(1), np.empty(1)
+    model.score_many(x[None].astype(dtype), 1.0, loss, leverage)
+    assert model.score(x, 1.0) == pytest.approx(float(loss[0]) * np.sqrt(float(leverage[0]) + 9.0))
+    monkeypatch.setattr(reference, "LARGEST_LEVERAGE", 1e-30)
+    model = pair(3, 5, dtype)[0]
+    model.update(x, 1.0)
+    assert (model.seen, model.skipped) == (0, 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_files import described, put, refused, spelled, stream, written
+from model_files import described, put, refused, refused_in_little_memory, spelled, stream, written
 from onlad import persist, watching
 from onlad.anchor import SETTLED
 from onlad.errors import ModelFileError
@@ -376,13 +376,7 @@ def test_no_monitor_takes_memory_out_of_proportion(tmp_path):
         changed(SEASONED, ("watching", "width"), to(4096)),
         changed(watcher(40, **wide), ("names",), to(names)),
     ]
-    tracemalloc.start()
-    try:
-        for data in files:
-            refused(tmp_path, data)
-        assert tracemalloc.get_traced_memory()[1] < 10e6
-    finally:
-        tracemalloc.stop()
+    refused_in_little_memory(tmp_path, files)
 
 
 @pytest.mark.parametrize("options", [{}, {"window": 4096 // 4}], ids=["default", "wide"])

@@ -63,6 +63,7 @@ class Settings:
     hidden: Sequence[int]  # units of each hidden layer
     batch: int
     epochs: int
+    shuffle: bool = True  # the rows, before each epoch
 
 
 class Network(NamedTuple):
@@ -166,7 +167,7 @@ def programs() -> tuple[Any, Any, Any]:
 
 
 def batches(n_rows: int, settings: Settings, seed: int) -> tuple[Array, Array]:
-    """Return all epochs' shuffled batches and each row's share in its batch.
+    """Return all epochs' batches and each row's share in its batch.
 
     The last batch of an epoch may be smaller: it is filled with rows whose share is 0.
     """
@@ -175,7 +176,7 @@ def batches(n_rows: int, settings: Settings, seed: int) -> tuple[Array, Array]:
     steps = -(-n_rows // size)
     rows = np.zeros((settings.epochs, steps * size), "int32")
     for epoch in rows:
-        epoch[:n_rows] = rng.permutation(n_rows)
+        epoch[:n_rows] = rng.permutation(n_rows) if settings.shuffle else np.arange(n_rows)
     used = (np.arange(steps * size) < n_rows).reshape(steps, size)
     shares = np.float32(used / used.sum(axis=1, keepdims=True))
     return rows.reshape(-1, size), np.tile(shares, (settings.epochs, 1))

@@ -223,8 +223,8 @@ def _clusters(X: Array, k: int, rng: np.random.Generator) -> Array:
     """Return the cluster of each row, by Lloyd's algorithm from random rows."""
     centres = X[rng.permutation(len(X))[:k]]
     for _ in range(20):
-        distance = ((X**2).sum(1)[:, None] - 2 * X @ centres.T) + (centres**2).sum(1)
-        nearest: Array = distance.argmin(1)
+        # |x - c|^2 without |x|^2, which is the same for all centres.
+        nearest: Array = ((centres**2).sum(1) - X @ (2 * centres).T).argmin(1)
         means = [
             X[nearest == j].mean(0) if np.any(nearest == j) else centres[j]
             for j in range(len(centres))

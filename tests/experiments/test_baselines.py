@@ -1,5 +1,7 @@
 """NN-AE and DNN-AE: against a network written by hand, and against themselves in other company."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -134,3 +136,12 @@ def test_all_trials_at_once_give_what_each_gives_by_itself(testbed):
             np.testing.assert_allclose(found, alone, rtol=1e-5)
             if testbed == "offline":  # a network that was trained so long finds what it shall
                 assert np.median(found[part.anomalous]) > np.median(found[~part.anomalous])
+
+
+def test_rows_come_in_another_order_each_epoch_unless_they_are_not_shuffled():
+    settings = ae.Settings("relu", [4], batch=4, epochs=2)
+    first, second = ae.batches(10, settings, 0)[0].reshape(2, -1)[:, :10]
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert list(first) != list(second)
+    rows, _ = ae.batches(10, dataclasses.replace(settings, shuffle=False), 0)
+    assert [list(epoch[:10]) for epoch in rows.reshape(2, -1)] == [list(range(10))] * 2

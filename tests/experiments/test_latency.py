@@ -137,3 +137,19 @@ def test_the_reference_step_measured_is_the_reference():
         state = reference.update(state, x, steps.FORGETTING, "identity")
     x = step.samples[10]
     assert step.predict(x) == reference.score(state, x, activation="identity")
+
+
+def test_all_rows_of_one_device_are_one_machines_and_of_a_clean_tree():
+    for name in ("latency", "forgetting_cost", "power"):
+        stored = [r for r in records.read(name) if r.get("implementation") != "idle"]
+        for device in {r.get("device") for r in stored}:
+            mine = [r for r in stored if r.get("device") == device]
+            assert len({r["machine"] for r in mine}) == 1, (name, device)
+            assert not any(r["commit"].endswith("+") for r in mine), (name, device)
+
+
+def test_no_processor_was_busy_while_latency_was_measured():
+    # A loaded machine shows in the median: at its worst it was 2.9 times the 10 % quantile.
+    for r in records.read("latency"):
+        if r["device"] == "cpu":
+            assert r["microseconds"] <= 1.25 * r["quantiles_10_90"][0], r

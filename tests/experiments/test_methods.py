@@ -126,6 +126,19 @@ def test_all_kinds_of_score_follow_from_one_pass(learn, data):
         )
 
 
+@pytest.mark.parametrize("name", ["pca", "lof", "knn", "ocsvm-rbf"])
+def test_one_model_for_all_trials_scores_as_a_model_for_each(name, data):
+    if name == "knn":
+        pytest.importorskip("pyod")
+    trials = [trial("offline", *data, seed) for seed in range(3)]
+    together, build = run_trials(name, "offline", {}, trials), registry()[name].build
+    for one, scores in zip(trials, together, strict=True):
+        for part, found in zip(one.parts, scores, strict=True):
+            model = build({}, part.data.shape[1], one.seed)
+            model.fit(part.train)
+            np.testing.assert_allclose(found, model.score(part.X), rtol=1e-5, atol=1e-7)
+
+
 def test_methods_that_learn_once_have_no_stream(data):
     model = registry()["pca"].build({}, 8, 0)
     with pytest.raises(NotImplementedError, match="learns once"):

@@ -65,3 +65,9 @@ def test_the_stored_gpu_records_have_joules_for_every_network():
     for record in stored.values():
         assert record["missing"] is None
         assert record["joules_per_step"]["NVML GPU 0"] > 0
+
+
+def test_a_step_of_the_processor_has_no_joules_of_a_gpu():
+    record = power.measure("onlad-numpy", {"NVML GPU 0": lambda: 1.0}, seconds=0.02)
+    assert (record["joules"], record["watts"]) == ({}, {})
+    assert record["missing"] == "no RAPL counter can be read on this machine"

@@ -1,6 +1,7 @@
 """What the tests of the service share: a broker's handle, a client, a service as a process."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -185,11 +186,16 @@ class Served:
             raise self.error
 
 
+def unpacked(path):
+    """Return the model in a file of the service."""
+    return persist.from_bytes(gzip.decompress(path.read_bytes()))
+
+
 def models(state):
     """Return the monitors in a state folder's checkpoint, by stream and device."""
     values = json.loads((Path(state) / "state.json").read_text())["state"]
     return {
-        (entry["stream"], entry["device"]): persist.load(Path(state) / "models" / entry["file"])
+        (entry["stream"], entry["device"]): unpacked(Path(state) / "models" / entry["file"])
         for entry in values["watchers"]
     }
 

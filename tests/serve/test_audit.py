@@ -1,6 +1,7 @@
 """The audit trail: a chain that shows each change of it."""
 
 import json
+import os
 
 import pytest
 
@@ -61,6 +62,25 @@ def test_a_line_that_a_crash_tore_is_cut_off_and_the_chain_goes_on(trail):
         list(verify(trail))
     Audit(trail).note("paused", device="pump/1")
     assert len(list(verify(trail))) == 6
+
+
+def test_a_line_that_a_full_disk_cut_off_is_taken_back(trail, monkeypatch):
+    audit, write = Audit(trail), os.write
+
+    def half(file, data):
+        if len(data) < 40:
+            raise OSError(28, "No space left on device")
+        return write(file, data[:-30])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(OSError, match="No space left"):
+            audit.note("label", device="pump/5")
+    audit.note("label", device="pump/6")
+    audit.note("label", device="pump/7")
+    audit.take_back()
+    audit.note("label", device="pump/8")
+    assert [said["device"] for _, said in verify(trail)][5:] == ["pump/6", "pump/8"]
 
 
 def test_there_must_be_a_trail(tmp_path):

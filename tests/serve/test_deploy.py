@@ -2,17 +2,18 @@
 
 import json
 import os
-import platform
 import re
 import shutil
+import signal
 import subprocess
-import sys
+import time
 from pathlib import Path
 
+import booted
 import httpx
 import pytest
 import yaml
-from serving import ONLAD, Client, Served, free_port, machine, models, sample, until
+from serving import Client, Served, free_port, machine, models, sample, until
 
 from onlad.serve import config
 from onlad.serve.metrics import COUNTERS, GAUGES
@@ -101,54 +102,73 @@ def test_the_unit_leaves_little_open():
     assert done.returncode == 0, done.stdout[-200:] + done.stderr
 
 
-def can_isolate():
-    """Return whether this machine lets us make a sandbox."""
-    tools = ("unshare", "setpriv", "mount", "systemd-analyze")
-    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
-    if os.geteuid() != 0 or platform.machine() != "x86_64" or not header.exists():
-        return False
-    if not all(map(shutil.which, tools)):
-        return False
-    return subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
-
-
-@pytest.mark.skipif(not can_isolate(), reason="needs root, unshare, setpriv and systemd-analyze")
-def test_the_service_works_in_the_sandbox_of_its_unit(tmp_path, broker):
-    state = tmp_path / "state"
-    state.mkdir()
+@pytest.mark.skipif(
+    not booted.can_boot(),
+    reason="needs root, systemd, overlayfs and cgroups, and code that is not in a home",
+)
+def test_systemd_runs_the_unit(tmp_path, broker):
     http = free_port()
-    path = state / "onlad.toml"  # where a user without rights can read it
-    path.write_text(
-        f'[service]\nstate = "{state}"\ncheckpoint = 0.5\n[mqtt]\nport = {broker.port}\n'
+    text = (DEPLOY / "onlad.service").read_text()
+    assert set(booted.settings(text)) == booted.TRIED | booted.NOT_TRIED
+    config = (
+        f'[service]\nstate = "/var/lib/onlad"\n[mqtt]\nport = {broker.port}\n'
         f'[http]\nport = {http}\n[[streams]]\nname = "pump"\ntopic = "plant/{{device}}"\n'
     )
-    unit = str(DEPLOY / "onlad.service")
-    sandbox = ["unshare", "--mount", sys.executable, str(Path(__file__).with_name("sandbox.py"))]
-    serve = [ONLAD, "serve", "--config", str(path)]
-    look = "import os, socket; print(os.getuid(), os.listdir('/home'), os.access('/etc', os.W_OK))"
-    look += "; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"
-    command = [*sandbox, unit, str(state), "--", sys.executable, "-c", look]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.stdout == "61184 [] False\n", done.stderr  # it is a sandbox
-    assert "PermissionError" in done.stderr
-    with (tmp_path / "log").open("wb") as log:
-        popen = subprocess.Popen([*sandbox, unit, str(state), "--", *serve], stderr=log, stdout=log)
-    try:
-        with Client(broker.port) as client:
-            until(lambda: b"online" in [p for _, p, _ in client.heard], "the service", 60)
-            client.send("plant/a", [sample(x) for x in machine(300)])
-            answer = httpx.get(f"http://127.0.0.1:{http}/readyz")
-            assert (answer.status_code, answer.text) == (200, "ready\n")
-            page = httpx.get(f"http://127.0.0.1:{http}/", timeout=30)
-            assert page.status_code == 200
-            until(lambda: client.on("onlad/pump/a/state"), "the state of the device")
-            until((state / "state.json").exists, "a checkpoint")
-    finally:
-        popen.terminate()
-        status = popen.wait(30)
-    assert status == 0, (tmp_path / "log").read_text()
-    assert models(state)["pump", "a"].n_seen == 300
-    assert (state / "state.json").stat().st_uid == 61184
+    command = f"ExecStart=/opt/onlad/bin/python {Path(__file__).with_name('probe.py')}"
+    probe = re.sub(r"(?m)^ExecStart=.*$", f"{command} /var/lib/probe", text)
+    probe = probe.replace("=onlad\n", "=probe\n").replace("Restart=always", "Restart=no")
+    units = {"onlad.service": text, "probe.service": probe}
+    with booted.Machine(tmp_path, units, config) as there, Client(broker.port) as client:
+
+        def ready():
+            try:
+                return httpx.get(f"http://127.0.0.1:{http}/readyz", timeout=5).text == "ready\n"
+            except httpx.TransportError:
+                return False
+
+        until(ready, "the service", 60)
+        client.send("plant/a", [sample(x) for x in machine(300)])
+        until(lambda: client.on("onlad/pump/a/state"), "the state of the device")
+        assert httpx.get(f"http://127.0.0.1:{http}/", timeout=30).status_code == 200
+
+        there.ctl("start", "probe.service")
+        log = there.root / "run/probe.service.log"
+        until(lambda: there.shows("probe.service", "SubState") in ("dead", "failed"), "the probe")
+        said = json.loads(log.read_text())
+        assert 61_184 <= said.pop("user") <= 65_519
+        assert said == {
+            "umask": "0027",
+            "no_new_privileges": "1",
+            "capabilities": ["0000000000000000"] * 2,
+            "state": [True, "0o750"],
+            "environment": "1",
+            "tmp": [],
+            "devices": ["null", "urandom"],
+            "internet": True,
+        } | dict.fromkeys(
+            ("home", "etc", "opt", "tunables", "cgroups", "modules", "packets", "namespaces",
+             "realtime", "personality", "clock", "mount", "old_calls"),
+            False,
+        )  # fmt: skip
+
+        pid = there.pid_of("onlad.service")
+        since = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: there.pid_of("onlad.service") not in (0, pid), "the next process")
+        assert time.monotonic() - since > 1.9
+        assert there.shows("onlad.service", "NRestarts") == "1"
+        until(ready, "the service", 60)
+        client.send("plant/a", [sample(x) for x in machine(100)])
+        until(lambda: _samples(http) == 400, "the samples")
+        there.ctl("stop", "onlad.service")
+        assert there.shows("onlad.service", "Result") == "success"
+        state = there.root / "var/lib/private/onlad"
+        assert models(state)["pump", "a"].n_seen == 400
+        assert (state / "state.json").stat().st_uid >= 61_184
+
+
+def _samples(http):
+    return httpx.get(f"http://127.0.0.1:{http}/streams").json()[0]["samples"]
 
 
 def test_both_broker_configurations_say_the_same():

@@ -115,14 +115,19 @@ class Shell:
         return done.stdout
 
 
-def test_the_page_on_serving(tmp_path, broker):
+def serving(folder, port):
+    """Return a shell for the first service of the page, and its port of HTTP."""
     http = free_port()
-    shell = Shell(tmp_path, broker.port, http, [
-        ('host = "127.0.0.1"\n', f'host = "127.0.0.1"\nport = {broker.port}\n'),
+    return Shell(folder, port, http, [
+        ('host = "127.0.0.1"\n', f'host = "127.0.0.1"\nport = {port}\n'),
         ("port = 8000", f"port = {http}\npage = false"),
         # In the background of a shell that ends; the test stops it.
         ("onlad.toml &", "onlad.toml > log 2>&1 & echo $! > pid"),
-    ])  # fmt: skip
+    ]), http  # fmt: skip
+
+
+def test_the_page_on_serving(tmp_path, broker):
+    shell, http = serving(tmp_path, broker.port)
     write, start, send, state, post, person, observe = blocks("serving.md")
     shell.run(write)
     shell.run(start)
@@ -151,12 +156,7 @@ def test_the_page_on_serving(tmp_path, broker):
 
 
 def test_the_first_service_may_be_pasted_as_one_block(tmp_path, broker):
-    http = free_port()
-    shell = Shell(tmp_path, broker.port, http, [
-        ('host = "127.0.0.1"\n', f'host = "127.0.0.1"\nport = {broker.port}\n'),
-        ("port = 8000", f"port = {http}\npage = false"),
-        ("onlad.toml &", "onlad.toml > log 2>&1 & echo $! > pid"),
-    ])  # fmt: skip
+    shell, _ = serving(tmp_path, broker.port)
     try:
         out = shell.run("\n".join(blocks("serving.md")[:4])).strip().split("\n")
         assert json.loads(out[-1])[0]["samples"] == 401

@@ -8,6 +8,7 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import product
 
 import httpx
 import pytest
@@ -115,7 +116,7 @@ def test_names_from_the_network_reach_no_path(tmp_path):
         assert client.post("/streams/..%2f..%2fx/samples", json=[1]).status_code == 404
     names = sorted(p.name for p in (tmp_path / "state").rglob("*") if p.is_file())
     assert [name for name in names if "journal" not in name] == [
-        "000001-0000000001.onlad",
+        "000001-0000000001.onlad.gz",
         "hand",
         "lock",
         "state.json",
@@ -231,14 +232,16 @@ def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkey
         watcher = running.service.watchers["pump", ""]
         (alarm,) = client.get("/streams").json()[0]["alarms"]
         before = persist.to_bytes(watcher.monitor)
-        with monkeypatch.context() as patch:
-            patch.setattr("onlad.serve.journal.os.write", _no_space)
-            for path, body in [("learning", False), ("normal", alarm["id"])]:
+        orders = [("learning", False), ("normal", alarm["id"])]
+        for what, (path, body) in product(("os.write", "Journal.append"), orders):
+            with monkeypatch.context() as patch:
+                patch.setattr(f"onlad.serve.journal.{what}", _no_space)
                 answer = client.post(f"/streams/pump/{path}", json=body)
-                assert answer.status_code == 503
-                assert "No space left on device. Nothing was changed" in answer.json()["error"]
+            assert answer.status_code == 503
+            assert "No space left on device. Nothing was changed" in answer.json()["error"]
         assert (persist.to_bytes(watcher.monitor), watcher.paused) == (before, False)
         assert not watcher.alarms[-1].marked
+        assert list(verify(tmp_path / "state")) == []
         assert client.post("/streams/pump/learning", json=False).status_code == 200
         assert client.post("/streams/pump/normal", json=alarm["id"]).status_code == 200
 
@@ -401,6 +404,34 @@ def test_connections_that_say_nothing_keep_nobody_out(tmp_path, said, monkeypatc
                     pass
         for s in silent:
             s.close()
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", b"X-a: b\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ", b"aaaaaaaa"),
+        (b"GET /", b"aaaaaaaa"),
+        (
+            b"POST /streams/pump/samples HTTP/1.1\r\nHost: localhost\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n3\r\n[1]\r\n0\r\n",
+            b"X-a: b\r\n",  # trailers
+        ),
+    ],
+)
+def test_a_head_without_end_takes_no_memory(tmp_path, endless):
+    begin, more = endless
+    with served(tmp_path, "rate = 1e6") as (running, client):
+        with socket.create_connection(("127.0.0.1", running.port), 10) as s:
+            s.sendall(begin)
+            with pytest.raises(OSError, match=r"reset|[Pp]ipe"):
+                s.sendall(more * 1_000_000)
+        # What is large and right is taken.
+        body = json.dumps([[1.0, 2.0]] * 1000)
+        pieces = (body[i : i + 10].encode() for i in range(0, len(body), 10))
+        answer = client.post("/streams/pump/samples", content=pieces)
+        assert answer.json()["accepted"] == 1000
+        assert client.get("/healthz", headers={"X-a": "b" * 30_000}).status_code == 200
 
 
 def test_clients_that_do_not_read_keep_nobody_out(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Many devices: models are written in turn, the journal has the rest, and a start tells its way."""
 
 import asyncio
+import gzip
 import json
 import threading
 import time
@@ -10,7 +11,7 @@ import pytest
 from serving import free_port, machine, resumed, sample
 from test_state import CONFIG, config, crash, feed, sealed, started
 
-from onlad import ModelFileError, persist
+from onlad import ModelFileError, modelfile, persist
 from onlad.serve import disk
 from onlad.serve.quarantine import REPLAYING
 from onlad.serve.run import run
@@ -47,9 +48,9 @@ def test_models_are_written_in_turn_and_a_crash_at_any_time_loses_nothing(tmp_pa
         part = X[100 * turn : 100 * turn + 100]
         for device in DEVICES:
             feed(service, part, device=device)
-        before = {path.name for path in models.glob("*.onlad")}
+        before = {path.name for path in models.glob("*.onlad.gz")}
         checkpoint(service)
-        after = {path.name for path in models.glob("*.onlad")}
+        after = {path.name for path in models.glob("*.onlad.gz")}
         assert len(after - before) == 3
         crash(service)
         service = started(tmp_path)
@@ -59,6 +60,25 @@ def test_models_are_written_in_turn_and_a_crash_at_any_time_loses_nothing(tmp_pa
     assert all([alarm.row for alarm in kept] == [410, 560] for kept in alarms.values())
     rows = {json.dumps([alarm.rows for alarm in kept]) for kept in alarms.values()}
     assert len(rows) == 1  # whether they come from a file or from the journal
+    service.close()
+
+
+def test_no_checkpoint_writes_more_than_it_may_though_models_grow(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "FEWEST", 1)
+    service = started(tmp_path)
+    X = machine(1200)
+    for device in DEVICES:
+        feed(service, X[:300], device=device)
+    checkpoint(service)  # the size of each is known, and will be many times as large
+    for device in DEVICES:
+        feed(service, X[300:], device=device)
+    was = next(kept.size for kept in service.disk._kept.values())
+    monkeypatch.setattr(disk, "RATE", 2 * was / service.config.service.checkpoint)
+    before = {path.name for path in (tmp_path / "state/models").glob("*.gz")}
+    checkpoint(service)
+    new = [p for p in (tmp_path / "state/models").glob("*.gz") if p.name not in before]
+    assert len(new) == 1
+    assert new[0].stat().st_size > 2 * was
     service.close()
 
 
@@ -153,6 +173,10 @@ def test_a_state_folder_of_the_older_format_is_read(tmp_path):
     file = tmp_path / "state/models" / entry.pop("alarm_file")
     entry["alarms"] = json.loads(file.read_text())["state"]  # format 2 had them here
     file.unlink()
+    model = tmp_path / "state/models" / entry["file"]
+    entry["file"] = model.stem  # and models were not packed
+    model.with_suffix("").write_bytes(gzip.decompress(model.read_bytes()))
+    model.unlink()
     del values["next"]
     path.write_bytes(sealed(values | {"format": 2}))
     for _ in range(2):  # and again from what a checkpoint makes of it
@@ -326,14 +350,14 @@ def test_a_model_that_cannot_be_saved_keeps_no_other_from_being_saved(tmp_path, 
     service = started(tmp_path)
     for device in "abc":
         feed(service, machine(90), device=device)
-    save = persist.save
+    replace = modelfile.replace
 
-    def picky(model, path):
+    def picky(path, data):
         if path.name.startswith("000001-"):
             raise ModelFileError("it holds NaN")
-        save(model, path)
+        replace(path, data)
 
-    monkeypatch.setattr("onlad.serve.checkpoint.persist.save", picky)
+    monkeypatch.setattr("onlad.serve.checkpoint.modelfile.replace", picky)
     for _ in range(2):
         checkpoint(service)
         assert len(service.store.journal.segments()) == 1

@@ -6,8 +6,10 @@ import json
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
+import threading
 import time
 from collections import Counter
 
@@ -606,6 +608,41 @@ def test_a_webhook_that_redirects_is_told_and_tried_again(tmp_path, broker, rece
         receiver.redirect = False
         until(lambda: receiver.got, "the alarm")
         until(lambda: not served.service.health.problems(), "no more trouble")
+
+
+def test_a_webhook_that_never_answers_does_not_hold_up_a_stop(tmp_path, broker):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        more = f'[webhook]\nurl = "{url}"\ntimeout = 20\n'
+        with Client(broker.port) as client:
+            with Served(config(tmp_path, broker.port, "3.1.1", more)) as served:
+                connected(served)
+                client.send("plant/a/sensors", [sample(x) for x in machine(600, faults=[400])])
+                silent.settimeout(10)
+                asked, _ = silent.accept()
+                since = time.monotonic()
+            assert time.monotonic() - since < 5
+            asked.close()
+    outbox = json.loads((tmp_path / "state/state.json").read_text())["state"]["outbox"]
+    assert [message["row"] for message in outbox] == [400]
+
+
+def test_a_name_that_nobody_resolves_does_not_hold_up_a_stop(tmp_path, monkeypatch):
+    asked, ends = threading.Event(), threading.Event()
+
+    def slow(*_):
+        asked.set()
+        ends.wait(20)
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    path = config(tmp_path, 1, "3.1.1")
+    path.write_text(path.read_text().replace("[mqtt]\n", '[mqtt]\nhost = "broker.example"\n'))
+    with Served(path):
+        assert asked.wait(10)
+        since = time.monotonic()
+    assert time.monotonic() - since < 5
+    ends.set()
 
 
 def test_undelivered_alarms_survive(tmp_path, broker, receiver):

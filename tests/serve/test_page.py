@@ -138,7 +138,7 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
         page.get_by_role("button", name="Take a snapshot").click()
         expect(page.get_by_text("The model is kept as it is now")).to_be_visible()
         page.get_by_role("button", name="Go back").click()
-        page.get_by_role("button", name="After 940 samples").click()
+        page.get_by_role("button", name="After 940 samples, number 2").click()
         expect(page.get_by_text("The model is as it was then")).to_be_visible()
 
         with page.expect_download() as download:

@@ -18,6 +18,7 @@ from test_state import crash, feed, started
 from onlad import persist
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
+from onlad.serve.frames import digest
 from onlad.serve.listener import Listener
 from onlad.serve.watcher import Monitor
 
@@ -111,6 +112,23 @@ def test_a_message_that_ended_a_process_by_a_fault_is_set_aside(tmp_path, keepin
     log = path.with_suffix(".log").read_text()
     assert "a message ended the last process" in log
     assert f"quarantine/{file.name}" in log
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"time": '])
+def test_files_in_quarantine_that_cannot_be_read_end_nothing(tmp_path, text):
+    folder = tmp_path / "state/quarantine"
+    folder.mkdir(parents=True)
+    bad = json.dumps([sample(machine(1)[0])]).encode()
+    file = folder / f"message-{digest(b'pump/', bad):016x}.json"
+    for path in (file, folder / "message-of-monday.json", folder / "rows-.json"):
+        path.write_text(text)
+    service = started(tmp_path)
+    feed(service, machine(1))
+    assert service.health.bad["pump"] == 1
+    assert json.loads(file.read_text())["stream"] == "pump"
+    feed(service, machine(2))
+    assert service.watchers["pump", ""].monitor.n_seen == 2
+    service.close()
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
-from serving import machine
+from serving import machine, sample
 from test_state import crash, feed, started
 
+from onlad import persist
 from onlad.cli import main
+from onlad.serve.checkpoint import StateError
 from onlad.serve.frames import frames
 from onlad.serve.journal import JournalError
 
@@ -63,7 +65,7 @@ def test_a_device_whose_birth_is_lost_and_segments_that_are_missing(tmp_path, ca
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:  # so that there are two segments
-        patch.setattr("onlad.serve.checkpoint.persist.save", no_space)
+        patch.setattr("onlad.serve.checkpoint.modelfile.replace", no_space)
         asyncio.run(service.disk.checkpoint())
     feed(service, X, device="b")
     crash(service)
@@ -78,6 +80,41 @@ def test_a_device_whose_birth_is_lost_and_segments_that_are_missing(tmp_path, ca
     assert "0000000002.journal is missing" in said
     again = started(tmp_path)
     assert {key: w.monitor.n_seen for key, w in again.watchers.items()} == {("pump", "b"): 90}
+    again.close()
+
+
+def test_what_a_person_did_is_left_out_if_its_file_is_gone(tmp_path, capsys):
+    X = machine(500)
+    service = started(tmp_path)
+    for device in "ab":
+        feed(service, X[:300], device=device)
+    asyncio.run(service.disk.checkpoint())
+    a, b = (service.watchers["pump", device] for device in "ab")
+    snapshot = asyncio.run(service.orders.snapshot(a))
+    feed(service, X[300:400], device="a")
+    asyncio.run(service.orders.revert(a, snapshot))
+    feed(service, X[400:], device="a")
+    asyncio.run(service.orders.restore(asyncio.run(service.orders.forget(b))))
+    feed(service, X[300:350], device="b")
+    crash(service)
+    (path,) = (tmp_path / "state/journal").iterdir()
+    with path.open("ab") as file:  # a write that was torn is no damage
+        file.write(b"torn")
+    file = tmp_path / "state/snapshots" / snapshot
+    file.write_bytes(file.read_bytes()[:-1])
+    match = r"pump/a went back to a snapshot in .* the snapshot cannot be read: .* onlad repair "
+    with pytest.raises(StateError, match=match):
+        started(tmp_path)
+    said = repaired(tmp_path, capsys)
+    assert "pump/a stays what it was before it went back to a snapshot: the snapshot" in said
+    assert "pump/a: 200 rows of the journal are kept, 0 are lost" in said
+    assert "pump/b: 50 rows of the journal are kept, 0 are lost" in said
+    again = started(tmp_path)
+    twin = again.streams["pump"].monitor()
+    twin.observe_many([sample(row) for row in X])
+    found = {device: again.watchers["pump", device].monitor for device in "ab"}
+    assert persist.to_bytes(found["a"]) == persist.to_bytes(twin)
+    assert found["b"].n_seen == 350
     again.close()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import numpy as np
-from serving import machine
+from serving import machine, unpacked
 from test_state import CONFIG, crash, feed, started
 
 from onlad import Monitor, persist
@@ -56,7 +56,7 @@ def test_changed_false_alarms_are_kept_by_a_checkpoint_without_samples(tmp_path)
     asyncio.run(again.disk.checkpoint())
     again.close()
     (file,) = (tmp_path / "state" / "models").iterdir()
-    assert persist.load(file).false_alarms == 0.01
+    assert unpacked(file).false_alarms == 0.01
 
 
 def test_what_a_device_cannot_change_is_said_at_the_start_and_by_check(tmp_path, capsys, caplog):

@@ -1,6 +1,7 @@
 """The state folder: resumed to the last sample, never from nothing, never from half a file."""
 
 import asyncio
+import gzip
 import hashlib
 import json
 import random
@@ -11,7 +12,7 @@ import pytest
 from serving import machine, models, resumed, sample
 
 from onlad import Detector, ModelFileError, Monitor, persist
-from onlad.serve.checkpoint import StateError
+from onlad.serve.checkpoint import SNAPSHOTS, StateError
 from onlad.serve.config import load
 from onlad.serve.frames import Mark
 from onlad.serve.intake import Item
@@ -130,6 +131,9 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
         path.write_bytes(whole)
 
     refused(model, model.read_bytes()[:-9], ModelFileError, "is damaged")
+    refused(model, b"PK", ModelFileError, "is damaged: Not a gzipped file")
+    short = gzip.compress(gzip.decompress(model.read_bytes())[:-9])
+    refused(model, short, ModelFileError, f"{model.name} is damaged")
     refused(model, None, StateError, r"cannot be read: No such file or directory\. Restore it")
     refused(state / "state.json", b'{"sha256": "12", "sta', StateError, "is damaged: its checksum")
     refused(state / "state.json", None, StateError, "state.json is missing. Restore it")
@@ -144,7 +148,7 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
     detector = Detector(n_hidden=4)
     detector.learn_many([[0.1, 0.2], [0.3, 0.4]])
     persist.save(detector, tmp_path / "detector.onlad")
-    other = (tmp_path / "detector.onlad").read_bytes()
+    other = gzip.compress((tmp_path / "detector.onlad").read_bytes())
     refused(model, other, StateError, "holds no monitor")
     started(tmp_path).close()  # and whole again it starts
 
@@ -243,7 +247,7 @@ def test_a_disk_that_takes_no_checkpoint_is_told_and_tried_again(tmp_path, monke
     def no_space(*_):
         raise OSError(28, "No space left on device")
 
-    for target in ("onlad.serve.checkpoint.persist.save", "onlad.serve.journal.os.open"):
+    for target in ("onlad.serve.checkpoint.modelfile.replace", "onlad.serve.journal.os.open"):
         monkeypatch.setattr(target, no_space)
         asyncio.run(service.disk.checkpoint())
         (problem,) = service.health.problems()
@@ -425,6 +429,71 @@ def test_going_back_to_a_snapshot_outlives_a_crash(tmp_path, when):
     crash(service)
     again = started(tmp_path).watchers["pump", ""]
     assert persist.to_bytes(again.monitor) == persist.to_bytes(watcher.monitor)
+
+
+def test_a_snapshot_that_the_journal_needs_is_kept(tmp_path):
+    X = machine(700, faults=[600])
+    service = started(tmp_path)
+    feed(service, X)
+    watcher = service.watchers["pump", ""]
+    asyncio.run(service.orders.label(watcher, watcher.alarms[0].id, "normal"))
+    marked = asyncio.run(service.orders.snapshot(watcher))  # of the same row
+    undo = watcher.alarms[0].undo
+    assert undo != marked
+    asyncio.run(service.orders.revert(watcher, undo))
+    for _ in range(SNAPSHOTS + 5):
+        asyncio.run(service.orders.snapshot(watcher))
+    names = service.store.snapshots(watcher.number)
+    assert undo in names
+    assert marked not in names
+    assert len(set(names)) == SNAPSHOTS + 1
+    crash(service)
+    again = started(tmp_path)
+    found = again.watchers["pump", ""].monitor
+    assert persist.to_bytes(found) == persist.to_bytes(watcher.monitor)
+    again.close()
+
+
+def test_no_flipped_bit_of_a_forgotten_device_is_accepted(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(70), device="a")
+    file = asyncio.run(service.orders.forget(service.watchers["pump", "a"]))
+    path = tmp_path / "state/forgotten" / file
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for at in [*range(90), *rng.integers(90, len(whole), 200)]:
+        data = bytearray(whole)
+        data[at] ^= 1 << rng.integers(8)
+        path.write_bytes(data)
+        with pytest.raises(StateError, match="is no file of a forgotten device"):
+            asyncio.run(service.orders.restore(file))
+    values = json.loads(whole)["state"]
+    path.write_text(json.dumps(values))  # as it was written before it had a checksum
+    assert asyncio.run(service.orders.restore(file)).monitor.n_seen == 70
+    service.close()
+
+
+@pytest.mark.parametrize("sync", ["0", "1"])
+def test_what_the_disk_does_not_take_is_refused_at_once(tmp_path, monkeypatch, sync):
+    service = started(tmp_path, CONFIG.replace('"state"', f'"state"\nsync = {sync}'))
+    answers = []
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    data = json.dumps(sample(machine(1)[0])).encode()
+    item = Item(service.streams["pump"], "", data, time.perf_counter(), reply=answers.append)
+    with monkeypatch.context() as patch:
+        patch.setattr("onlad.serve.journal.os." + ("fsync" if sync == "0" else "write"), no_space)
+        service.submit(item)
+        asyncio.run(drained(service))
+    (answer,) = answers
+    assert "No space left on device" in answer.refused
+    assert answer.rows == 0
+    service.submit(item)
+    asyncio.run(drained(service))
+    assert (answers[1].refused, answers[1].rows) == ("", 1)
+    service.close()
 
 
 def test_a_clock_that_jumps_makes_nothing_late(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from onlad.errors import OnladError
+from onlad.serve.journal import append
 
 FILE = "audit.jsonl"
 FIRST = "0" * 64  # what stands before the first line
@@ -30,6 +31,7 @@ class Audit:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._head = FIRST
+        self._before = (0, FIRST)  # size and head, before the last line
         if self._path.exists():
             data = self._path.read_bytes()
             whole = data[: data.rfind(b"\n") + 1]
@@ -42,11 +44,19 @@ class Audit:
         """Add a line, on the disk when this returns; `OSError` if it cannot be."""
         said = {"time": round(time.time(), 3), "kind": kind, **values, "before": self._head}
         line = json.dumps(said, ensure_ascii=False).encode()
-        with self._path.open("ab") as file:
-            file.write(line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        try:
+            end = os.fstat(file).st_size
+            append(file, line + b"\n", end, sync=True)
+        finally:
+            os.close(file)
+        self._before = (end, self._head)
         self._head = hashlib.sha256(line).hexdigest()
+
+    def take_back(self) -> None:
+        """Remove the last line: what it says was not done."""
+        end, self._head = self._before
+        os.truncate(self._path, end)
 
 
 def verify(folder: Path, head: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:

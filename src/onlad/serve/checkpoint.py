@@ -14,17 +14,19 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import gzip
 import hashlib
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from onlad import modelfile, persist
-from onlad.errors import OnladError
+from onlad.errors import ModelFileError, OnladError
 from onlad.monitor import Monitor
 from onlad.serve.frames import Mark
 from onlad.serve.journal import Journal
@@ -33,6 +35,9 @@ from onlad.serve.watcher import Alarm, Said, Watcher
 FORMAT = 3
 SNAPSHOTS = 20  # of each device
 OLDEST = 2  # format that is read: it has the alarms in state.json
+# The samples that a young monitor keeps take half the bytes so, and what it learned two thirds.
+SUFFIX, LEVEL = ".onlad.gz", 1
+_SNAPSHOT = re.compile(r"[0-9]{6,}-[0-9]{12}-[0-9]{3}\.onlad")
 _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (.*)\}\n', re.DOTALL)
 
 
@@ -88,6 +93,7 @@ class Store:
             left.unlink()
         self.journal = Journal(folder / "journal")
         self.generation = 0  # grows with each file, so that no name is taken twice
+        self._read_again: set[str] = set()  # snapshots that a replay of the journal may need
 
     def read(self) -> Checkpoint:
         """Return the last checkpoint."""
@@ -126,7 +132,7 @@ class Store:
         """Return the model of a watcher; never a new one in place of a damaged one."""
         path = self.models / Path(saved.file).name
         try:
-            model = persist.load(path)
+            model = _model(path)
         except OSError as error:
             raise StateError(f"{path} cannot be read: {error.strerror}. Restore it") from None
         if not isinstance(model, Monitor):
@@ -151,13 +157,14 @@ class Store:
         """
         self.generation += 1
         name = f"{saved.number:06d}-{self.generation:010d}"
-        persist.save(model, self.models / f"{name}.onlad")
-        size = (self.models / f"{name}.onlad").stat().st_size
+        data = gzip.compress(persist.to_bytes(model), LEVEL, mtime=0)
+        modelfile.replace(self.models / f"{name}{SUFFIX}", data)
+        size = len(data)
         if is_new:
             alarms = _sealed([asdict(alarm) for alarm in saved.alarms])
             modelfile.replace(self.models / f"{name}.json", alarms)
             saved, size = saved._replace(alarm_file=f"{name}.json"), size + len(alarms)
-        return saved._replace(file=f"{name}.onlad", alarms=[]), size
+        return saved._replace(file=f"{name}{SUFFIX}", alarms=[]), size
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint the one that is resumed from, and clear up behind it."""
@@ -184,36 +191,45 @@ class Store:
         folder, name = self.folder / "forgotten", f"{saved.number:06d}.json"
         folder.mkdir(exist_ok=True)
         data = base64.b64encode(persist.to_bytes(model)).decode()
-        modelfile.replace(folder / name, json.dumps(_packed(saved) | {"model": data}).encode())
+        modelfile.replace(folder / name, _sealed(_packed(saved) | {"model": data}))
         return name
 
     def snapshot(self, number: int, model: Monitor) -> str:
         """Keep a model as it is now; return the name of its file. Old ones of the device go."""
-        folder, name = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}.onlad"
+        folder, stem = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}"
         folder.mkdir(exist_ok=True)
+        # A model may change without a row: an alarm was marked as normal.
+        same = [name for name in self.snapshots(number) if name.startswith(stem)]
+        name = f"{stem}-{int(same[-1][-9:-6]) + 1 if same else 0:03d}.onlad"
         persist.save(model, folder / name)
         for old in self.snapshots(number)[:-SNAPSHOTS]:
-            (folder / old).unlink(missing_ok=True)
+            if old not in self._read_again:
+                (folder / old).unlink(missing_ok=True)
         return name
 
     def snapshots(self, number: int) -> list[str]:
         """Return the snapshots of a device, the newest last."""
-        return sorted(path.name for path in (self.folder / "snapshots").glob(f"{number:06d}-*"))
+        paths = (self.folder / "snapshots").glob(f"{number:06d}-*")
+        return sorted(path.name for path in paths if _SNAPSHOT.fullmatch(path.name))
 
     def snapped(self, number: int, name: str) -> Monitor:
         """Return the model of a snapshot of a device."""
         if name not in self.snapshots(number):
-            raise StateError("there is no such snapshot of the device")
-        model = persist.load(self.folder / "snapshots" / name)
+            raise StateError(f"there is no snapshot {name!r:.80} of the device")
+        try:
+            model = persist.load(self.folder / "snapshots" / name)
+        except (OSError, OnladError) as error:
+            raise StateError(f"the snapshot cannot be read: {error}") from None
         if not isinstance(model, Monitor):
             raise StateError(f"{name} holds no monitor")
+        self._read_again.add(name)
         return model
 
     def forgotten(self, name: str) -> tuple[Saved, Monitor]:
         """Return what a device was that has been forgotten."""
         path = self.folder / "forgotten" / Path(name).name
         try:
-            values = json.loads(path.read_bytes())
+            values = self._of_forgotten(path)
             model = persist.from_bytes(base64.b64decode(values.pop("model")))
             saved = _unpacked(values)
         except (OSError, ValueError, KeyError, TypeError, OnladError) as error:
@@ -228,8 +244,16 @@ class Store:
         for path in (self.folder / "forgotten").glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 values = json.loads(path.read_bytes())
+                values = values.get("state", values)
                 found.add((str(values["stream"]), str(values["device"])))
         return found
+
+    def _of_forgotten(self, path: Path) -> dict[str, Any]:
+        """Return what is in a file of a forgotten device; older ones have no checksum."""
+        data = path.read_bytes()
+        sealed = _SEALED.match(data)
+        values: dict[str, Any] = self._opened(path, data) if sealed else json.loads(data)
+        return values
 
     def close(self) -> None:
         """Let another service have the folder."""
@@ -248,9 +272,20 @@ def peek(folder: Path) -> Iterator[tuple[str, str, Monitor]]:
         return
     for saved in map(_unpacked, watchers):
         with contextlib.suppress(OSError, OnladError):
-            model = persist.load(folder / "models" / Path(saved.file).name)
+            model = _model(folder / "models" / Path(saved.file).name)
             if isinstance(model, Monitor):
                 yield saved.stream, saved.device, model
+
+
+def _model(path: Path) -> object:
+    """Return what is in the file of a model."""
+    if not path.name.endswith(SUFFIX):  # as it was written before it was packed
+        return persist.load(path)
+    try:
+        data = gzip.decompress(path.read_bytes())
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ModelFileError(f"{path} is damaged: {error}. Restore it from a copy") from None
+    return persist.from_bytes(data, path)
 
 
 def alarms_of(watcher: Watcher) -> list[Alarm]:

@@ -1,9 +1,9 @@
 """Connections of HTTP: those that send nothing are closed, and never keep others out.
 
-uvicorn waits without end for the headers of a request and for a client that does not read its
-answer, and at its limit refuses everybody. Here both have a time limit. When there are too many,
-one that waits for its client is closed: the oldest of the address that has most. While all are
-busy, twice as many may come in, so that `/healthz` answers.
+uvicorn waits without end for the headers of a request, however many come, and for a client that
+does not read its answer, and at its limit refuses everybody. Here all of it has a limit. When there
+are too many, one that waits for its client is closed: the oldest of the address that has most.
+While all are busy, twice as many may come in, so that `/healthz` answers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+MOST_HEADERS, LONGEST_HEAD = 200, 65_536  # of a request, and bytes
 HEADERS = 10.0  # seconds; a connection where nothing moves is closed after once to twice as many
 
 
-class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+class Connection(HttpToolsProtocol):
     """One connection. uvicorn makes it, with `limit_concurrency` as the most of them."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
@@ -25,10 +26,11 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         self._most: int | None = self.config.limit_concurrency
         self.limit_concurrency = None  # it is kept here
         self._seen: Any = None  # the last request, at the last look
+        self._head = 0  # bytes since the last head of a request, or piece of a body
         self._owed = 0  # bytes that the client had not read, at the last look
         self._timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Come in, and put somebody out if there are too many."""
         super().connection_made(transport)
         self._since = self.loop.time()
@@ -47,6 +49,29 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read, unless it is a head without end: what is kept of it has many times its size."""
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > LONGEST_HEAD:
+            self.transport.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; too many are an invalid request."""
+        if len(self.headers) >= MOST_HEADERS:
+            raise ValueError(f"more than {MOST_HEADERS} headers")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Note that a head is complete."""
+        self._head = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Note that a body comes; the guard counts its bytes."""
+        self._head = 0
+        super().on_body(body)
 
     @property
     def address(self) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RATE = 80_000  # bytes of models in a second, on average: 5 MB in a minute
 SIZE = 65_536  # bytes of a model that was not written yet, about
-FEWEST = 32  # models that a checkpoint writes, whatever they take
+FEWEST = 8  # models that a checkpoint writes, whatever they take
 AT_STOP, SURELY = 0.2, 8  # seconds for models at the end, and how many are written at least
 SPREAD = 0.8  # share of the time between checkpoints over which models are written
 
@@ -156,10 +156,13 @@ class Disk:
         """Write the models that have waited longest."""
         chosen = self._chosen(unlimited=until < float("inf"))
         began, pause = time.monotonic(), min(1.0, over / max(1, len(chosen)))
+        allowed = self._allowed if until == float("inf") else float("inf")
         for count, watcher in enumerate(chosen, 1):
             if count > SURELY and time.monotonic() > until:
                 break
-            await self._save(watcher, number)
+            if count > FEWEST and allowed < 0:  # models have grown since they were written
+                break
+            allowed -= await self._save(watcher, number)
             if pause:
                 await asyncio.sleep(max(0.0, began + count * pause - time.monotonic()))
 
@@ -171,7 +174,7 @@ class Disk:
             if (kept := self._kept.get(watcher.number)) and self._lacks(watcher)
             if watcher.number in self.service.devices.born
         ]
-        allowed = RATE * self.service.config.service.checkpoint
+        allowed = self._allowed
         chosen: list[Watcher] = []
         for *_, watcher in sorted(waiting):
             allowed -= self._kept[watcher.number].size or SIZE
@@ -180,11 +183,17 @@ class Disk:
             chosen.append(watcher)
         return chosen
 
-    async def _save(self, watcher: Watcher, number: int) -> None:
+    @property
+    def _allowed(self) -> float:
+        """Return how many bytes of models a checkpoint may write."""
+        return RATE * self.service.config.service.checkpoint
+
+    async def _save(self, watcher: Watcher, number: int) -> int:
+        """Write a model; return how many bytes were written."""
         async with self.service.turn:
             kept = self._kept.get(watcher.number)
             if kept is None or watcher.failed:  # meanwhile
-                return
+                return 0
             changes, alarms, twin = watcher.changes, watcher.n_alarm_changes, watcher.twin()
             # Together with the model: an alarm's row must be one that the model has seen.
             entry = checkpoint.entry(watcher, "", kept.saved.alarm_file if kept.saved else "")
@@ -195,9 +204,10 @@ class Disk:
             saved, size = await asyncio.to_thread(self.store.save, entry, twin, is_new)
         except OnladError as error:  # it could not be loaded again; the others can be saved
             self.service.set_aside(watcher, error)
-            return
+            return 0
         kept.since, kept.changes, kept.alarms = number, changes, alarms
         kept.saved, kept.size = saved, size
+        return size
 
     async def _commit(self) -> None:
         service, journal = self.service, self.store.journal

@@ -71,8 +71,8 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
             answer = await asyncio.wait_for(future, ANSWER)
         except asyncio.TimeoutError:
             return _refusal(503, "the verdict takes too long", {"Retry-After": "10"})
-        if "journal" in service.health.trouble:
-            return _refusal(503, service.health.trouble["journal"], {"Retry-After": "10"})
+        if answer.refused:
+            return _refusal(503, answer.refused, {"Retry-After": "10"})
         return _json(await _verdicts(answer), 200 if answer.rows else 422)
 
     @app.get("/streams")

@@ -39,6 +39,7 @@ class Answer:
 
     watcher: Watcher | None = None
     bad: list[tuple[int, str]] = field(default_factory=list)
+    refused: str = ""  # why nothing of it was taken, though it could be read
     first: int = 0  # row of the first sample
     times: list[float] = field(default_factory=list)
     verdicts: list[Verdicts] = field(default_factory=list)  # of the watcher's whole part

@@ -102,15 +102,14 @@ class Journal:
             return
         try:
             self._flush_folder()  # the next one is there before this one says so
-            _write(old, framed([END]), os.fstat(old).st_size)
-            os.fsync(old)
+            append(old, framed([END]), os.fstat(old).st_size, sync=True)
         finally:
             os.close(old)
 
     def append(self, new: Iterable[Record]) -> None:
         """Write records, all or none; `OSError` if the disk takes no more."""
         data = framed(new)
-        _write(self._file, data, self._end)
+        append(self._file, data, self._end)
         self._end += len(data)
         self.written += len(data)
 
@@ -147,12 +146,14 @@ class Journal:
             os.close(descriptor)
 
 
-def _write(file: int, data: bytes, end: int) -> None:
-    """Write at the end of a file, all or nothing."""
+def append(file: int, data: bytes, end: int, *, sync: bool = False) -> None:
+    """Write at the end of a file, all or nothing, and with `sync` to the disk."""
     written = 0
     try:
         while written < len(data):
             written += os.write(file, data[written:])
+        if sync:
+            os.fsync(file)
     except OSError:
         os.ftruncate(file, end)
         raise

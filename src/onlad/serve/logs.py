@@ -62,6 +62,7 @@ def setup(kind: str, level: str) -> None:
     """Send the log to standard error: the service's, and warnings of the libraries below it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if kind == "json" else _Text())
+    handler.addFilter(_few)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -69,16 +70,24 @@ def setup(kind: str, level: str) -> None:
     logging.captureWarnings(True)
 
 
-def event(level: int, what: str, **facts: Any) -> None:
-    """Write one event with its facts, unless a flood of it would fill the disk."""
-    now = int(time.time())
-    second, count = _lately.get(what, (now, 0))
+def _few(record: logging.LogRecord) -> bool:
+    """Return whether an event is written: a flood of one kind would fill the disk.
+
+    All that a library says is one kind: a client needs no token to make it complain.
+    """
+    now, kind = int(time.time()), str(record.msg) if record.name == log.name else record.name
+    second, count = _lately.get(kind, (now, 0))
     count = count + 1 if second == now else 1
-    _lately[what] = (now, count)
+    _lately[kind] = (now, count)
     if count == MOST:
-        facts["more"] = "not shown in this second"
-    if count <= MOST:
-        log.log(level, what, extra={"facts": facts})
+        facts = getattr(record, "facts", {})
+        record.__dict__["facts"] = facts | {"more": "not shown in this second"}
+    return count <= MOST
+
+
+def event(level: int, what: str, **facts: Any) -> None:
+    """Write one event with its facts."""
+    log.log(level, what, extra={"facts": facts})
 
 
 def info(what: str, **facts: Any) -> None:

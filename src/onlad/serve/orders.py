@@ -145,7 +145,11 @@ class Orders:
             told |= {"stream": watcher.stream.name, "device": watcher.device}
         try:
             self._service.audit.note(kind, **told, by=by)
-            self._service.store.journal.append([Fact(kind, values)])
+            try:
+                self._service.store.journal.append([Fact(kind, values)])
+            except OSError:
+                self._service.audit.take_back()
+                raise
         except OSError as error:
             what = f"the journal cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None

@@ -380,10 +380,10 @@ class Device:
                     ui.notify(str(error), type="negative")
 
             for file in kept:
-                seen = int(file.split("-")[1].split(".")[0])
-                ui.button(f"After {seen:,} samples", on_click=lambda file=file: back(file)).props(
-                    "flat no-caps"
-                )
+                _, seen, same = file.removesuffix(".onlad").split("-")
+                text = f"After {int(seen):,} samples"
+                text += f", number {int(same) + 1}" if int(same) else ""
+                ui.button(text, on_click=lambda file=file: back(file)).props("flat no-caps")
             ui.button("Cancel", on_click=dialog.close).props("flat")
 
     def _ask(self) -> None:

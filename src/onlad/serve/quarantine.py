@@ -18,6 +18,7 @@ import faulthandler
 import json
 import mmap
 import os
+import re
 import struct
 import time
 from pathlib import Path
@@ -57,7 +58,8 @@ class Quarantine:
             self._hand = mmap.mmap(file.fileno(), _HAND.size)
         self._accuse()
         names = [path.stem for path in self.folder.glob("*.json")]
-        self._messages = {int(name[8:], 16) for name in names if name.startswith("message-")}
+        found = [re.fullmatch("message-([0-9a-f]{16})", name) for name in names]
+        self._messages = {int(match[1], 16) for match in found if match is not None}
         self._rows = {name for name in names if name.startswith("rows-")}
 
     def watch_faults(self) -> None:
@@ -127,7 +129,7 @@ class Quarantine:
             self.folder.mkdir(exist_ok=True)
             known: dict[str, Any] = {"time": time.time()}
             if path.exists():
-                known = json.loads(path.read_bytes())
+                known |= _known(path)
             elif sum(1 for _ in self.folder.iterdir()) >= MOST:
                 return
             modelfile.replace(path, json.dumps(known | facts, indent=1).encode())
@@ -135,6 +137,15 @@ class Quarantine:
     def close(self) -> None:
         """Let go of the note."""
         self._hand.close()
+
+
+def _known(path: Path) -> dict[str, Any]:
+    """Return what a file has already; nothing of one that is damaged."""
+    try:
+        known = json.loads(path.read_bytes())
+    except ValueError:
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def _rows(number: int, first: int) -> str:

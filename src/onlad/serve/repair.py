@@ -16,6 +16,7 @@ from onlad import modelfile
 from onlad.errors import OnladError
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
 from onlad.serve.frames import END, Fact, Record, framed, frames, records
+from onlad.serve.watcher import key
 
 
 def repair(folder: Path) -> Iterator[str]:
@@ -36,6 +37,7 @@ class _Repair:
         self.rows: dict[int, int] = {}  # of each, the next row of the journal
         self.kept: dict[int, int] = {}
         self.lost: dict[int, int] = {}
+        self.left_out: list[str] = []  # what a person did and cannot be done again
         self.missing = False  # a segment of the journal
 
     def run(self) -> Iterator[str]:
@@ -44,16 +46,16 @@ class _Repair:
         point = yield from self._checkpoint()
         good: list[Saved] = []
         for saved in point.watchers:
-            key = f"{saved.stream}/{saved.device}" if saved.device else saved.stream
+            name = key(saved.stream, saved.device)
             try:
                 seen = self.store.model(saved).n_seen
                 saved = self._with_alarms(saved)  # noqa: PLW2901
             except OnladError as error:
                 self._set_aside(self.store.models / saved.file)
-                yield f"{key}: {error}. The device starts from nothing"
+                yield f"{name}: {error}. The device starts from nothing"
                 continue
             good.append(saved)
-            self.names[saved.number], self.rows[saved.number] = key, seen + saved.lost
+            self.names[saved.number], self.rows[saved.number] = name, seen + saved.lost
         yield from self._journal(point)
         if len(good) != len(point.watchers) or len(list(self._damaged().glob("*"))) > before:
             if not point.is_first:  # also where a state.json was taken that has no right checksum
@@ -122,6 +124,8 @@ class _Repair:
                 continue
             for start, stop in gaps:
                 yield f"{path.name}: bytes {start:,} to {stop:,} cannot be read"
+            yield from self.left_out
+            self.left_out.clear()
             self._set_aside(path)
             modelfile.replace(path, new)
 
@@ -135,9 +139,14 @@ class _Repair:
             if isinstance(record, Fact):
                 if record.kind == "birth":
                     number, device = record.values["number"], record.values["device"]
-                    stream = record.values["stream"]
-                    self.names.setdefault(number, f"{stream}/{device}" if device else stream)
+                    self.names.setdefault(number, key(record.values["stream"], device))
                     self.rows.setdefault(number, 0)
+                elif record.kind in ("reverted", "restored"):
+                    try:
+                        self._try(record)
+                    except StateError as error:
+                        self.left_out.append(str(error))
+                        continue
                 elif record.kind == "lost" and record.values["number"] in self.rows:
                     number = record.values["number"]
                     if self.rows[number] == record.values["first"]:
@@ -156,6 +165,21 @@ class _Repair:
             self.rows[number] = max(self.rows[number], record.first + len(record.X))
             self.kept[number] = self.kept.get(number, 0) + len(record.X)
             yield record
+
+    def _try(self, fact: Fact) -> None:
+        """Raise `StateError` if a file that a fact needs cannot be read."""
+        number, file = fact.values["number"], fact.values["file"]
+        if fact.kind == "restored":
+            saved, model = self.store.forgotten(file)
+            self.names.setdefault(number, key(saved.stream, saved.device))
+            self.rows.setdefault(number, model.n_seen + saved.lost)
+            return
+        try:
+            self.store.snapped(number, file)
+        except StateError as error:
+            name = self.names.get(number, f"device {number}")
+            what = f"{name} stays what it was before it went back to a snapshot"
+            raise StateError(f"{what}: {error}") from None
 
     def _damaged(self) -> Path:
         return self.store.folder / "damaged"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onlad.errors import OnladError
+from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.serve import logs
 from onlad.serve.checkpoint import StateError
@@ -250,7 +251,7 @@ class _Resumption:
                 if alarm.id == values["alarm"] and not alarm.marked:
                     watcher.mark_normal(alarm)
         elif fact.kind == "reverted" and watcher.journaled == values["row"]:
-            watcher.revert(self.service.store.snapped(watcher.number, values["file"]))
+            watcher.revert(self._snapped(watcher, values["file"]))
         elif fact.kind == "label" and watcher.journaled == values["row"]:
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"]:
@@ -264,6 +265,15 @@ class _Resumption:
             self.service.outbox.waiting[message["id"]] = (message, set())
         elif fact.kind == "lost" and watcher.journaled == values["first"]:  # `repair` wrote it
             watcher.lost += values["rows"]
+
+    def _snapped(self, watcher: Watcher, file: str) -> Monitor:
+        store = self.service.store
+        try:
+            return store.snapped(watcher.number, file)
+        except StateError as error:
+            what = f"{watcher.key} went back to a snapshot in {store.folder / 'snapshots'}: {error}"
+            way = f"Restore it from a copy, or go on without it: onlad repair {store.folder}"
+            raise StateError(f"{what}. {way}") from None
 
     def _deliver(self, prefix: str = "") -> None:
         """Take the alarms out that were delivered. Their rows have all been watched."""

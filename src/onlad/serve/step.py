@@ -38,7 +38,13 @@ async def step(service: Service, items: list[Item]) -> None:
     try:
         _write(service, batch)
     except OSError as error:
-        _refuse(service, batch, error)
+        unborn = [w for w in service.watchers.values() if w.number not in service.devices.born]
+        for watcher in unborn:
+            service.remove(watcher)
+        trouble = f"the journal cannot be written: {error.strerror}"
+        service.health.trouble["journal"] = trouble
+        logs.warning("the journal cannot be written", error=error.strerror)
+        _refuse(service, batch, trouble)
         return
     service.health.trouble.pop("journal", None)
     said: dict[int, list[Verdicts]] = {}
@@ -56,9 +62,7 @@ async def step(service: Service, items: list[Item]) -> None:
             await asyncio.sleep(0)
             since = time.perf_counter()
     if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
-        for item, _ in batch.answers:
-            if item.refused is not None:
-                item.refused()
+        _refuse(service, batch, service.health.trouble["disk"])
         return
     _tell(service, batch, said)
 
@@ -143,19 +147,15 @@ def _write(service: Service, batch: Batch) -> None:
         service.marks.add(part.marks, stream.name if stream.time else None)
 
 
-def _refuse(service: Service, batch: Batch, error: OSError) -> None:
-    """Say that nothing of a batch was taken: the disk is full, or gone."""
-    for watcher in [w for w in service.watchers.values() if w.number not in service.devices.born]:
-        service.remove(watcher)
-    service.health.trouble["journal"] = f"the journal cannot be written: {error.strerror}"
-    logs.warning("the journal cannot be written", error=error.strerror)
+def _refuse(service: Service, batch: Batch, why: str) -> None:
+    """Say that a batch is not on the disk, which is full or gone."""
     for item, answer in batch.answers:
         if item.refused is not None:
             item.refused()
         else:
             service.health.drop("disk")
         if item.reply is not None:
-            answer.watcher, answer.rows = None, 0
+            answer.refused, answer.watcher, answer.rows = why, None, 0
             item.reply(answer)
 
 

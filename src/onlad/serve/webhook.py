@@ -14,6 +14,7 @@ from onlad.serve import logs
 from onlad.serve.config import WebhookTable
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
+from onlad.streams.aside import aside
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 
@@ -47,7 +48,7 @@ class Webhook(Listener):
             await self._wake.wait()
             self._wake.clear()
             for message in self.outbox.pending("webhook"):
-                why = await asyncio.to_thread(self._post, message)
+                why = await aside(self._post, message)
                 if why:
                     health.webhook_failures += 1
                     health.trouble["webhook"] = f"the webhook does not take alarms: {why}"

@@ -7,6 +7,8 @@ have arrived are read at once, and all messages of a step are sent as one piece.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
 import time
 from collections import deque
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from onlad.errors import OnladError
 from onlad.streams import wire
+from onlad.streams.aside import aside
 
 PATIENCE = 20.0  # seconds for a connection, and for the broker's greeting
 INFLIGHT = 5000  # messages of QoS 1 on their way at once
@@ -81,12 +84,7 @@ class Client(asyncio.Protocol):
     async def connect(cls, login: Login, calls: Calls) -> tuple[Client, bool]:
         """Return a connection, and whether the broker has kept the session."""
         try:
-            _, client = await asyncio.wait_for(
-                asyncio.get_running_loop().create_connection(
-                    lambda: cls(calls, login.five), login.host, login.port, ssl=login.tls
-                ),
-                PATIENCE,
-            )
+            client = await asyncio.wait_for(cls._reach(login, calls), PATIENCE)
         except (OSError, ValueError, asyncio.TimeoutError) as error:  # also of a certificate
             raise BrokerError(str(error) or "it does not answer") from None
         try:
@@ -113,6 +111,28 @@ class Client(asyncio.Protocol):
             raise
         client._greeting = said
         return client, said.session
+
+    @classmethod
+    async def _reach(cls, login: Login, calls: Calls) -> Client:
+        """Return a connection to the first address of the broker that takes one."""
+        loop, name = asyncio.get_running_loop(), login.host if login.tls else None
+
+        async def reach(address: str) -> Client:
+            _, client = await loop.create_connection(
+                lambda: cls(calls, login.five),
+                address,
+                login.port,
+                ssl=login.tls,
+                server_hostname=name,
+            )
+            return client
+
+        found = await aside(socket.getaddrinfo, login.host, login.port, 0, socket.SOCK_STREAM)
+        *others, last = dict.fromkeys(str(address[0]) for *_, address in found)
+        for address in others:
+            with contextlib.suppress(OSError):
+                return await reach(address)
+        return await reach(last)
 
     # -- what asyncio calls -------------------------------------------------------------------
 
