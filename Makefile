@@ -20,7 +20,7 @@ help:  ## list the targets
 demo: $(VENV)/.run  ## see the detector at work, in under a minute
 	$(BIN)/onlad demo
 
-fleet-demo: $(VENV)/.dev  ## watch sixty pumps on Spark, which needs Java 17
+fleet-demo: $(VENV)/.dev  ## watch 2,000 pumps on Spark, which needs Java 17
 	$(BIN)/python -m onlad.fleet.spark.demo
 
 # Packages are built while the rest is installed. Then parts run side by side, the long ones first:

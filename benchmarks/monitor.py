@@ -1,5 +1,7 @@
 """What a monitor takes for a sample, beside a detector's step: `python -m benchmarks.monitor`.
 
+`table` writes the table of the page anew from the record.
+
 Four things take turns in one run: `Monitor.observe` of a dict, `Monitor.observe_many`,
 `Detector.update_one` on as many inputs as the monitor looks at, and the limit: products of a row
 with matrices of as many numbers as a row of the monitor must read (`numbers`), by NumPy's BLAS.
@@ -17,6 +19,7 @@ for _name in ("OPENBLAS", "OMP", "MKL"):  # before NumPy loads its BLAS
 
 import json
 import platform
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +36,8 @@ from onlad.watching import TICK
 FEATURES = (8, 64, 512)
 START, ROWS, ROUNDS = 2_048, 2_048, 5
 FILE = Path(__file__).parent / "results" / "monitor.jsonl"
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "fleet.md"
+MARKS = "<!-- monitor: python -m benchmarks.monitor -->", "<!-- end of monitor -->"
 
 
 def microseconds(work: Callable[[], object]) -> float:
@@ -91,17 +96,35 @@ def measure(n: int) -> dict[str, object]:
     }
 
 
+def page(text: str) -> str:
+    """Return the page with the table of the record."""
+    lines = [
+        "| features | inputs | `observe` of a dict | `observe_many`, per row "
+        "| `Detector.update_one` | `observe` takes | saved |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in map(json.loads, FILE.read_text().splitlines()):
+        lines.append(
+            f"| {r['features']} | {r['inputs']} | {r['observe']} us | {r['observe_many']} us "
+            f"| {r['update_one']} us | {r['observe_ratio']} x | {r['saved_kB']:.0f} kB |"
+        )
+    begin, end = (text.index(mark) for mark in MARKS)
+    return f"{text[: begin + len(MARKS[0])]}\n\n" + "\n".join(lines) + f"\n\n{text[end:]}"
+
+
 def main() -> None:
-    records = []
-    for n in FEATURES:
-        record = measure(n) | {
-            "command": "python -m benchmarks.monitor",
-            "commit": commit(),
-            "machine": f"{platform.machine()}, {BACKEND}",
-        }
-        print(json.dumps(record), flush=True)
-        records.append(record)
-    FILE.write_text("".join(json.dumps(record) + "\n" for record in records))
+    if sys.argv[1:] != ["table"]:
+        records = []
+        for n in FEATURES:
+            record = measure(n) | {
+                "command": "python -m benchmarks.monitor",
+                "commit": commit(),
+                "machine": f"{platform.machine()}, {BACKEND}",
+            }
+            print(json.dumps(record), flush=True)
+            records.append(record)
+        FILE.write_text("".join(json.dumps(record) + "\n" for record in records))
+    PAGE.write_text(page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Time a bank of monitors: `python -m benchmarks.monitors`; `table` writes the table of the page.
 
 One row per device and call, and blocks; beside them in the same run a loop of `Monitor.observe`,
-and a bank of detectors with as many inputs. What is counted is processor time on one thread; two
-threads are compared with one by the clock.
+a bank of detectors with as many inputs, and memory: a sum of as many numbers as a row has to be
+multiplied with (`benchmarks.monitor.numbers`), of each device its own. What is counted is processor
+time on one thread; two threads are compared with one by the clock.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.monitor import numbers
 from benchmarks.serve import commit
 from onlad import Detector, Monitor
 from onlad.fleet import Bank, MonitorBank
@@ -38,6 +41,11 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.proces
     return clock() - begun
 
 
+def resident() -> int:
+    """Return the bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def stream(rng: np.random.Generator, devices: int, rows: int, n: int) -> Any:
     """Return rows of devices, (devices, rows, n)."""
     cause = np.sin(np.arange(rows) / 20 + rng.uniform(0, 6, (devices, 1)))
@@ -48,8 +56,12 @@ def measure(n: int, devices: int) -> dict[str, object]:
     """Return microseconds per row, the medians over all rounds, and ratios."""
     rng = np.random.default_rng(0)
     start = Monitor().fit(stream(rng, 1, START, n)[0])
+    ctypes.CDLL(None).malloc_trim(0)  # what an earlier size has left
+    before = resident()
     bank = MonitorBank(start, devices, threads=1)
+    memory = (resident() - before) / devices
     window = start.describe()["window"]
+    walk = np.ones((devices, numbers(n, n * window)[0]))
     detectors = Bank(Detector(n_hidden=64), devices, n_features=n * window, threads=1)
     X, inputs = stream(rng, devices, CALLS, n), rng.normal(size=(devices, n * window))
     rows = [dict(enumerate(row)) for row in X[0].tolist()]
@@ -73,6 +85,7 @@ def measure(n: int, devices: int) -> dict[str, object]:
         keep("in blocks", seconds(lambda: bank.observe_many(X)), devices * CALLS)
         keep("loop of observe", seconds(in_a_loop), len(loop) * CALLS)
         keep("bank of detectors", seconds(lambda: detectors.update(inputs)), devices)
+        keep("memory", seconds(lambda: walk.sum(axis=1)), devices)
         for threads in (1, 2):
             bank.threads = threads
             name = f"in blocks, {threads} threads, by the clock"
@@ -88,6 +101,9 @@ def measure(n: int, devices: int) -> dict[str, object]:
         "rows_per_second_in_blocks": round(1e6 / found["in blocks"]),
         "loop_ratio": round(found["loop of observe"] / found["one row per call"], 2),
         "detectors_ratio": round(found["one row per call"] / found["bank of detectors"], 2),
+        "memory_ratio": round(found["one row per call"] / found["memory"], 2),
+        "kB_in_memory": round(memory / 1e3, 1),
+        "kB_in_a_file": round(len(bank.to_bytes()) / devices / 1e3, 1),
         "two_threads": round(one / two, 2),
         "load": round(os.getloadavg()[0], 1),
     }
@@ -96,9 +112,9 @@ def measure(n: int, devices: int) -> dict[str, object]:
 def table(records: list[dict[str, Any]]) -> str:
     """Return the table of the page."""
     lines = [
-        "| features | devices | rows per second and core, one per call | in blocks "
-        "| a loop takes | a bank of detectors takes | two threads |",
-        "|---|---|---|---|---|---|---|",
+        "| features | devices | rows per second and core, one per call | in blocks | a loop takes "
+        "| a bank of detectors takes | memory takes | two threads | kB per device |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in records:
         # Where others use the cores as well, the clock says nothing of two threads.
@@ -106,18 +122,36 @@ def table(records: list[dict[str, Any]]) -> str:
         lines.append(
             f"| {r['features']} | {r['devices']:,} | {r['rows_per_second']:,} "
             f"| {r['rows_per_second_in_blocks']:,} | {r['loop_ratio']} x "
-            f"| {1 / r['detectors_ratio']:.2f} x | {threads} |"
+            f"| {1 / r['detectors_ratio']:.2f} x | {1 / r['memory_ratio']:.2f} x | {threads} "
+            f"| {r['kB_in_memory']} |"
         )
+    lines += [
+        "",
+        "On paper, for devices that send one row per second, in one call per second:",
+        "",
+        "| devices | features | memory | cores | rows come at |",
+        "|---|---|---|---|---|",
+    ]
+    for devices in (1_000_000, 100_000_000):
+        for r in records[1:]:
+            cores = devices / r["rows_per_second"]
+            lines.append(
+                f"| {devices:,} | {r['features']} | {devices * r['kB_in_memory'] / 1e6:,.0f} GB "
+                f"| {cores:,.0f} | {8e-9 * devices * r['features']:,.2f} GB/s |"
+            )
+    lines += [
+        "",
+        "This assumes that cores that share memory keep their speed, that rows come as float64, "
+        "and that all devices have started.",
+    ]
     return "\n".join(lines)
 
 
-def write_table() -> None:
-    """Write the table into the page."""
+def page(text: str) -> str:
+    """Return the page with the table of the record."""
     records = [json.loads(line) for line in FILE.read_text().splitlines()]
-    text = PAGE.read_text()
     begin, end = (text.index(mark) for mark in MARKS)
-    head = text[: begin + len(MARKS[0])]
-    PAGE.write_text(f"{head}\n\n{table(records)}\n\n{text[end:]}")
+    return f"{text[: begin + len(MARKS[0])]}\n\n{table(records)}\n\n{text[end:]}"
 
 
 def main() -> None:
@@ -132,7 +166,7 @@ def main() -> None:
             print(json.dumps(record), flush=True)
             records.append(record)
         FILE.write_text("".join(json.dumps(record) + "\n" for record in records))
-    write_table()
+    PAGE.write_text(page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 Rows per second of: the plain loop (`observe` per sample, one core), the loop in blocks
 (`observe_many` per device and micro-batch), a batch query and a streaming query on 1, 2, ... cores.
-For the streaming query also where the time of a core goes: the model, its file (bytes and back),
-the state store (get and update), pandas, and all that is Spark's: reading, shuffle, Arrow, commit.
-Each number of cores has a Java of its own. The first micro-batch is left out: it compiles.
+For the streaming query also the processor time of Java and Python together, and where it goes: the
+model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
+and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
+its own. The first micro-batches are left out: Java compiles. `--devices 600 --rows 1`, `--devices
+3000 --rows 1` and `--devices 600 --rows 100`, each with `--cores 1 --json FILE`, are the runs of
+the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -36,7 +40,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "howto" / "spark.md"
 BEGIN = "<!-- capacity: python -m benchmarks.spark --paper benchmarks/results/spark.jsonl -->"
 END = "<!-- end of capacity -->"
 ROWS = (1, 100)  # of a device in a micro-batch
+FULL = 200  # devices of a bucket
+WARM = 3  # micro-batches that are left out: Java compiles what it runs
 PARTS = ("model", "file", "state", "pandas")
+CORE, STATE = "core seconds a row", "state bytes a device"
 
 
 class Timed(keeper.Keeper):
@@ -45,47 +52,47 @@ class Timed(keeper.Keeper):
     folder = ""
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
-        clock, spent = time.perf_counter, self.__dict__.setdefault("spent", dict.fromkeys(PARTS, 0))
-        begin = clock()
-        state = self.state.get() or (None, None)
-        spent["state"] += clock() - begin
-        begin, inner = clock(), dict(spent)
-        answered, state = self.answer(pd.concat(list(rows)), *state)
-        inside = clock() - begin
-        spent["pandas"] += inside - sum(spent[p] - inner[p] for p in ("model", "file"))
-        begin = clock()
-        self.state.update(state)
-        spent["state"] += clock() - begin
-        yield answered
+        spent = self.__dict__.setdefault("spent", dict.fromkeys(PARTS, 0.0))
+        bank, clock, begin = keeper.MonitorBank, time.process_time, time.process_time()
+        before = sum(spent.values())
+        own = {
+            "model": ("observe_rows",),
+            "file": ("from_bytes", "to_bytes"),
+        }
+        kept = {name: bank.__dict__[name] for names in own.values() for name in names}
 
-    def monitor(self, model: bytes | None, key: Any) -> Monitor:
-        clock, spent = time.perf_counter, self.spent
-        begin = clock()
-        monitor = super().monitor(model, key)
-        spent["file"] += clock() - begin
-        watch, encode = monitor.observe_many, persist.to_bytes
+        def timed(part: str, work: Any) -> Any:
+            def call(*args: Any, **options: Any) -> Any:
+                begin = clock()
+                found = work(*args, **options)
+                spent[part] += clock() - begin
+                return found
 
-        def timed_watch(X: Any) -> Any:
-            begin = clock()
-            said = watch(X)
-            spent["model"] += clock() - begin
-            return said
+            return call
 
-        def timed_encode(model: Any) -> bytes:
-            begin = clock()
-            data = encode(model)
-            spent["file"] += clock() - begin
-            keeper.persist.to_bytes = encode
-            return data
-
-        monitor.observe_many = timed_watch  # type: ignore[method-assign]
-        keeper.persist.to_bytes = timed_encode
-        return monitor
+        for part, names in own.items():
+            for name in names:
+                setattr(bank, name, timed(part, getattr(bank, name)))
+        store, self.state = self.state, _TimedState(self.state, timed)
+        try:
+            yield from super().handleInputRows(key, rows, timerValues)
+        finally:
+            self.state = store
+            for name, work in kept.items():
+                setattr(bank, name, work)
+        spent["pandas"] += clock() - begin - (sum(spent.values()) - before)
 
     def close(self) -> None:
         if getattr(self, "spent", None):
             name = f"{time.time_ns()}-{os.getpid()}.json"
             Path(self.folder, name).write_text(json.dumps(self.spent), encoding="utf-8")
+
+
+class _TimedState:
+    """A state whose `get` and `update` are timed."""
+
+    def __init__(self, state: Any, timed: Any) -> None:
+        self.get, self.update = timed("state", state.get), timed("state", state.update)
 
 
 def rows_of(devices: int, batch: int, rows: int) -> pd.DataFrame:
@@ -98,9 +105,9 @@ def rows_of(devices: int, batch: int, rows: int) -> pd.DataFrame:
 
 def typical() -> Monitor:
     """Return what each device starts with, so that no state is smaller than it will be."""
-    monitor = Monitor()
-    monitor.observe_many(rows_of(1, 99, 3000)[FEATURES])
-    return monitor
+    rows = rows_of(1, 99, 3000)
+    cause = np.sin(rows["time"].to_numpy() / 20)[:, None]
+    return Monitor().fit(rows[FEATURES] + 2 * cause)
 
 
 def plain(devices: int, rows: int, batches: int, *, block: bool) -> float:
@@ -122,28 +129,46 @@ def plain(devices: int, rows: int, batches: int, *, block: bool) -> float:
     return devices * rows * (batches - 1) / spent
 
 
-def child(cores: int, folder: str, batches: int) -> dict[str, Any]:
+def processor_seconds() -> float:
+    """Return the processor time of this process and all that it started: Java, and its Python."""
+    ticks: dict[int, tuple[int, int]] = {}  # its parent, and its time with that of dead children
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            rest = path.read_text().rpartition(")")[2].split()
+            ticks[int(path.parent.name)] = int(rest[1]), sum(map(int, rest[11:15]))
+    mine = {os.getpid()}
+    while more := {pid for pid, (parent, _) in ticks.items() if parent in mine} - mine:
+        mine |= more
+    return sum(ticks[pid][1] for pid in mine) / os.sysconf("SC_CLK_TCK")
+
+
+def child(cores: int, folder: str, batches: int, devices: int) -> dict[str, Any]:
     """Measure a batch and a streaming query with so many cores, in a process of its own."""
-    spark = fleet.session(cores)
+    spark, buckets = fleet.session(cores), max(cores, devices // FULL)
     schema = ", ".join(["device string", "time long", *(f"{name} double" for name in FEATURES)])
     times = Path(tempfile.mkdtemp(dir=folder))
     Timed.folder = str(times)
     fleet.watch.__globals__["Keeper"] = Timed
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    said = fleet.watch(source.parquet(f"{folder}/in"), "device", FEATURES, "time", typical())
+    options: dict[str, Any] = {"time": "time", "monitor": typical(), "buckets": buckets}
+    said = fleet.watch(source.parquet(f"{folder}/in"), "device", FEATURES, **options)
     writer = said.writeStream.format("parquet").option("checkpointLocation", f"{times}/checkpoint")
     query = writer.trigger(availableNow=True).start(f"{times}/said")
+    while query.isActive and len(query.recentProgress) < WARM:
+        time.sleep(0.01)
+    begun = processor_seconds()
     query.awaitTermination()
-    later = [p for p in query.recentProgress if p["numInputRows"] and p["batchId"] > 0]
+    core_seconds = processor_seconds() - begun
+    later = [p for p in query.recentProgress if p["numInputRows"] and p["batchId"] >= WARM]
     seconds = sum(p["durationMs"]["triggerExecution"] for p in later) / 1000
     spent = dict.fromkeys(PARTS, 0.0)
     for path in sorted(times.glob("*.json"))[-cores * len(later) :]:  # a file a task
         for part, value in json.loads(path.read_text(encoding="utf-8")).items():
             spent[part] += value
-    shares = {part: value / (seconds * cores) for part, value in spent.items()}
+    shares = {part: value / core_seconds for part, value in spent.items()}
     state = later[-1]["stateOperators"][0]
     fleet.watch.__globals__["Keeper"] = keeper.Keeper
-    batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, "time", typical())
+    batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, **options)
     batch.write.format("noop").mode("overwrite").save()  # compiles
     begin = time.perf_counter()
     batch.write.format("noop").mode("overwrite").save()
@@ -153,16 +178,18 @@ def child(cores: int, folder: str, batches: int) -> dict[str, Any]:
         / len(later)
         / (time.perf_counter() - begin),
         "stream rows/s": sum(p["numInputRows"] for p in later) / seconds,
+        "core seconds a row": core_seconds / sum(p["numInputRows"] for p in later),
         "shares": shares | {"spark": 1 - sum(shares.values())},
-        "state bytes a key": state["customMetrics"]["rocksdbTotalBytesWritten"]
-        / max(1, state["numRowsUpdated"]),
+        "state bytes a device": state["customMetrics"]["rocksdbTotalBytesWritten"] / devices,
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--devices", type=int, default=1000)
-    parser.add_argument("--batches", type=int, default=5, help="micro-batches, at least 2")
+    parser.add_argument("--batches", type=int, default=8, help="micro-batches, above 3")
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="at most")
+    parser.add_argument("--rows", type=int, nargs="*", default=ROWS, help="of a device")
     parser.add_argument("--json", help="append the numbers to this file")
     parser.add_argument(
         "--paper", metavar="FILE", help="only put the table of that run on the page"
@@ -170,7 +197,7 @@ def main() -> int:
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(child(int(args.child[0]), args.child[1], args.batches)))
+        print(json.dumps(child(int(args.child[0]), args.child[1], args.batches, args.devices)))
         return 0
     if args.paper:
         head, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
@@ -178,8 +205,8 @@ def main() -> int:
         PAGE.write_text(table + rest.partition(END)[2], encoding="utf-8")
         return 0
     console = Console()
-    for rows in ROWS:
-        record = measure(args.devices, rows, args.batches, console)
+    for rows in args.rows:
+        record = measure(args.devices, rows, args.batches, args.cores, console)
         show(console, record)
         if args.json:
             with open(args.json, "a", encoding="utf-8") as file:
@@ -187,7 +214,9 @@ def main() -> int:
     return 0
 
 
-def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str, Any]:
+def measure(
+    devices: int, rows: int, batches: int, most_cores: int, console: Console
+) -> dict[str, Any]:
     """Return the record of one number of rows per device and micro-batch."""
     record: dict[str, Any] = {
         "benchmark": "spark",
@@ -200,7 +229,8 @@ def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str
         "blocks rows/s": plain(devices, rows, batches, block=True),
         "cores": {},
     }
-    command = [sys.executable, "-m", "benchmarks.spark", "--batches", str(batches)]
+    command = [sys.executable, "-m", "benchmarks.spark"]
+    command += ["--batches", str(batches), "--devices", str(devices)]
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/in")
         for batch in range(batches):
@@ -208,7 +238,7 @@ def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str
             rows_of(devices, batch, rows).to_parquet(path)
             os.utime(path, (1_700_000_000 + batch,) * 2)
         cores = 1
-        while cores <= (os.cpu_count() or 1):
+        while cores <= most_cores:
             console.print(f"{rows} row(s) a key, Spark on {cores} core(s) ...", style="dim")
             run = subprocess.run(
                 [*command, "--child", str(cores), folder],
@@ -224,38 +254,44 @@ def measure(devices: int, rows: int, batches: int, console: Console) -> dict[str
 
 
 def last_run(path: Path) -> list[dict[str, Any]]:
-    """Return the records of the last run in a file, one a number of rows."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines[-len(ROWS) :]]
+    """Return the records of the last three runs: few devices, many, and few with many rows."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[-3:]]
+
+
+def costs(records: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """Return the core seconds of a micro-batch, of each of its devices, and of each further row.
+
+    Three runs give the three: one row of few devices, of many, and many rows of few.
+    """
+
+    def seconds(record: dict[str, Any]) -> float:
+        return float(record["devices"] * record["rows"] * record["cores"]["1"][CORE])
+
+    many_rows = max(records, key=lambda record: record["rows"])
+    few, many = sorted((r for r in records if r is not many_rows), key=lambda r: r["devices"])
+    each = (seconds(many) - seconds(few)) / (many["devices"] - few["devices"])
+    row = (seconds(many_rows) - seconds(few)) / few["devices"] / (many_rows["rows"] - 1)
+    return seconds(few) - few["devices"] * each, each, row
 
 
 def paper(records: list[dict[str, Any]]) -> str:
-    """Return the table that carries a run on to many devices, on paper.
-
-    A key costs a core ``base`` seconds per micro-batch and ``each`` more a row: two runs with one
-    and with many rows give both. The rest is multiplication.
-    """
-    few, many = sorted(records, key=lambda record: record["rows"])
-    most = max(few["cores"], key=int)
-
-    def key_seconds(record: dict[str, Any]) -> float:
-        return int(most) * record["rows"] / record["cores"][most]["stream rows/s"]
-
-    each = (key_seconds(many) - key_seconds(few)) / (many["rows"] - few["rows"])
-    base = key_seconds(few) - few["rows"] * each
-    size = many["cores"][most]["state bytes a key"]
+    """Return the table that carries three runs on to many devices, on paper."""
+    base, each, row = costs(records)
+    size = max(record["cores"]["1"][STATE] for record in records)
     lines = [
-        f"A key costs a core {base * 1e3:.1f} ms per micro-batch and {each * 1e3:.2f} ms per row, "
-        f"and writes {size / 1000:.0f} kB of state.",
+        f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, "
+        f"each further row of a device {row * 1e3:.3f} ms. A device writes {size / 1000:.0f} kB "
+        "of state.",
         "",
         "| devices, one row per minute each | trigger | cores | state | written |",
         "|---|---|---|---|---|",
     ]
     for devices in (10_000, 1_000_000, 100_000_000):
         for minutes in (1, 10, 60):
-            cores = devices * (base / (60 * minutes) + each / 60)
+            used = base + devices * (each + (minutes - 1) * row)
             lines.append(
-                f"| {devices:,} | {minutes} min | {cores:,.1f} | {devices * size / 1e9:,.1f} GB "
+                f"| {devices:,} | {minutes} min | {used / (60 * minutes):,.2f} "
+                f"| {devices * size / 1e9:,.1f} GB "
                 f"| {devices * size / (60 * minutes) / 1e6:,.1f} MB/s |"
             )
     return "\n".join(lines)

@@ -50,6 +50,8 @@
     X(anchor, SLACK)       \
     X(anchor, FARTHEST)    \
     X(anchor, GROWS)       \
+    X(severity, POINTS)    \
+    X(severity, TAIL)      \
     X(watching, TICK)      \
     X(watching, REFUSED)   \
     X(watching, YOUNG)     \

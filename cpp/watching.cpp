@@ -11,6 +11,7 @@
 
 #include "dicts.hpp"
 #include "python.hpp"
+#include "severity.hpp"
 #include "threads.hpp"
 
 namespace onlad {
@@ -539,54 +540,171 @@ private:
 };
 
 // Rows of many monitors, each of which is there once: monitor k has rows first_row[k] to
-// first_row[k + 1].
-void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X,
-               In<bool, 1> paused, nb::handle verdicts, std::size_t threads) {
-    const std::size_t count = nb::len(monitors), rows = X.shape(0), n = X.shape(1);
-    const std::int64_t* begin = first_row.data();
-    require(first_row.shape(0) == count + 1 && paused.shape(0) == count && begin[0] == 0 &&
-            begin[count] == std::int64_t(rows));
-    const Columns out = columns(verdicts, 0, rows, n);
-    std::vector<OwnWatching*> each(count);
-    for (std::size_t k = 0; k < count; ++k) {
-        each[k] = nb::cast<OwnWatching*>(monitors[k]);
-        require(each[k] && begin[k] <= begin[k + 1] && each[k]->layer->n == n);
+// first_row[k + 1], and its numbers begin at first_value[k].
+struct Crowd {
+    std::vector<OwnWatching*> monitors;
+    const std::int64_t *first_row, *first_value;
+
+    Crowd(nb::list given, const std::int64_t* rows, const std::int64_t* values,
+          std::size_t all_rows, std::size_t all_values)
+        : monitors(nb::len(given)), first_row(rows), first_value(values) {
+        const std::size_t count = monitors.size();
+        require(first_row[0] == 0 && first_value[0] == 0 &&
+                first_row[count] == std::int64_t(all_rows) &&
+                first_value[count] == std::int64_t(all_values));
+        for (std::size_t k = 0; k < count; ++k) {
+            monitors[k] = nb::cast<OwnWatching*>(given[k]);
+            const std::int64_t own = first_row[k + 1] - first_row[k];
+            require(monitors[k] && own >= 0 &&
+                    first_value[k + 1] - first_value[k] ==
+                        own * std::int64_t(monitors[k]->layer->n));
+        }
     }
-    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
-    const std::size_t share = std::max<std::size_t>(count / (threads * 32), 1);
-    std::atomic<std::size_t> next{0};
-    std::atomic<bool> memory{true};
-    auto work = [&] {
-        std::unique_ptr<Borrowed> scratch;
-        const OwnLayer* layer = nullptr;
-        for (std::size_t first; (first = next.fetch_add(share)) < count;)
-            for (std::size_t k = first; k < std::min(first + share, count); ++k) {
-                const std::size_t own = std::size_t(begin[k]);
-                OwnWatching& one = *each[k];
-                if (layer != one.own.get()) {  // most monitors of a fleet are alike
-                    layer = one.own.get();
-                    scratch = std::make_unique<Borrowed>(*one.own);
-                }
-                one.watch(X.data() + own * n, std::size_t(begin[k + 1]) - own, paused.data()[k],
-                          out.from(own, n), **scratch);
-            }
-    };
-    {
+
+    // Threads share the monitors out: work(thread, monitor k, its scratch).
+    template <class Work>
+    void each(std::size_t threads, Work work) const {
+        const std::size_t count = monitors.size();
+        const std::size_t share = std::max<std::size_t>(count / (threads * 32), 1);
+        std::atomic<std::size_t> next{0};
+        std::atomic<bool> memory{true};
         nb::gil_scoped_release unlocked;
-        beside(threads, [&](std::size_t) {
+        beside(threads, [&](std::size_t thread) {
             try {
-                work();
+                std::unique_ptr<Borrowed> scratch;
+                const OwnLayer* layer = nullptr;
+                for (std::size_t first; (first = next.fetch_add(share)) < count;)
+                    for (std::size_t k = first; k < std::min(first + share, count); ++k) {
+                        OwnLayer& own = *monitors[k]->own;
+                        if (layer != &own) {  // most monitors of a fleet are alike
+                            layer = &own;
+                            scratch = std::make_unique<Borrowed>(own);
+                        }
+                        work(thread, k, **scratch);
+                    }
             } catch (const std::bad_alloc&) {  // a thread must not throw
                 memory = false;
             }
         });
+        if (!memory) throw std::bad_alloc();
     }
-    if (!memory) throw std::bad_alloc();
+};
+
+// Verdicts with all that there is to say of each row.
+void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X,
+               In<bool, 1> paused, nb::handle verdicts, std::size_t threads) {
+    const std::size_t rows = X.shape(0), n = X.shape(1), count = nb::len(monitors);
+    require(first_row.shape(0) == count + 1 && paused.shape(0) == count);
+    const Columns out = columns(verdicts, 0, rows, n);
+    std::vector<std::int64_t> first_value(first_row.data(), first_row.data() + count + 1);
+    for (std::int64_t& each : first_value) each *= std::int64_t(n);
+    const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, rows * n);
+    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
+    crowd.each(threads, [&](std::size_t, std::size_t k, Workspace& scratch) {
+        const std::size_t own = std::size_t(crowd.first_row[k]);
+        crowd.monitors[k]->watch(X.data() + own * n, std::size_t(crowd.first_row[k + 1]) - own,
+                                 paused.data()[k], out.from(own, n), scratch);
+    });
+}
+
+// Rows about which more is said than fits into narrow columns.
+struct Details {
+    std::vector<std::int64_t> rows;
+    std::vector<double> wide;  // (rows, 3, widest): shares, expected, half widths of bands
+    std::vector<double> tick;  // what is said of the rows of a tick, before it is known which
+};
+
+enum class Detailed { none, alarms, all };
+
+// Narrow columns, and of some rows the rest: their numbers and (rows, 3, widest), in their order.
+nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
+                      In<std::int64_t, 1> first_value, In<double, 1> X, In<bool, 1> paused,
+                      Out<bool, 1> ready, Out<double, 1> score, Out<double, 1> threshold,
+                      Out<double, 1> p_value, Out<double, 1> severity, Out<bool, 1> is_anomaly,
+                      Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
+                      Out<double, 1> unusual, int detailed, std::size_t widest,
+                      std::size_t threads) {
+    const std::size_t rows = score.shape(0);
+    auto is = [&](const auto& column) { return column.shape(0) == rows; };
+    const std::size_t count = nb::len(monitors);
+    require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1);
+    const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, X.shape(0));
+    require(paused.shape(0) == count && is(ready) && is(threshold) && is(p_value) && is(severity) &&
+            is(is_anomaly) && is(learned) && is(drift) && is(drifting) && is(unusual));
+    for (const OwnWatching* each : crowd.monitors) require(each->layer->n <= widest);
+    threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
+    std::vector<Details> found(threads);
+    const Detailed which = Detailed(detailed);
+    crowd.each(threads, [&](std::size_t thread, std::size_t k, Workspace& scratch) {
+        OwnWatching& one = *crowd.monitors[k];
+        const std::size_t n = one.layer->n, around = 2 * n + 1, T = one.tick_rows;
+        Details& details = found[thread];
+        details.tick.resize(T * (n + around));
+        double *shares = details.tick.data(), *rest = shares + T * n;
+        const std::size_t end = std::size_t(crowd.first_row[k + 1]);
+        const double* x = X.data() + crowd.first_value[k];
+        for (std::size_t r = std::size_t(crowd.first_row[k]); r < end;) {
+            const std::size_t count = std::min(end - r, T);
+            one.watch(x, count, paused.data()[k],
+                      {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
+                       is_anomaly.data() + r, learned.data() + r, drift.data() + r,
+                       drifting.data() + r, shares, rest},
+                      scratch);
+            for (std::size_t t = 0; t < count; ++t) {
+                const double lately = rest[t * around + 2 * n];
+                unusual.data()[r + t] = lately;
+                severity.data()[r + t] =
+                    severity_of(score.data()[r + t] / threshold.data()[r + t],
+                                p_value.data()[r + t], lately, one.limit.rate, *one.layer->c);
+                const bool told = which == Detailed::alarms && is_anomaly.data()[r + t];
+                if (!told && which != Detailed::all) continue;
+                details.rows.push_back(std::int64_t(r + t));
+                for (const double* part :
+                     {shares + t * n, rest + t * around, rest + t * around + n}) {
+                    details.wide.insert(details.wide.end(), part, part + n);
+                    details.wide.insert(details.wide.end(), widest - n,
+                                        std::numeric_limits<double>::quiet_NaN());
+                }
+            }
+            x += count * n;
+            r += count;
+        }
+    });
+    std::vector<std::pair<std::int64_t, const double*>> order;
+    for (const Details& part : found)
+        for (std::size_t i = 0; i < part.rows.size(); ++i)
+            order.emplace_back(part.rows[i], part.wide.data() + 3 * widest * i);
+    std::sort(order.begin(), order.end());
+    std::vector<std::int64_t> numbers;
+    std::vector<double> wide;
+    numbers.reserve(order.size());
+    wide.reserve(3 * widest * order.size());
+    for (const auto& [row, part] : order) {
+        numbers.push_back(row);
+        wide.insert(wide.end(), part, part + 3 * widest);
+    }
+    return nb::make_tuple(array(numbers.data(), numbers.size()),
+                          array(wide.data(), widest, {numbers.size(), 3, widest}));
+}
+
+// Severities of rows.
+void severities(In<double, 1> ratio, In<double, 1> p_value, In<double, 1> unusual,
+                In<double, 1> rate, double points, double tail, Out<double, 1> out) {
+    const std::size_t rows = out.shape(0);
+    require(ratio.shape(0) == rows && p_value.shape(0) == rows && unusual.shape(0) == rows &&
+            rate.shape(0) == rows);
+    Constants c{};
+    c.severity_POINTS = points;
+    c.severity_TAIL = tail;
+    for (std::size_t i = 0; i < rows; ++i)
+        out.data()[i] =
+            severity_of(ratio.data()[i], p_value.data()[i], unusual.data()[i], rate.data()[i], c);
 }
 
 }  // namespace
 
 void bind_watching(nb::module_& module) {
+    auto strict = [] { return nb::arg().noconvert(); };
     nb::class_<OwnLayer>(module, "Layer")
         .def(nb::init<std::size_t, std::size_t, In<double, 2>, In<double, 1>, std::size_t,
                       In<double, 2>, nb::dict>());
@@ -603,6 +721,11 @@ void bind_watching(nb::module_& module) {
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);
     module.def("watch_all", &watch_all, "monitors"_a, nb::kw_only(), "first_row"_a,
                "X"_a.noconvert(), "paused"_a, "verdicts"_a, "threads"_a);
+    module.def("watch_fleet", &watch_fleet, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
+               strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
+               strict(), strict(), nb::arg(), nb::arg(), nb::arg());
+    module.def("severities", &severities, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+               nb::arg(), strict());
 }
 
 }  // namespace onlad

@@ -25,6 +25,7 @@ from experiments.benchmark import normals
 from experiments.pages import markdown, renewed
 from experiments.records import read
 from onlad import Detector, Monitor, limit, monitor, persist, watching
+from onlad.fleet import together
 from onlad.fleet.exchange import sums
 from onlad.serve import checkpoint, connection, disk, marks, service
 
@@ -72,6 +73,13 @@ def precision(n: int, mean: bool) -> str:
     return f"{np.ceil(1000 * max(found)) / 1000:.3f}"
 
 
+def sums_of(n: int) -> str:
+    """Return the size of what a monitor of `n` features with one mode sends to others."""
+    X = np.random.default_rng(0).normal(size=(1000, n)) + np.sin(np.arange(1000) / 20)[:, None]
+    monitor = Monitor().fit(X, together.agreed([together.measure(X)]))
+    return f"{len(together.sums(monitor).to_bytes()) / 1000:.0f} kB"
+
+
 def model_of(n: int) -> str:
     """Return the size of a saved monitor that has learned `n` features."""
     noise = np.random.default_rng(0).normal(size=(1000, n))
@@ -108,6 +116,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "models written": lambda: f"{60 * disk.RATE / 1e6:.0f} MB",
     "headers": lambda: f"{connection.HEADERS:g} to {2 * connection.HEADERS:g}",
     "model of eight": lambda: model_of(8),
+    "monitor sums": lambda: sums_of(8),
     "float32 run": lambda: precision(2, mean=False),
     "float32 mean": lambda: precision(2, mean=True),
     "float32 wide": lambda: precision(16, mean=False),

@@ -1,9 +1,11 @@
 """What is expected of each sensor, the band around it, and how severe an alarm is."""
 
+import math
+
 import numpy as np
 
-from onlad import Monitor
-from onlad.severity import severity
+from onlad import Monitor, kernel
+from onlad.severity import POINTS, TAIL, severity
 from onlad.verdict import Verdicts
 from plants import smooth
 
@@ -124,3 +126,23 @@ def test_severity_grows_while_a_fault_lasts():
     verdicts.unusual[:] = 1
     assert np.all(shown[at] >= verdicts.severity[at])
     assert shown[at[-1]] > verdicts.severity[at[-1]]
+
+
+def test_the_kernel_rounds_severities_as_python_does():
+    rng = np.random.default_rng(0)
+    rows = 20_000
+    ratio = 10 ** rng.uniform(-2, 4, rows)
+    ratio[:1000] = np.exp(np.arange(1000) / 97)
+    p_value, rate = 10 ** rng.uniform(-4, 0, rows), 10 ** rng.uniform(-6, -1, rows)
+    unusual = rng.integers(0, 65, rows).astype(float)
+    found = np.zeros(rows)
+    kernel.severities(ratio, p_value, unusual, rate, POINTS, TAIL, found)
+    columns = (each.tolist() for each in (ratio, p_value, unusual, rate))
+    expected = [severity(r, p, int(u), f) for r, p, u, f in zip(*columns, strict=True)]
+    assert found.tolist() == expected
+    # Ties: points and a tail of 1 give log10 itself, and the tenth that Python's round gives.
+    ties = np.array([0.25, 0.35, 0.45, 2.25, 2.35, 99.95, 12.05, 0.05])
+    raised, one = 10.0**ties, np.ones(len(ties))
+    out = np.zeros(len(ties))
+    kernel.severities(raised, one, one, one, 1.0, 1.0, out)
+    assert out.tolist() == [round(math.log10(r), 1) for r in raised.tolist()]

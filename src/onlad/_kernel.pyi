@@ -136,6 +136,37 @@ def watch_all(
     verdicts: Any,
     threads: int,
 ) -> None: ...
+def watch_fleet(
+    monitors: list[Watching | None],
+    first_row: Array,
+    first_value: Array,
+    X: Array,
+    paused: Array,
+    ready: Array,
+    score: Array,
+    threshold: Array,
+    p_value: Array,
+    severity: Array,
+    is_anomaly: Array,
+    learned: Array,
+    drift: Array,
+    drifting: Array,
+    unusual: Array,
+    detailed: int,
+    widest: int,
+    threads: int,
+    /,
+) -> tuple[Array, Array]: ...
+def severities(
+    ratio: Array,
+    p_value: Array,
+    unusual: Array,
+    rate: Array,
+    points: float,
+    tail: float,
+    out: Array,
+    /,
+) -> None: ...
 
 class DictReader:
     def __init__(self, names: tuple[Any, ...], places: Array, /) -> None: ...

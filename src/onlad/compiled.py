@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from onlad import anchor, instance, judge, kernel, limit, mode, watching
+from onlad import anchor, instance, judge, kernel, limit, mode, severity, watching
 from onlad.anchor import AnchorState
 from onlad.limit import LimitState
 from onlad.mode import ModeState
@@ -21,7 +21,7 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import WatchingState
 
 Names: TypeAlias = tuple[Hashable, ...]
-MODULES = (anchor, instance, judge, limit, mode, watching)
+MODULES = (anchor, instance, judge, limit, mode, severity, watching)
 
 
 def constants() -> dict[str, float]:
@@ -77,20 +77,46 @@ def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part
 
 
 def watch_all(
-    owns: list[kernel.Watching | None],
-    counts: Array,
-    X: Array,
-    paused: Array,
-    verdicts: Verdicts,
-    *,
-    threads: int,
-) -> None:
-    """Judge rows of many monitors of one number of features, each of which is given once.
+    owns: list[kernel.Watching | None], names: list[Names], counts: Array, X: Array, paused: Array
+) -> list[Verdicts]:
+    """Return the verdicts of monitors with as many features, each of which is given once.
 
-    `X` and `verdicts` have the rows of the first monitor, then of the second, and so on; `counts`
-    says how many each has. Threads run without the interpreter lock.
+    `X` has the rows of the first monitor, then of the second, and so on; `counts` says how many
+    each has.
     """
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
-    kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=verdicts, threads=threads)
-    verdicts.values[:] = X
-    verdicts.rate[:] = np.repeat([0.0 if own is None else own.rate for own in owns], counts)
+    said = Verdicts((), len(X), X.shape[1])
+    kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=said, threads=1)
+    said.values, said.rate = (
+        X,
+        np.repeat([0.0 if own is None else own.rate for own in owns], counts),
+    )
+    edges = zip(names, first[:-1].tolist(), first[1:].tolist(), strict=True)
+    return [said.part(own, slice(begin, end)) for own, begin, end in edges]
+
+
+def watch_fleet(
+    owns: list[kernel.Watching | None],
+    counts: Array,
+    widths: Array,
+    X: Array,
+    *,
+    paused: Array,
+    said: Any,
+    detailed: int,
+    threads: int,
+) -> tuple[Array, Array]:
+    """Judge rows of many monitors of any number of features, each of which is given once.
+
+    `X` has the numbers of the first monitor's rows, then of the second's, and so on; `counts` says
+    how many rows each has, and `widths` how many features. The columns of `said` are filled in.
+    Return rows with details and the details: of none (0), of alarms (1), of all (2). Threads run
+    without the interpreter lock.
+    """
+    first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
+    values = np.concatenate(([0], np.cumsum(counts * widths, dtype="int64")))
+    return kernel.watch_fleet(
+        owns, first, values, X, paused, said.ready, said.score, said.threshold, said.p_value,
+        said.severity, said.is_anomaly, said.learned, said.drift, said.drifting, said.unusual,
+        detailed, said.wide.shape[2], threads,
+    )  # fmt: skip

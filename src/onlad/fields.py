@@ -85,7 +85,7 @@ def check(state: object, sizes: Sizes = NONE, dtype: str = "float64") -> None:
 
     `sizes` has the lengths and ends that rules name.
     """
-    for name, hint in _hints(type(state)).items():  # type: ignore[arg-type]
+    for name, hint in hints(type(state)).items():  # type: ignore[arg-type]
         value = getattr(state, name)
         origin: Any = get_origin(hint)
         if origin is Literal:
@@ -113,11 +113,11 @@ def read(kind: type[T], found: Any, what: str) -> T:
     Its types are right then. Whether its values are, the state says itself: ``check``.
     """
     need(type(found) is dict, f"{what} must be a dict, got {short(found)}")
-    hints = _hints(kind)  # type: ignore[arg-type]
+    known = hints(kind)  # type: ignore[arg-type]
     absent = {field.name for field in fields(kind) if field.default is None}  # type: ignore[arg-type]
-    strange = sorted((found.keys() ^ hints.keys()) - (absent - found.keys()))
+    strange = sorted((found.keys() ^ known.keys()) - (absent - found.keys()))
     need(not strange, f"missing in {what} or not known: {short(strange)}")
-    return kind(**{name: _value(name, hints[name], found[name], name in absent) for name in found})
+    return kind(**{name: _value(name, known[name], found[name], name in absent) for name in found})
 
 
 def _value(name: str, hint: Any, value: Any, absent: bool) -> Any:
@@ -154,7 +154,7 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _hints(kind: Any) -> Values:
+def hints(kind: Any) -> Values:
     """Return the types of all fields, with their rules."""
     return typing.get_type_hints(kind, include_extras=True)
 

@@ -24,7 +24,9 @@ from onlad._kernel import (
     causes,
     read_csv,
     read_dict,
+    severities,
     watch_all,
+    watch_fleet,
 )
 from onlad._kernel import LEVEL as BACKEND
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
@@ -44,7 +46,9 @@ __all__ = [
     "make",
     "read_csv",
     "read_dict",
+    "severities",
     "watch_all",
+    "watch_fleet",
 ]
 
 # Beyond these a square would leave the range of the type; the binding refuses them.

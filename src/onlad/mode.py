@@ -167,10 +167,15 @@ class Mode:
 
     # -- learning -----------------------------------------------------------------------------
 
-    def start(self, windows: Array, present: Array) -> Array:
-        """Learn the first rows; return their scores, each given by a model of the other half."""
+    def start(
+        self, windows: Array, present: Array, given: tuple[Array, Array] | None = None
+    ) -> Array:
+        """Learn the first rows; return their scores, each given by a model of the other half.
+
+        `given` are centre and scale, if they are not to be found in the rows.
+        """
         rows = np.where(present, windows[:, : self.features], np.nan)
-        self.centre, self.scale = unit(rows)
+        self.centre, self.scale = unit(rows) if given is None else given
         V, n, half = self.scaled(windows), self.features, len(windows) // 2
         E = np.empty((2, len(V), n))
         for part, rest in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):

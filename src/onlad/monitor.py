@@ -21,6 +21,7 @@ import numpy as np
 
 from onlad import compiled, fields, kernel, samples
 from onlad.fields import LARGEST_COUNT, Numbers, Within
+from onlad.mode import check_unit
 from onlad.modelfile import need, short
 from onlad.reference import Array
 from onlad.rhythm import DAY, LATEST, Rhythm, RhythmState
@@ -238,11 +239,12 @@ class Monitor:
         if self._late is not None:
             self._late.false_alarms = rate
 
-    def fit(self, X: Any, times: Any = None) -> Monitor:
+    def fit(self, X: Any, times: Any = None, scale: tuple[Array, Array] | None = None) -> Monitor:
         """Forget everything and start from the rows of `X`, which are known to be normal.
 
         `X` and `times` are what `observe_many` takes, in order of time if the stream has one. The
-        monitor is ready afterwards.
+        monitor is ready afterwards. `scale`, centre and unit of each feature, is for devices that
+        learn together (`onlad.fleet.together`); a monitor finds its own.
 
         Examples
         --------
@@ -259,12 +261,14 @@ class Monitor:
                 f"fit needs at least {FEWEST} samples with a value, got {len(useful)}. "
                 "The monitor is unchanged"
             )
+        if scale is not None:
+            check_unit(*scale, rows.shape[1])
         seconds = None if times is None else _seconds(times, len(rows))
         self._names, self.n_seen, self._rhythm, self._late = names, len(rows), None, None
         self._kept, self._new = None, []
         if seconds is not None:
             useful = self._without_pattern(rows, seconds)[~np.isnan(rows).all(axis=1)]
-        self._begin(useful)
+        self._begin(useful, scale)
         return self
 
     def observe(self, x: Any, time: float | None = None) -> Verdict:
@@ -495,6 +499,24 @@ class Monitor:
             first = stop
         return verdicts
 
+    def beside(self, rows: int) -> kernel.Watching | None:
+        """Return what may judge so many rows in the kernel, beside others; `judged` is next.
+
+        None if they must be given to `observe_many`: it has not started, may start anew, or has
+        times or features that came later.
+        """
+        alone = self.timed or self.widened or (self.young and rows > TICK - self._at)
+        return None if alone else self._watching
+
+    def judged(self, X: Array, confirmed: bool) -> None:
+        """Go on after the kernel has judged rows, at the last of which a mode was confirmed or not.
+
+        They were few enough for `beside`, and not judged by this monitor's own methods.
+        """
+        self.n_seen += len(X)
+        if self.young:
+            self._grow(X, bool(self.paused), confirmed)
+
     def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
         assert self._kept is not None
@@ -528,8 +550,8 @@ class Monitor:
             self._kept, self._new = np.concatenate((self._kept, *self._new)), []
         return self._kept
 
-    def _begin(self, X: Array) -> None:
-        state = Watching.start(X, self.window, self._rate, self.seed).learned()
+    def _begin(self, X: Array, scale: tuple[Array, Array] | None = None) -> None:
+        state = Watching.start(X, self.window, self._rate, self.seed, scale).learned()
         if self.young:
             # The rows are not known to be normal: anchors are measured later. And a limit that has
             # learned from its alarms keeps what it learned.

@@ -208,18 +208,32 @@ class Rules:
         `seconds` are the times of the rows since 1970, which maintenance needs. If they are
         `timed`, the monitor learns patterns of a day and a week, by the clock of the zone.
         """
-        pause = None
-        if self.maintenance:
-            if seconds is None:
-                raise ValueError("maintenance needs samples with a time")
-            pause = self.calendar.during(seconds)
+        verdicts = self.judge(monitor, X, seconds, timed=timed)
+        self.apply(verdicts, seconds)
+        return verdicts
+
+    def judge(
+        self, monitor: Monitor, X: Array, seconds: Array | None, *, timed: bool = True
+    ) -> Verdicts:
+        """Return the verdicts of a monitor on rows; in maintenance it learns none."""
         timed = monitor.timed if monitor.n_seen else timed
         times = self.calendar.local(seconds) if timed and seconds is not None else None
-        verdicts = monitor.observe_many(X, pause=pause, times=times)
+        return monitor.observe_many(X, pause=self._pause(seconds), times=times)
+
+    def apply(self, verdicts: Verdicts, seconds: Array | None) -> None:
+        """Take back anomalies that the rules do not want."""
+        pause = self._pause(seconds)
         if pause is not None:
             verdicts.is_anomaly &= ~pause
         self.mute(verdicts)
-        return verdicts
+
+    def _pause(self, seconds: Array | None) -> Array | None:
+        """Return in which rows there is maintenance."""
+        if not self.maintenance:
+            return None
+        if seconds is None:
+            raise ValueError("maintenance needs samples with a time")
+        return self.calendar.during(seconds)
 
 
 @dataclass

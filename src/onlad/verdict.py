@@ -14,7 +14,7 @@ import numpy as np
 
 from onlad import kernel
 from onlad.reference import Array
-from onlad.severity import severity
+from onlad.severity import POINTS, TAIL, severity
 
 
 class Around(NamedTuple):
@@ -114,6 +114,15 @@ class Verdict(_LateCauses):
         rate = float(getattr(self, "_rate", 1.0))
         return Around(names, values, expected, reach, int(numbers[-1]), rate)
 
+    def with_around(self, names: tuple[Hashable, ...], numbers: Array, rate: float) -> Verdict:
+        """Return the verdict itself, with what was known around the sample, as the kernel has it.
+
+        `numbers` are values, expected, half widths of bands and how many were unusual lately.
+        """
+        for name, value in (("_names", names), ("_around", numbers.tobytes()), ("_rate", rate)):
+            object.__setattr__(self, name, value)  # it is frozen for everybody else
+        return self
+
     @property
     def expected(self) -> dict[Hashable, float]:
         """What the model made of each feature."""
@@ -155,8 +164,9 @@ class Verdicts(Sequence[Verdict]):
     ``values``, ``expected``, ``low`` and ``high``.
     """
 
-    def __init__(self, names: tuple[Hashable, ...], rows: int) -> None:
+    def __init__(self, names: tuple[Hashable, ...], rows: int, features: int | None = None) -> None:
         self.names = names
+        n = len(names) if features is None else features
         self.ready = np.zeros(rows, bool)
         self.score = np.zeros(rows)
         self.threshold = np.full(rows, np.inf)
@@ -165,11 +175,19 @@ class Verdicts(Sequence[Verdict]):
         self.learned = np.ones(rows, bool)
         self.drift = np.zeros(rows, bool)
         self.drifting = np.full(rows, -1, "int64")
-        self.shares = np.zeros((rows, len(names)))
-        self.values = np.full((rows, len(names)), np.nan)
-        self.around = np.full((rows, 2 * len(names) + 1), np.nan)  # as the kernel fills it in
+        self.shares = np.zeros((rows, n))
+        self.values = np.full((rows, n), np.nan)
+        self.around = np.full((rows, 2 * n + 1), np.nan)  # as the kernel fills it in
         self.around[:, -1] = 1.0
         self.rate = np.ones(rows)  # the false-alarm budget
+
+    def part(self, names: tuple[Hashable, ...], rows: slice) -> Verdicts:
+        """Return the verdicts on some of the rows, under these names; they share the memory."""
+        found = Verdicts.__new__(Verdicts)
+        for column, values in vars(self).items():
+            setattr(found, column, values[rows])
+        found.names = names
+        return found
 
     def __len__(self) -> int:
         return len(self.score)
@@ -235,14 +253,8 @@ class Verdicts(Sequence[Verdict]):
             drift=bool(self.drift[index]),
             drifting=self.names[drifting] if drifting >= 0 else None,
         )
-        data = np.concatenate((self.values[index], self.around[index])).tobytes()
-        for name, value in (
-            ("_names", self.names),
-            ("_around", data),
-            ("_rate", float(self.rate[index])),
-        ):
-            object.__setattr__(verdict, name, value)  # it is frozen for everybody else
-        return verdict
+        around = np.concatenate((self.values[index], self.around[index]))
+        return verdict.with_around(self.names, around, float(self.rate[index]))
 
     @property
     def expected(self) -> Array:
@@ -272,9 +284,10 @@ class Verdicts(Sequence[Verdict]):
     @property
     def severity(self) -> Array:
         """How severe each sample is, 0 to 100."""
-        columns = ((self.score / self.threshold), self.p_value, self.unusual, self.rate)
-        each = zip(*(column.tolist() for column in columns), strict=True)
-        return np.array([severity(r, p, int(u), f) for r, p, u, f in each], float)
+        found = np.zeros(len(self))
+        ratio, unusual = self.score / self.threshold, np.ascontiguousarray(self.unusual)
+        kernel.severities(ratio, self.p_value, unusual, self.rate, POINTS, TAIL, found)
+        return found
 
     def __iter__(self) -> Iterator[Verdict]:
         return (self[i] for i in range(len(self)))

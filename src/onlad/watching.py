@@ -180,8 +180,18 @@ class Watching:
         self.reach: Array = np.zeros((0, features))  # of each mode: half widths of the bands
 
     @classmethod
-    def start(cls, X: Array, window: int | None, rate: float, seed: int) -> Watching:
-        """Return what watches on after the rows of `X`, which are learned."""
+    def start(
+        cls,
+        X: Array,
+        window: int | None,
+        rate: float,
+        seed: int,
+        given: tuple[Array, Array] | None = None,
+    ) -> Watching:
+        """Return what watches on after the rows of `X`, which are learned.
+
+        `given` are centre and scale of each feature, if they are not to be found in the rows.
+        """
         if len(X) > HISTORY:
             first = np.linspace(0, len(X) - TICK, HISTORY // TICK).astype(int)
             X = X[(first[:, None] + np.arange(TICK)).ravel()]
@@ -195,13 +205,13 @@ class Watching:
         padded = np.concatenate((np.repeat(held[:1], width - 1, axis=0), held))
         windows = self._windows(padded, np.arange(rows))
         first_mode = Mode(n, width, ordered, seed)
-        first_mode.centre, first_mode.scale = unit(X)
+        first_mode.centre, first_mode.scale = unit(X) if given is None else given
         group = split(first_mode, windows, present) if ordered else np.zeros(rows, int)
         scores = np.zeros(rows)
         for i in range(int(group.max()) + 1):
             own = np.flatnonzero(group == i)
             mode = Mode(n, width, ordered, seed)
-            scores[own] = mode.start(windows[own], present[own])
+            scores[own] = mode.start(windows[own], present[own], given)
             self._add(mode, windows[own], present[own])
         self.begun = rows
         self.limit = Limit(rate, scores)

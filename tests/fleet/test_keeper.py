@@ -17,7 +17,7 @@ from pyspark.sql import types as st
 from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fields import values
-from onlad.fleet.spark.keeper import Keeper, answers
+from onlad.fleet.spark.keeper import Keeper, Kept, answers, bank_of
 from onlad.watching import CANDIDATE
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,8 @@ LONG = st.LongType()
 
 
 def keeper(names=tuple(FEATURES), clock=LONG, expire=None, renew=False):
-    return Keeper(names, persist.to_bytes(small_monitor()), clock, expire, renew)
+    start = persist.to_bytes(small_monitor())
+    return Keeper(names, start, st.StringType(), clock, expire=expire, renew=renew)
 
 
 def prepared(frame, names=FEATURES, **columns):
@@ -36,6 +37,21 @@ def prepared(frame, names=FEATURES, **columns):
     return frame[["time"]].assign(key=frame["device"], **columns, **features)
 
 
+def model_of(kept, key):
+    """Return the monitor of a device in the state of its bucket."""
+    return bank_of(kept.bank, key)[kept.keys.index(key)]
+
+
+class Clock:
+    """Spark's clock."""
+
+    def __init__(self, now):
+        self.now = now
+
+    def getCurrentProcessingTimeInMs(self):
+        return self.now
+
+
 class Store:
     """A state that is in no store, with what a keeper asks of it."""
 
@@ -43,7 +59,7 @@ class Store:
         self.value = None
 
     def getValueState(self, name, schema, ttl):
-        assert (name, schema.names) == ("model", ["model", "last"])
+        assert (name, schema.names) == ("bank", ["bank", "keys", "last", "heard"])
         self.ttl = ttl
         return self
 
@@ -56,30 +72,66 @@ class Store:
 
 @pytest.mark.parametrize("sizes", [[120], [1] * 120, [31, 1, 2, 86], [64, 56]], ids=len)
 def test_micro_batches_of_any_size_say_the_same(sizes):
-    frame, store, here = devices(1, 120), Store(), keeper(expire=dt.timedelta(seconds=2))
+    frame, store, here = devices(3, 120), Store(), keeper(expire=dt.timedelta(seconds=2))
     here.init(store)
     assert store.ttl == 2000
     said = []
     for stop, size in zip(np.cumsum(sizes), sizes, strict=True):
-        part = frame[stop - size : stop]
-        said += here.handleInputRows(("pump-0",), iter([prepared(part.sample(frac=1))]), None)
+        part = frame[(frame["time"] >= stop - size) & (frame["time"] < stop)]
+        rows = iter([prepared(part.sample(frac=1))])
+        said += here.handleInputRows((0,), rows, Clock(int(stop)))
     here.close()
     said = pd.concat(said).rename(columns={"key": "device"})
     assert_said(said, plain_loop(frame))
-    assert store.value[1] == 119
+    assert Kept(*store.value).last == [119] * 3
+
+
+def test_a_device_that_expired_starts_anew_and_others_stay():
+    frame, store, here = devices(2, 120), Store(), keeper(expire=dt.timedelta(seconds=2))
+    here.init(store)
+
+    def sent(rows, now):
+        (said,) = here.handleInputRows((0,), iter([prepared(rows)]), Clock(now))
+        return said
+
+    early, late = frame[frame["time"] < 100], frame[frame["time"] >= 100]
+    sent(early, 1000)
+    one = late[late["device"] == "pump-0"]
+    assert sent(one[one["time"] == 100], 2999)["ready"].all()
+    assert sent(late[late["device"] == "pump-1"], 3000)["ready"].any() == False  # noqa: E712
+    assert sent(one[one["time"] > 100], 4000)["ready"].all()
+    # What was late before it expired is not late after.
+    again = sent(early[early["device"] == "pump-0"].head(1), 9000)
+    assert again["note"].isna().all()
+    assert Kept(*store.value).keys == ["pump-0"]
+
+
+def test_models_of_another_checkpoint_are_taken_over():
+    frame, here = devices(2, 120), keeper()
+    first, second = frame[frame["time"] < 70], frame[frame["time"] >= 70]
+    _, state = here.answer(prepared(first))
+    models = [persist.to_bytes(model_of(state, key)) for key in state.keys]
+    table = pd.DataFrame({"key": state.keys, "time": state.last, "model": models})
+    store = Store()
+    here.init(store)
+    here.handleInitialState((3,), table.head(1), None)
+    here.handleInitialState((3,), table, None)
+    (said,) = here.handleInputRows((3,), iter([prepared(second)]), None)
+    loop = {pair: v for pair, v in plain_loop(frame).items() if pair[1] >= 70}
+    assert_said(said.rename(columns={"key": "device"}), loop)
 
 
 def test_rows_that_are_not_watched_leave_the_state_as_it_was():
     frame, store, here = devices(1, 40), Store(), keeper()
     here.init(store)
-    list(here.handleInputRows(("pump-0",), iter([prepared(frame)]), None))
+    list(here.handleInputRows((0,), iter([prepared(frame)]), None))
     before = store.value
     for rows, note in (
         (prepared(frame.tail(1)), "repeated"),
         (prepared(frame.head(3)), "late"),
         (prepared(frame.tail(1).assign(time=99), refused="refused: heat is Infinity"), "refused"),
     ):
-        (said,) = here.handleInputRows(("pump-0",), iter([rows]), None)
+        (said,) = here.handleInputRows((0,), iter([rows]), None)
         assert said["note"].str.startswith(note).all()
         assert said[["score", "ready", "causes"]].isna().all(axis=None)
     assert store.value is before
@@ -98,10 +150,10 @@ def test_of_rows_with_one_time_the_same_one_is_watched_in_any_order():
 
 def test_without_a_time_nothing_is_late_or_repeated():
     frame = devices(1, 50)
-    said, (model, last) = keeper(clock=None).answer(prepared(frame).assign(time=0))
+    said, state = keeper(clock=None).answer(prepared(frame).assign(time=0))
     assert said["note"].isna().all()
-    assert persist.from_bytes(model).n_seen == 50
-    again, _ = keeper(clock=None).answer(prepared(frame).assign(time=0), model, last)
+    assert model_of(state, "pump-0").n_seen == 50
+    again, _ = keeper(clock=None).answer(prepared(frame).assign(time=0), state)
     assert again["note"].isna().all()
 
 
@@ -118,15 +170,30 @@ def test_a_model_of_other_features_is_refused_or_replaced():
     later = prepared(devices(1, 80).tail(10), two)
     says = r"the model of pump-0 knows \['flow', 'power', 'heat'\], but features are \['flow', 'he"
     with pytest.raises(OnladError, match=says):
-        keeper(two).answer(later, *state)
-    said, (model, _) = keeper(two, renew=True).answer(later, *state)
+        keeper(two).answer(later, state)
+    said, renewed = keeper(two, renew=True).answer(later, state)
     assert not said["ready"].any()
-    assert persist.from_bytes(model).names == two
+    assert model_of(renewed, "pump-0").names == two
 
 
 def test_a_damaged_state_is_named():
-    with pytest.raises(ModelFileError, match=r"^the state of pump-0 is damaged"):
-        keeper().answer(prepared(devices(1, 3)), b"onlad\x00" + bytes(99), 0)
+    state = Kept(b"onlad\x00" + bytes(99), ["pump-0", "pump-1"], [0, 0], [0, 0])
+    with pytest.raises(ModelFileError, match=r"^the state of pump-0 and 1 more is damaged"):
+        keeper().answer(prepared(devices(1, 3)), state)
+
+
+def test_devices_whose_features_have_another_order_go_on():
+    frame = devices(2, 120)
+    early, late = frame[frame["time"] < 70], frame[frame["time"] >= 70]
+    _, state = keeper().answer(prepared(early[early["device"] == "pump-0"]))
+    names = tuple(FEATURES[::-1])
+    said, state = keeper(names).answer(prepared(late, names), state)
+    assert {model_of(state, key).names for key in state.keys} == {tuple(FEATURES), names}
+    mine = frame[frame["device"] == "pump-0"]
+    loop = {pair: v for pair, v in plain_loop(mine).items() if pair[1] >= 70}
+    other = late[late["device"] == "pump-1"]
+    loop |= plain_loop(other, features=list(names))
+    assert_said(said.rename(columns={"key": "device"}), loop)
 
 
 @pytest.mark.skipif(not RECORDS.exists(), reason="benchmarks are not part of a wheel's tests")
@@ -134,6 +201,16 @@ def test_the_page_carries_on_what_was_measured():
     from benchmarks.spark import last_run, paper
 
     assert paper(last_run(RECORDS)) in (ROOT / "docs" / "howto" / "spark.md").read_text()
+
+
+@pytest.mark.skipif(not RECORDS.exists(), reason="benchmarks are not part of a wheel's tests")
+def test_ten_thousand_devices_with_a_row_a_minute_take_less_than_half_a_core():
+    from benchmarks.spark import costs, last_run
+
+    base, each, row = costs(last_run(RECORDS))
+    devices = 10_000
+    assert (base + devices * each) / 60 < 0.5
+    assert (base / devices + each + 99 * row) / 100 <= 0.05e-3  # each of a hundred
 
 
 def test_a_missing_spark_is_named_with_its_extra():

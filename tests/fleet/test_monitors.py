@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 
-from onlad import Detector, ModelFileError, Monitor, modelfile, persist, save
+from onlad import ModelFileError, Monitor, modelfile, save
 from onlad.fleet import MonitorBank
+from onlad.fleet.verdicts import NARROW
 from onlad.modelfile import Record
 
 NAN = np.nan
 NAMES = ("flow", "power", "heat")
-COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
 
 
 def streams(devices, rows, seed=0):
@@ -50,13 +50,15 @@ def test_a_bank_is_a_loop_of_observe_to_the_last_bit(threads):
     monitors = fresh(devices)
     expected = loop(monitors, X, mask)
     bank = MonitorBank(Monitor(warmup=100), devices, names=NAMES, threads=threads)
-    parts = [bank.observe(X[:, t], mask[:, t]) for t in range(400)]  # one row per call,
-    many = bank.observe_many(X[:, 400:1200], mask[:, 400:1200])  # in blocks,
+    parts = [
+        bank.observe(X[:, t], mask[:, t], details="all") for t in range(400)
+    ]  # one row a call,
+    many = bank.observe_many(X[:, 400:1200], mask[:, 400:1200], details="all")  # in blocks,
     at = np.argwhere(mask[:, 1200:])  # and as they come
     order = np.random.default_rng(2).permutation(len(at))
     order = order[np.argsort(at[order, 1], kind="stable")]
     device, t = at[order].T
-    mixed = bank.observe_rows(device, X[device, 1200 + t])
+    mixed = bank.observe_rows(device, X[device, 1200 + t], details="all")
     for i in range(devices):
         found = [parts[t][i] for t in range(400) if mask[i, t]]
         found += [many[i * 800 + t] for t in range(800) if mask[i, 400 + t]]
@@ -158,7 +160,9 @@ def test_bad_rows_are_refused_with_their_devices_and_nothing_changes():
         bank.observe_rows([0, 9], X[:2, 0])
     with pytest.raises(TypeError, match="devices must be one whole number per row"):
         bank.observe_rows([0.5], X[:1, 0])
-    with pytest.raises(ValueError, match=r"the bank has the features \('flow', 'power', 'heat'\)"):
+    with pytest.raises(
+        ValueError, match=r"the device has the features \('flow', 'power', 'heat'\)"
+    ):
         bank[0] = Monitor().fit(streams(1, 100)[0])
     with pytest.raises(ValueError, match="names are needed"):
         MonitorBank(Monitor(), 3)
@@ -192,7 +196,7 @@ def test_a_saved_bank_goes_on_to_the_last_bit(tmp_path):
         [False, True, False, False],
     )
     one, other = bank.observe_many(X[:, 70:]), twin.observe_many(X[:, 70:])
-    for name in (*COLUMNS, "shares"):
+    for name in (*NARROW, "detailed", "wide", "values"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
     bank.grow(1)
     twin.grow(1)
@@ -213,38 +217,131 @@ def test_a_damaged_file_is_refused(tmp_path):
         MonitorBank.load(path)
 
 
+def rewritten(path, change):
+    """Put other values into the file of a bank."""
+    learned = modelfile.decode(modelfile.read(path)).parts["learned"]
+    change(learned)
+    modelfile.replace(path, modelfile.pieces(Record("MonitorBank", {"learned": learned})))
+
+
+def put(name, value):
+    return lambda learned: learned.__setitem__(name, value)
+
+
+def put_in_shape(value, *path):
+    def change(learned):
+        part = learned["shapes"][0]
+        for name in path[:-1]:
+            part = part[name]
+        part[path[-1]] = value
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"sizes": np.array([5, 5])}, "sizes and monitors do not fit each other"),
-        ({"sizes": np.array([-1])}, "sizes, paused or monitors are wrong"),
-        ({"sizes": np.array([1.0])}, "sizes, paused or monitors are wrong"),
-        ({"sizes": np.zeros(0, "int64")}, "sizes, paused or monitors are wrong"),
-        ({"paused": np.zeros(9, bool)}, "sizes, paused or monitors are wrong"),
-        ({"names": "abc"}, "a bank has"),
-        ({"names": ["a", "b"]}, "the monitors of a bank have the same names"),
-        ({"more": 1}, "a bank has"),
+        (put("which", np.array([0, 5])), "which names settings that are not there"),
+        (put("which", np.zeros(0, "int64")), "which or paused is wrong"),
+        (put("paused", np.zeros(9, bool)), "which or paused is wrong"),
+        (put("names", "abc"), "a bank has"),
+        (put("more", 1), "a bank has"),
+        (put("shapes", []), "a device is missing"),
+        (put("settings", [{}]), "missing in settings or not known"),
+        (put_in_shape(np.array([0, 0]), "places"), "a device is there twice"),
+        (put_in_shape(np.array([0, 2]), "places"), "places are wrong"),
+        (put_in_shape(np.array([1]), "n_seen"), "a column must hold 2 values of int64"),
+        (put_in_shape(1, "watching", "of"), "a column has"),
+        (
+            put_in_shape(np.array([9, 9]), "watching", "of", "held", "rows"),
+            "an array does not have the rows that it should",
+        ),
+        (
+            put_in_shape(np.array([-1, 1]), "watching", "of", "modes", "rows"),
+            "a number of rows is wrong",
+        ),
+        (
+            put_in_shape(np.full(6, 1e200), "watching", "of", "held", "of"),
+            "held holds a number that is not in",
+        ),
     ],
 )
 def test_a_file_with_other_values_is_refused(tmp_path, change, why):
     _, bank = started(1)
     path = tmp_path / "bank.onlad"
     bank.save(path)
-    learned = modelfile.decode(modelfile.read(path)).parts["learned"] | change
-    modelfile.replace(path, modelfile.pieces(Record("MonitorBank", {"learned": learned})))
+    rewritten(path, change)
     with pytest.raises(ModelFileError, match=re.escape(why)):
         MonitorBank.load(path)
 
 
-def test_a_bank_of_something_else_is_refused(tmp_path):
-    data = persist.to_bytes(Detector())
-    learned = {
-        "names": ["a"],
-        "monitors": np.frombuffer(data + bytes(-len(data) % 8), "int64"),
-        "sizes": np.array([len(data)]),
-        "paused": np.zeros(0, bool),
-    }
-    path = tmp_path / "bank.onlad"
-    modelfile.replace(path, modelfile.pieces(Record("MonitorBank", {"learned": learned})))
-    with pytest.raises(ModelFileError, match="monitor -1 is Detector"):
-        MonitorBank.load(path)
+def test_details_are_there_for_alarms_for_all_or_for_none():
+    _, bank = started(5)
+    X = streams(5, 300, seed=3)
+    X[:, 200] = 900.0
+    twins = {details: copy.deepcopy(bank) for details in ("none", "alarms", "all")}
+    said = {name: twin.observe_many(X, details=name) for name, twin in twins.items()}
+    for verdicts in said.values():
+        for name in NARROW:
+            np.testing.assert_array_equal(getattr(verdicts, name), getattr(said["all"], name))
+    alarms = np.flatnonzero(said["all"].is_anomaly)
+    assert len(alarms) > 3
+    assert said["all"].detailed.tolist() == list(range(1500))
+    assert said["none"].detailed.tolist() == []
+    assert said["alarms"].detailed.tolist() == alarms.tolist()
+    for name in ("shares", "values", "expected", "low", "high"):
+        whole, some = getattr(said["all"], name), getattr(said["alarms"], name)
+        np.testing.assert_array_equal(some, whole[alarms], err_msg=name)
+    one = int(alarms[1])
+    assert said["alarms"][one] == said["all"][one]
+    assert said["alarms"][one].direction == said["all"][one].direction
+    assert said["none"][one].causes == {}
+    quiet = int(np.flatnonzero(~said["all"].is_anomaly)[5])
+    assert said["alarms"][quiet].causes == {}
+    for verdicts in said.values():
+        severities = [verdict.severity for verdict in verdicts]
+        np.testing.assert_array_equal(verdicts.severity, severities)
+    with pytest.raises(ValueError, match="details must be one of"):
+        bank.observe(X[:, 0], details="some")
+
+
+def test_devices_of_several_shapes_are_a_loop_of_observe(tmp_path):
+    _, bank = started(3)
+    rng = np.random.default_rng(4)
+    fans = rng.normal(size=(2, 900, 2)) + np.sin(np.arange(900) / 9)[None, :, None]
+    big = rng.normal(size=(900, 5)).cumsum(axis=0)
+    bank.grow(2, Monitor(warmup=100), names=("speed", "noise"))
+    bank.grow(1, Monitor(warmup=64).fit(big[:500]))
+    assert (bank.widest, len(bank.shapes)) == (5, 3)
+    assert bank.names_of(4) == ("speed", "noise")
+    loop_of = [bank[i] for i in range(6)]
+    X = np.full((6, 400, 5), NAN)
+    X[:3, :, :3] = streams(3, 400, seed=8)
+    X[3:5, :, :2] = fans[:, :400]
+    X[5] = big[500:]
+    X[3:5, :, 3] = np.inf  # columns that these devices do not have
+    bank.save(tmp_path / "bank.onlad")
+    for each in (bank, MonitorBank.load(tmp_path / "bank.onlad")):
+        verdicts = each.observe_many(X[:, :300], details="all")
+        mask = np.arange(6) != 1
+        rows = [each.observe(X[:, t], mask, details="all") for t in range(300, 400)]
+        for i, monitor in enumerate(copy.deepcopy(loop_of)):
+            n = len(monitor.names)
+            expected = [monitor.observe(x) for x in X[i, :, :n]][: 300 if i == 1 else None]
+            found = verdicts[i * 300 : i * 300 + 300] + [said[i] for said in rows if mask[i]]
+            assert found == expected
+            assert [v.expected for v in found] == [v.expected for v in expected]
+    bank.remove([5])
+    assert bank.widest == 3
+
+
+def test_a_bank_in_bytes_goes_on_and_a_damaged_one_is_refused():
+    _, bank = started(2)
+    bank.grow(1, Monitor(warmup=100))
+    data = bank.to_bytes()
+    twin = MonitorBank.from_bytes(data, trusted=True)
+    X = streams(3, 200, seed=3)
+    np.testing.assert_array_equal(bank.observe_many(X).score, twin.observe_many(X).score)
+    assert bank.to_bytes() == twin.to_bytes()
+    with pytest.raises(ModelFileError, match=r"^bucket 7 is damaged"):
+        MonitorBank.from_bytes(data[:-1] + bytes([data[-1] ^ 1]), "bucket 7")

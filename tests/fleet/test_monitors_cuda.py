@@ -70,7 +70,8 @@ def compare(found, expected, rows=slice(None)):
     for name in EXACT:
         mine, theirs = getattr(found, name)[rows], getattr(expected, name)
         np.testing.assert_array_equal(mine, theirs, err_msg=name)
-    for name in ("score", "threshold", "p_value", "shares", "around", "values", "rate"):
+    for name in ("score", "threshold", "p_value", "severity", "shares", "expected", "low", "high",
+                 "values", "unusual"):  # fmt: skip
         mine, theirs = getattr(found, name)[rows], getattr(expected, name)
         np.testing.assert_allclose(mine, theirs, rtol=CLOSE, atol=CLOSE, err_msg=name)
 
@@ -91,7 +92,7 @@ def test_a_bank_on_a_gpu_is_a_loop_of_monitors_within_rounding(n, options):
     X = streams(devices, rows, n, seed=1)
     X[:, : rows // 2, n - 1] = 4.0  # moves for the first time in the middle
     bank = MonitorBank(start, devices, device="cuda")
-    found = bank.observe_many(X)
+    found = bank.observe_many(X, details="all")
     drifts = 0
     for i in range(devices):
         alone = Monitor.resumed(start.settings(), start.learned())
@@ -139,26 +140,30 @@ def test_devices_of_several_shapes_and_young_ones_come_and_go(tmp_path):
     assert bank.young == [3]
     X = streams(5, 150, n, seed=4)
     alone = [bank[i] for i in range(5)]
-    found = bank.observe_many(X)
+    found = bank.observe_many(X, details="all")
     for i, monitor in enumerate(alone):
         compare(found, monitor.observe_many(X[i]), slice(i * 150, (i + 1) * 150))
     assert bank.ready.all()
     bank.save(tmp_path / "bank")
     bank.remove([0, 3])
     bank[0] = alone[4]
-    rest = bank.observe_many(X[[4, 2, 4]])
+    rest = bank.observe_many(X[[4, 2, 4]], details="all")
     expected = alone[4].observe_many(X[4])
     compare(rest, expected, slice(0, 150))
     compare(rest, expected, slice(300, 450))
     twin = MonitorBank.load(tmp_path / "bank", device="cuda")
-    compare(twin.observe_many(X[[0, 1, 2, 3, 4]]), alone[2].observe_many(X[2]), slice(300, 450))
+    again = twin.observe_many(X[[0, 1, 2, 3, 4]], details="all")
+    compare(again, alone[2].observe_many(X[2]), slice(300, 450))
+    with pytest.raises(ValueError, match="on a GPU all devices have the features"):
+        bank.grow(1, Monitor(), names=("a", "b"))
 
 
 def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
     monkeypatch.setattr("onlad.monitor.BURN_IN", 256)
     bank = MonitorBank(Monitor(warmup=64), 2, names=("a", "b", "c"), device="cuda")
     X = streams(2, 600, 3, seed=6)
-    found = [bank.observe_many(X[:, first : first + 150]) for first in range(0, 600, 150)]
+    blocks = [X[:, first : first + 150] for first in range(0, 600, 150)]
+    found = [bank.observe_many(block, details="all") for block in blocks]
     assert bank.young == []
     alone = Monitor(warmup=64, names=("a", "b", "c"))
     for k, part in enumerate(found):
@@ -177,8 +182,11 @@ def test_tensors_give_tensors_with_details_of_alarms():
     assert len(alarms)
     np.testing.assert_array_equal(said.score.cpu().numpy().ravel(), expected.score)
     np.testing.assert_array_equal(said.details.row.cpu(), alarms)
-    np.testing.assert_array_equal(said.details.shares.cpu(), expected.shares[alarms])
-    np.testing.assert_array_equal(said.details.around.cpu(), expected.around[alarms])
+    np.testing.assert_array_equal(expected.detailed, alarms)
+    np.testing.assert_array_equal(said.details.shares.cpu(), expected.shares)
+    around = said.details.around.cpu().numpy()
+    np.testing.assert_array_equal(around[:, :n], expected.expected)
+    np.testing.assert_array_equal(around[:, -1], expected.unusual[alarms])
     sent = np.array([True, False, True])
     said = bank.observe(torch.tensor(X[:, 0]), torch.tensor(sent))
     assert (said.threshold[:, 0].cpu().numpy() < np.inf).tolist() == sent.tolist()

@@ -217,6 +217,27 @@ def test_a_key_that_disappears_is_forgotten(spark, rows, tmp_path):
     assert not watched(dt.timedelta(milliseconds=1))["ready"].any()
 
 
+def test_a_query_goes_on_with_the_models_of_another_one(spark, story, rows, tmp_path):
+    # Other buckets, and another number of partitions than those of the checkpoint.
+    later = devices(COUNT, ROWS + 40)
+    later = later[later["time"] >= ROWS]
+    write([later[later["time"] < ROWS + 20], later[later["time"] >= ROWS + 20]], tmp_path / "in")
+    before = fleet.models(spark, f"{story[0]}/checkpoint")
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    try:
+        columns = "device string, time long, flow double, power double, heat double"
+        source = stream(spark, tmp_path / "in", columns)
+        verdicts = fleet.watch(
+            source, "device", FEATURES, "time", small_monitor(), buckets=7, models=before
+        )
+        said = query(verdicts, tmp_path)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    loop = plain_loop(pd.concat([rows, later]))
+    assert_said(said, {pair: verdict for pair, verdict in loop.items() if pair[1] >= ROWS})
+
+
 # -- columns ----------------------------------------------------------------------------------
 
 UTC = dt.timezone.utc
@@ -404,7 +425,7 @@ def test_the_demo_finds_the_faults_that_were_put_in(spark, tmp_path):
     assert "bearing" in lines["pump-7"]
     assert "power" in lines["pump-23"]
     assert "refused: power is Infinity" in lines["pump-40"]
-    assert "micro-batch 5 of 5: 7,200 rows" in text
+    assert "micro-batch 5 of 5: 60,000 rows" in text
 
 
 def test_the_demo_without_java_is_one_line(monkeypatch, tmp_path, capsys):

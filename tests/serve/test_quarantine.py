@@ -134,15 +134,18 @@ def test_files_in_quarantine_that_cannot_be_read_end_nothing(tmp_path, text):
 @pytest.fixture
 def picky(monkeypatch):
     """A monitor that raises on a value, after it has learned it."""
-    real = Monitor.observe_many
 
-    def observe_many(self, rows, **options):
-        verdicts = real(self, rows, **options)
-        if (np.asarray(rows) == 7777.0).any():
-            raise RuntimeError("a bug")
-        return verdicts
+    def picky(real):
+        def observe(self, rows, *rest, **options):
+            verdicts = real(self, rows, *rest, **options)
+            if (np.asarray(rows) == 7777.0).any():
+                raise RuntimeError("a bug")
+            return verdicts
 
-    monkeypatch.setattr(Monitor, "observe_many", observe_many)
+        return observe
+
+    for name in ("observe_many", "judged"):  # by itself, and beside others
+        monkeypatch.setattr(Monitor, name, picky(getattr(Monitor, name)))
 
 
 @pytest.mark.usefixtures("picky")

@@ -1,65 +1,119 @@
-"""A bank of monitors in a file: each as `onlad.save` writes it, one after the other."""
+"""A bank of monitors as bytes, in a file or elsewhere: states of one shape as columns."""
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlad import modelfile, persist
-from onlad.modelfile import Record, need, refusal, short
-from onlad.monitor import Monitor
+from onlad import modelfile
+from onlad.fields import read, values
+from onlad.fleet.stacked import by_shape, column, items
+from onlad.modelfile import Record, Values, need, short
+from onlad.monitor import MonitorSettings, MonitorState
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.watching import WatchingState
 
 LARGEST_BANK = 2**40  # bytes of a file
-PARTS = {"names": list, "monitors": np.ndarray, "sizes": np.ndarray, "paused": np.ndarray}
+PARTS = ("names", "places", "n_seen", "warming", "watching")  # of devices of one shape
 
 
-def save(
-    path: str | os.PathLike[str], names: Names, monitors: list[Monitor], paused: Array
-) -> None:
-    """Write a bank to the file `path`; its first monitor is what new devices start as."""
-    data = [persist.to_bytes(monitor) for monitor in monitors]
-    raw = b"".join(each + bytes(-len(each) % 8) for each in data)  # arrays have no single bytes
+class Saved(NamedTuple):
+    """What a bank is made of; the first monitor is what new devices start as."""
+
+    names: Names
+    settings: list[MonitorSettings]
+    states: list[MonitorState | None]
+    features: list[Names]
+    paused: Array  # one entry less: how new devices start is not paused
+
+
+def tree(saved: Saved) -> Record:
+    """Return a bank as the values of a file."""
+    distinct = list(dict.fromkeys(saved.settings))
+    number = {settings: k for k, settings in enumerate(distinct)}
+    which = np.array([number[settings] for settings in saved.settings], "int64")
+    width = [
+        0 if state is None or state.watching is None else state.watching.width
+        for state in saved.states
+    ]
+    shapes = by_shape(list(zip(saved.features, width, strict=True)))
     learned = {
-        "names": list(names),
-        "monitors": np.frombuffer(raw, "int64"),
-        "sizes": np.array([len(each) for each in data], "int64"),
-        "paused": paused,
+        "names": list(saved.names),
+        "settings": [values(settings) for settings in distinct],
+        "which": which,
+        "paused": saved.paused,
+        "shapes": [_shape(names, places, saved.states) for (names, _), places in shapes.items()],
     }
-    modelfile.replace(path, modelfile.pieces(Record("MonitorBank", {"learned": learned})))
+    return Record("MonitorBank", {"learned": learned})
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Names, list[Monitor], Array]:
-    """Return what `save` was given."""
-    data = modelfile.read(path, LARGEST_BANK)
-    try:
-        tree = modelfile.decode(data, largest=LARGEST_BANK, copy=False)
-        is_bank = isinstance(tree, Record) and tree.type == "MonitorBank"
-        need(is_bank, f"it is {short(getattr(tree, 'type', tree))}, which is no MonitorBank")
-        return _read(tree.parts.get("learned", {}))
-    except modelfile.FAULTS as error:
-        raise refusal(path, f"holds no valid bank: {error}. Save the bank again") from None
+def _shape(names: Names, places: Array, states: Sequence[MonitorState | None]) -> Values:
+    own = [states[at] for at in places.tolist()]
+    return {
+        "names": list(names),
+        "places": places,
+        "n_seen": column(int, [0 if state is None else state.n_seen for state in own]),
+        "warming": column(Array | None, [None if s is None else s.warming for s in own]),
+        "watching": column(WatchingState | None, [None if s is None else s.watching for s in own]),
+    }
 
 
-def _read(learned: dict[str, Any]) -> tuple[Names, list[Monitor], Array]:
+def parse(data: bytes, *, trusted: bool = False) -> Saved:
+    """Return what `tree` was given, or raise one of `modelfile.FAULTS`.
+
+    Of data that is `trusted`, because its checksum is right and nobody else could write it, only
+    the structure is checked.
+    """
+    found = modelfile.decode(data, largest=LARGEST_BANK)
+    is_bank = isinstance(found, Record) and found.type == "MonitorBank"
+    need(is_bank, f"it is {short(getattr(found, 'type', found))}, which is no MonitorBank")
+    return _read(found.parts.get("learned", {}), trusted)
+
+
+def _read(learned: Values, trusted: bool) -> Saved:
+    kinds = {
+        "names": list,
+        "settings": list,
+        "which": np.ndarray,
+        "paused": np.ndarray,
+        "shapes": list,
+    }
     there = {name: type(value) for name, value in learned.items()}
-    need(there == PARTS, f"a bank has {short(sorted(PARTS))}, got {short(sorted(there))}")
-    sizes, paused, raw = learned["sizes"], learned["paused"], learned["monitors"]
-    kinds = (sizes.dtype, paused.dtype, raw.dtype) == ("int64", "bool", "int64")
-    shapes = sizes.ndim == raw.ndim == 1 and paused.shape == (len(sizes) - 1,)
-    need(kinds and shapes and bool((sizes > 0).all()), "sizes, paused or monitors are wrong")
-    ends = np.cumsum(-(-sizes // 8))  # a monitor fills whole numbers of 8 bytes
-    need(ends[-1] == len(raw), "sizes and monitors do not fit each other")
-    monitors = []
-    parts = zip(sizes.tolist(), np.split(raw, ends[:-1]), strict=True)
-    for i, (size, part) in enumerate(parts, -1):
-        monitor = persist.from_bytes(part.tobytes()[:size], f"monitor {i}")
-        need(isinstance(monitor, Monitor), f"monitor {i} is {short(monitor)}")
-        monitors.append(monitor)
-    names = tuple(learned["names"])
-    same = all(monitor.names in ((), names) for monitor in monitors)
-    need(same, "the monitors of a bank have the same names")
-    return names, monitors, paused.copy()
+    need(there == kinds, f"a bank has {short(sorted(kinds))}, got {short(sorted(there))}")
+    which, paused = learned["which"], learned["paused"]
+    fits = which.dtype == "int64" and which.ndim == 1 and len(which) > 0
+    fits = fits and paused.dtype == "bool" and paused.shape == (len(which) - 1,)
+    need(fits, "which or paused is wrong")
+    distinct = [read(MonitorSettings, each, "settings") for each in learned["settings"]]
+    for settings in distinct:
+        settings.check()
+    known = bool((which >= 0).all()) and bool((which < len(distinct)).all())
+    need(known, "which names settings that are not there")
+    count = len(which)
+    states: list[MonitorState | None] = [None] * count
+    features: list[Names | None] = [None] * count
+    for shape in learned["shapes"]:
+        need(type(shape) is dict and shape.keys() == set(PARTS), f"a shape has {short(PARTS)}")
+        places: Any = shape["places"]
+        inside = type(places) is np.ndarray and places.dtype == "int64" and places.ndim == 1
+        inside = inside and bool((places >= 0).all()) and bool((places < count).all())
+        need(inside, "places are wrong")
+        names, own = tuple(shape["names"]), len(places)
+        seen = items(int, shape["n_seen"], own)
+        warming = items(Array | None, shape["warming"], own)
+        watching = items(WatchingState | None, shape["watching"], own)
+        for at, n, kept, state in zip(places.tolist(), seen, warming, watching, strict=True):
+            need(features[at] is None, "a device is there twice")
+            features[at] = names
+            states[at] = MonitorState(names, n, kept, state) if n else None
+    need(None not in features, "a device is missing")
+    settings_of = [distinct[k] for k in which.tolist()]
+    if not trusted:
+        for settings, state in zip(settings_of, states, strict=True):
+            if state is not None:
+                state.check(settings)
+    whole: list[Any] = features
+    return Saved(tuple(learned["names"]), settings_of, states, whole, paused.copy())

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from onlad.fleet.beside import observe_beside
 from onlad.reference import Array
 from onlad.serve import logs, payload
 from onlad.serve.frames import Fact, Mark, Record
 from onlad.serve.intake import Answer, Batch, Item, Part
-from onlad.serve.quarantine import WATCHING
+from onlad.serve.quarantine import REPLAYING, WATCHING
 from onlad.verdict import Verdicts
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
+    from onlad.serve.watcher import Alarm
 
 Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
 
 SLICE = 256  # rows of a device after which others get their turn
+TOGETHER = 128  # devices that are judged by one call
 TURN = 0.01  # seconds after which they do, whatever the devices: a start takes that long
 MOST_LATE = 100  # names of a device that are reported
 
@@ -46,9 +49,15 @@ async def step(service: Service, items: list[Item]) -> None:
     service.health.trouble.pop("journal", None)
     said: dict[int, list[Verdicts]] = {}
     since = time.perf_counter()
-    for number, part in batch.parts.items():
+    few, many = _sorted(batch)
+    for number in many:
         record = batch.rows[number]
-        said[number] = await _watch(service, part, record.X, record.times)
+        said[number] = await _watch(service, batch.parts[number], record.X, record.times)
+        if time.perf_counter() - since > TURN:
+            await asyncio.sleep(0)
+            since = time.perf_counter()
+    for first in range(0, len(few), TOGETHER):
+        said |= _watch_beside(service, batch, few[first : first + TOGETHER])
         if time.perf_counter() - since > TURN:
             await asyncio.sleep(0)
             since = time.perf_counter()
@@ -158,6 +167,41 @@ def _refuse(service: Service, batch: Batch, why: str) -> None:
             item.reply(answer)
 
 
+def _sorted(batch: Batch) -> tuple[list[int], list[int]]:
+    """Return the devices that may be judged beside each other, and those that are judged alone."""
+    few: list[int] = []
+    many: list[int] = []
+    for number, part in batch.parts.items():
+        watcher, rows = part.watcher, len(batch.rows[number].X)
+        alone = rows > SLICE or bool(watcher.rules.maintenance)
+        alone = alone or watcher.monitor.beside(rows) is None
+        (many if alone else few).append(number)
+    return few, many
+
+
+def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[int, list[Verdicts]]:
+    """Return the verdicts on the rows of devices, all judged by one call.
+
+    Nothing comes between the call and what follows of it, so a checkpoint has all of it or nothing.
+    """
+    parts, rows = [batch.parts[n] for n in numbers], [batch.rows[n] for n in numbers]
+    service.quarantine.hold(REPLAYING, 0, 0)  # the next start finds out which of them it was
+    found = observe_beside([part.watcher.monitor for part in parts], [each.X for each in rows])
+    said: dict[int, list[Verdicts]] = {number: [] for number in numbers}
+    for part, each, verdicts in zip(parts, rows, found, strict=True):
+        try:
+            if isinstance(verdicts, Exception):
+                raise verdicts
+            alarms = part.watcher.follow(each.X, each.times, verdicts)
+        except Exception as error:  # some rows may be learned: the journal has them all
+            service.set_aside(part.watcher, error)
+            continue
+        _say(service, part, each.times, verdicts, alarms)
+        said[part.watcher.number].append(verdicts)
+    service.quarantine.drop()
+    return said
+
+
 async def _watch(service: Service, part: Part, X: Array, times: Array) -> list[Verdicts]:
     """Return the verdicts on the rows of a device; fewer if its monitor fails."""
     watcher = part.watcher
@@ -167,7 +211,6 @@ async def _watch(service: Service, part: Part, X: Array, times: Array) -> list[V
         if start:
             await asyncio.sleep(0)
         few, when = X[start : start + SLICE], times[start : start + SLICE]
-        first = watcher.monitor.n_seen
         service.quarantine.hold(WATCHING, watcher.number, row)
         try:
             verdicts, alarms = watcher.observe(few, when)
@@ -176,17 +219,26 @@ async def _watch(service: Service, part: Part, X: Array, times: Array) -> list[V
             service.set_aside(watcher, error)
             return said
         service.quarantine.drop()
-        watcher.hear(part.seen)
+        _say(service, part, when, verdicts, alarms)
         said.append(verdicts)
-        for i in np.flatnonzero(verdicts.drift).tolist():
-            with contextlib.suppress(OSError):  # the journal says so when the disk is full
-                service.audit.note("mode added", device=watcher.key, row=first + i)
-        for alarm in alarms:
-            logs.warning("alarm", **alarm.message())
-            service.outbox.add(alarm.message())
-        for listener in service.listeners:
-            listener.judged(watcher, first, when, verdicts)
     return said
+
+
+def _say(
+    service: Service, part: Part, times: Array, verdicts: Verdicts, alarms: list[Alarm]
+) -> None:
+    """Tell all who want to hear it what was said of rows of a device."""
+    watcher = part.watcher
+    first = watcher.monitor.n_seen - len(verdicts)
+    watcher.hear(part.seen)
+    for i in np.flatnonzero(verdicts.drift).tolist() if verdicts.drift.any() else ():
+        with contextlib.suppress(OSError):  # the journal says so when the disk is full
+            service.audit.note("mode added", device=watcher.key, row=first + i)
+    for alarm in alarms:
+        logs.warning("alarm", **alarm.message())
+        service.outbox.add(alarm.message())
+    for listener in service.listeners:
+        listener.judged(watcher, first, times, verdicts)
 
 
 def _tell(service: Service, batch: Batch, said: dict[int, list[Verdicts]]) -> None:

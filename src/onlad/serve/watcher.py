@@ -338,11 +338,20 @@ class Watcher:
 
     def observe(self, X: Array, times: Array) -> tuple[Verdicts, list[Alarm]]:
         """Return the verdicts on samples, and the alarms that began."""
-        monitor, first = self.monitor, self.monitor.n_seen
+        verdicts = self.judge(X, times)
+        return verdicts, self.follow(X, times, verdicts)
+
+    def judge(self, X: Array, times: Array) -> Verdicts:
+        """Return the verdicts of the monitor on samples; `follow` is next."""
+        timed = self.stream.time is not None
+        return self.rules.judge(self.monitor, X, times, timed=timed)
+
+    def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:
+        """Apply the rules to verdicts on samples, note them, and return the alarms that began."""
+        first = self.monitor.n_seen - len(X)
         if not self._before:
             self._kept = self._window - 1
-        timed = self.stream.time is not None
-        verdicts = self.rules.observe(monitor, X, times, timed=timed)
+        self.rules.apply(verdicts, times)
         # As it was before these rows: the samples of an alarm are the same however they come.
         follows = bool(self.alarms) and first - self.alarms[-1].last <= self.stream.quiet
         matters = follows or bool(verdicts.is_anomaly.any())
@@ -355,7 +364,7 @@ class Watcher:
         self.drifts += len(new)
         self.mode_row = first + int(new[-1]) if len(new) else self.mode_row
         self._say(times, verdicts)
-        return verdicts, began
+        return began
 
     def _say(self, times: Array, verdicts: Verdicts) -> None:
         """Note what is published of the last sample."""

@@ -28,6 +28,11 @@ def number(name: str) -> Column:
     return sf.col(name).cast("double")
 
 
+def bucket(key: Column, buckets: int) -> Column:
+    """Return the number of the bucket that a device is in."""
+    return sf.pmod(sf.xxhash64(key), sf.lit(buckets)).cast("int")
+
+
 def need_types(df: DataFrame, names: tuple[str, ...], types: tuple[type, ...], what: str) -> None:
     """Refuse columns that hold something else than `what`, in words."""
     for name in names:
@@ -64,8 +69,8 @@ class Columns:
         need_types(df, times, CLOCK, "numbers, dates or timestamps")
         need_types(df, self.features, NUMBER, "numbers")
 
-    def prepared(self, df: DataFrame) -> DataFrame:
-        """Return key, time, row, refused, kept and x0, x1, ...: what a keeper takes."""
+    def prepared(self, df: DataFrame, buckets: int) -> DataFrame:
+        """Return bucket, key, time, row, refused, kept and x0, x1, ...: what a keeper takes."""
         refused = sf.when(sf.col(self.key).isNull(), f"refused: {self.key} is null")
         clock = sf.lit(0).cast("long")
         if self.time is not None:
@@ -78,6 +83,7 @@ class Columns:
         row = sf.lit(0) if df.isStreaming else sf.monotonically_increasing_id()
         kept = sf.to_json(sf.struct(*self.keep), JSON) if self.keep else sf.lit(None)
         return df.select(
+            bucket(sf.col(self.key), buckets).alias("bucket"),
             sf.col(self.key).alias("key"),
             sf.coalesce(sf.when(~sf.isnan(clock), clock), sf.lit(0)).alias("time"),
             row.cast("long").alias("row"),

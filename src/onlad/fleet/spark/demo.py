@@ -1,7 +1,8 @@
 """A small fleet on the Spark of this machine: `make fleet-demo`.
 
-Sixty pumps send five micro-batches. Two of them have a fault at the end; one sends rows that are
-no measurements. What is printed comes out of the query.
+Two thousand pumps, which start with what a typical one knows, send five micro-batches. Two of them
+have a fault at the end; one sends rows that are no measurements. What is printed comes out of the
+query.
 """
 
 from __future__ import annotations
@@ -20,32 +21,38 @@ from pyspark.sql import functions as sf
 from rich.console import Console
 from rich.table import Table
 
-from onlad import persist
+from onlad import Monitor, persist
 from onlad.errors import OnladError
 from onlad.fleet.spark.session import session
 from onlad.fleet.spark.watch import models, watch
 
-PUMPS, BATCHES, ROWS = 60, 5, 120
+PUMPS, BATCHES, ROWS, HISTORY = 2000, 5, 30, 1500
+BUCKETS = 8  # each with a bank of 250 pumps
 FEATURES = ["flow", "power", "bearing"]
 SCHEMA = "pump string, time long, flow double, power double, bearing double"
-FAULT = BATCHES * ROWS - 60  # when pump-7 and pump-23 fail
+FAULT = BATCHES * ROWS - 20  # when pump-7 and pump-23 fail
 
 
-def fleet(seed: int = 0) -> pd.DataFrame:
-    """Return what all pumps measure."""
+def measured(pumps: int, rows: int, seed: int) -> pd.DataFrame:
+    """Return what pumps measure while nothing is wrong."""
     rng = np.random.default_rng(seed)
-    times = np.repeat(np.arange(BATCHES * ROWS), PUMPS)
-    load = np.sin(times / 20 + np.tile(rng.uniform(0, 6, PUMPS), BATCHES * ROWS))
+    times = np.repeat(np.arange(rows), pumps)
+    load = np.sin(times / 20 + np.tile(rng.uniform(0, 6, pumps), rows))
     noise = rng.normal(size=(3, len(times)))
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
-            "pump": np.tile([f"pump-{k}" for k in range(PUMPS)], BATCHES * ROWS),
+            "pump": np.tile([f"pump-{k}" for k in range(pumps)], rows),
             "time": times,
             "flow": 50 + 9 * load + 0.5 * noise[0],
             "power": 800 + 90 * load + 5 * noise[1],
             "bearing": 41 + 3 * load + 0.2 * noise[2],
         }
     )
+
+
+def fleet() -> pd.DataFrame:
+    """Return what all pumps measure."""
+    frame = measured(PUMPS, BATCHES * ROWS, seed=0)
     late = frame["time"] >= FAULT
     frame.loc[late & (frame["pump"] == "pump-7"), "bearing"] += 8.0
     frame.loc[late & (frame["pump"] == "pump-23"), "power"] += 150.0
@@ -62,7 +69,10 @@ def run(spark: SparkSession, folder: str, console: Console) -> DataFrame:
         frame[frame["time"] // ROWS == batch].to_parquet(path)
         os.utime(path, (1_700_000_000 + batch,) * 2)
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-    verdicts = watch(source.parquet(f"{folder}/in"), "pump", FEATURES, "time")
+    typical = Monitor().fit(measured(1, HISTORY, seed=1)[FEATURES])
+    verdicts = watch(
+        source.parquet(f"{folder}/in"), "pump", FEATURES, "time", typical, buckets=BUCKETS
+    )
     writer = verdicts.writeStream.format("parquet")
     writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
     query = writer.trigger(availableNow=True).start(f"{folder}/said")
@@ -95,7 +105,7 @@ def table(said: DataFrame) -> Table:
         .orderBy(sf.desc(sf.coalesce("after", sf.lit(0)) + sf.col("refused")), "pump")
         .limit(5)
     )
-    drawn = Table(title=f"{PUMPS} pumps; faults of pump-7, -23 and -40 begin at {FAULT}")
+    drawn = Table(title=f"{PUMPS:,} pumps; faults of pump-7, -23 and -40 begin at {FAULT}")
     for heading in ("pump", "alarms before", "since", "first cause", "refused", "why"):
         drawn.add_column(heading, justify="left" if heading in ("pump", "why") else "right")
     for row in shown.collect():

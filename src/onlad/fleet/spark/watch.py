@@ -1,19 +1,27 @@
-"""`watch`: rows in, verdicts out, one monitor per key. `models`: the monitors of a checkpoint."""
+"""`watch`: rows in, verdicts out, one monitor per key. `models`: the monitors of a checkpoint.
+
+Spark's cost of a state is shared by many devices: a state holds a bank of them, a bucket by the
+hash of the key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
+import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 
-from onlad import persist
+from onlad import persist, samples
 from onlad.errors import OnladError
-from onlad.fleet.spark.columns import Columns
-from onlad.fleet.spark.keeper import Keeper, answers
+from onlad.fleet.spark.columns import Columns, bucket
+from onlad.fleet.spark.keeper import Keeper, answers, bank_of
 from onlad.fleet.spark.session import PROVIDER, ROCKSDB
 from onlad.monitor import Monitor
+
+BUCKETS = 32  # enough for some ten thousand devices
 
 
 def watch(
@@ -26,6 +34,8 @@ def watch(
     keep: Sequence[str] = (),
     expire: timedelta | None = None,
     renew: bool = False,
+    buckets: int = BUCKETS,
+    models: DataFrame | None = None,
 ) -> DataFrame:
     """Return the verdict on each row of `df`, with one monitor for each value of `key`.
 
@@ -51,6 +61,12 @@ def watch(
         Forget a key that sent nothing for this long, by Spark's clock. Streaming only.
     renew
         Start again where a key's model has other features than `features`; else that is an error.
+    buckets
+        States among which the keys are shared out: one for each hundred or two of them. A
+        checkpoint keeps its number.
+    models
+        What `models` returned of another checkpoint, from which its keys go on: with another number
+        of buckets, or on another number of partitions. Streaming only, and for a new checkpoint.
     """
     columns, start = Columns(key, tuple(features), time, tuple(keep)), monitor or Monitor()
     columns.check(df)
@@ -58,11 +74,15 @@ def watch(
         raise ValueError(f"monitor knows {list(start.names)}, but features are {list(features)}")
     if expire is not None and expire <= timedelta(0):
         raise ValueError(f"expire must be above 0, got {expire!r}")
-    rows = columns.prepared(df)
+    rows = columns.prepared(df, samples.whole("buckets", buckets, 1))
     clock = None if time is None else rows.schema["time"].dataType
-    keeper = Keeper(columns.features, persist.to_bytes(start), clock, expire, renew)
-    keys, schema = rows.groupBy("key"), answers(rows.schema)
+    kind = rows.schema["key"].dataType
+    data = persist.to_bytes(start)
+    keeper = Keeper(columns.features, data, kind, clock, expire=expire, renew=renew)
+    keys, schema = rows.groupBy("bucket"), answers(rows.schema)
     if not df.isStreaming:
+        if models is not None:
+            raise ValueError("models are for a streaming data frame")
         return columns.named(
             keys.applyInPandas(lambda all_rows: keeper.answer(all_rows)[0], schema), df
         )
@@ -71,7 +91,12 @@ def watch(
             f"the state of a monitor needs RocksDB: call spark.conf.set({PROVIDER!r}, {ROCKSDB!r})"
         )
     mode = "None" if expire is None else "ProcessingTime"
-    return columns.named(keys.transformWithStateInPandas(keeper, schema, "Append", mode), df)
+    first = None
+    if models is not None:
+        of = bucket(sf.col("key"), buckets).alias("bucket")
+        first = models.select(of, "key", "time", "model").groupBy("bucket")
+    answered = keys.transformWithStateInPandas(keeper, schema, "Append", mode, first)
+    return columns.named(answered, df)
 
 
 def models(spark: SparkSession, checkpoint: str, operator: int = 0) -> DataFrame:
@@ -81,5 +106,16 @@ def models(spark: SparkSession, checkpoint: str, operator: int = 0) -> DataFrame
     to `onlad.persist.from_bytes`. `operator` counts the stateful steps of a query that has more.
     """
     reader = spark.read.format("statestore").option("operatorId", operator)
-    state = reader.option("stateVarName", "model").load(checkpoint)
-    return state.select("key.key", sf.col("value.last").alias("time"), "value.model")
+    state = reader.option("stateVarName", "bank").load(checkpoint).select("value.*")
+    key, time = (state.schema[name].dataType.elementType for name in ("keys", "last"))
+    schema = st.StructType().add("key", key).add("time", time).add("model", "binary")
+    return state.mapInPandas(_files, schema)
+
+
+def _files(states: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Yield the devices of each bucket."""
+    for frame in states:
+        for state in frame.itertuples(index=False):
+            bank = bank_of(state.bank, "the state of a bucket")
+            files = [persist.to_bytes(bank[at]) for at in range(len(bank))]
+            yield pd.DataFrame({"key": state.keys, "time": state.last, "model": files})

@@ -1,0 +1,137 @@
+"""`FleetVerdicts`: what a bank of monitors says of rows, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, overload
+
+import numpy as np
+
+from onlad import kernel
+from onlad.reference import Array
+from onlad.rows import Names
+from onlad.verdict import Verdict, Verdicts
+
+Details: TypeAlias = Literal["none", "alarms", "all"]
+DETAILS: tuple[Details, ...] = ("none", "alarms", "all")  # in the order of the kernel
+
+NARROW = (
+    "ready", "score", "threshold", "p_value", "severity", "is_anomaly", "learned", "drift",
+    "drifting", "unusual",
+)  # fmt: skip
+
+
+class FleetVerdicts(Sequence[Verdict]):
+    """Verdicts on rows of many devices as columns; ``verdicts[i]`` is a `Verdict`.
+
+    Columns with one entry per row are ``device``, ``ready``, ``score``, ``threshold``, ``p_value``,
+    ``severity``, ``is_anomaly``, ``learned``, ``drift``, ``drifting`` (the number of the feature,
+    or -1) and ``unusual``.
+
+    Of the rows that ``detailed`` counts there is more: ``shares``, ``values``, ``expected``,
+    ``low`` and ``high`` have an entry for each of them, with one column per feature. A `Verdict` on
+    another row has neither causes nor expected values.
+    """
+
+    def __init__(self, device: Array, names: Sequence[Names], rate: Array, widest: int) -> None:
+        rows = len(device)
+        self.device = device
+        self._names, self._rate = names, rate  # by device
+        self.ready: Array = np.zeros(rows, bool)
+        self.score: Array = np.zeros(rows)
+        self.threshold: Array = np.full(rows, np.inf)
+        self.p_value: Array = np.ones(rows)
+        self.severity: Array = np.zeros(rows)
+        self.is_anomaly: Array = np.zeros(rows, bool)
+        self.learned: Array = np.zeros(rows, bool)
+        self.drift: Array = np.zeros(rows, bool)
+        self.drifting: Array = np.full(rows, -1, "int64")
+        self.unusual: Array = np.ones(rows)  # how many rows of the device were unusual lately
+        self.detailed: Array = np.zeros(0, "int64")
+        self.values: Array = np.zeros((0, widest))
+        self.wide: Array = np.zeros((0, 3, widest))  # shares, expected, half widths of bands
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    @property
+    def shares(self) -> Array:
+        """Share of each feature in the score."""
+        return self.wide[:, 0]
+
+    @property
+    def expected(self) -> Array:
+        """What the model made of each feature."""
+        return self.wide[:, 1]
+
+    @property
+    def low(self) -> Array:
+        """Where bands begin."""
+        return np.asarray(self.wide[:, 1] - self.wide[:, 2])
+
+    @property
+    def high(self) -> Array:
+        """Where bands end."""
+        return np.asarray(self.wide[:, 1] + self.wide[:, 2])
+
+    @overload
+    def __getitem__(self, index: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Verdict]: ...
+    def __getitem__(self, index: int | slice) -> Verdict | list[Verdict]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        device = int(self.device[i])
+        names, drifting = self._names[device], int(self.drifting[i])
+        at = int(np.searchsorted(self.detailed, i))
+        is_detailed = at < len(self.detailed) and self.detailed[at] == i
+        shown = names if is_detailed else ()
+        n, around = len(shown), np.zeros(0)
+        shares = self.shares[at, :n] if is_detailed else np.zeros(0)
+        if is_detailed:
+            around = np.concatenate((self.values[at, :n], self.wide[at, 1:, :n].ravel()))
+        verdict = Verdict(
+            ready=bool(self.ready[i]),
+            score=float(self.score[i]),
+            threshold=float(self.threshold[i]),
+            p_value=float(self.p_value[i]),
+            is_anomaly=bool(self.is_anomaly[i]),
+            causes=kernel.causes(shown, shares),
+            learned=bool(self.learned[i]),
+            drift=bool(self.drift[i]),
+            drifting=names[drifting] if drifting >= 0 else None,
+        )
+        return verdict.with_around(
+            shown, np.append(around, self.unusual[i]), float(self._rate[device])
+        )
+
+    def put(self, at: Array, found: FleetVerdicts) -> None:
+        """Put what was found of some rows into their places, which grow."""
+        for name in NARROW:
+            getattr(self, name)[at] = getattr(found, name)
+        self.detail(at[found.detailed], found.values, found.wide)
+
+    def detail(self, rows: Array, values: Array, wide: Array) -> None:
+        """Add the details of rows."""
+        if not len(rows):
+            return
+        rows = np.concatenate((self.detailed, rows))
+        order = np.argsort(rows, kind="stable")
+        self.detailed = rows[order]
+        self.values = np.concatenate((self.values, values))[order]
+        self.wide = np.concatenate((self.wide, wide))[order]
+
+    def take(self, at: Array, said: Verdicts, details: Details) -> None:
+        """Put the verdicts of one monitor on rows of its device into their places."""
+        for name in NARROW:
+            getattr(self, name)[at] = getattr(said, name)
+        wanted = np.ones(len(said), bool) if details == "all" else said.is_anomaly
+        if details == "none" or not wanted.any():
+            return
+        n, (rows, widest) = len(said.names), (np.count_nonzero(wanted), self.wide.shape[2])
+        values, wide = np.full((rows, widest), np.nan), np.full((rows, 3, widest), np.nan)
+        values[:, :n] = said.values[wanted]
+        for k, column in enumerate((said.shares, said.expected, said.reach)):
+            wide[:, k, :n] = column[wanted]
+        self.detail(at[wanted], values, wide)
