@@ -38,6 +38,22 @@ def test_export_foretells_what_was_measured():
             assert abs(told.instructions / r["typical"] - 1) < 0.1
 
 
+def test_export_foretells_what_was_measured_of_fixed_point_and_drawn_layers():
+    boards = {"fixed": "m0-wide", "seeded": "m4f"}
+    records = latest("mcu/variants", "variant", "features", "hidden", "board")
+    found = [r for r in records if r["board"] == boards[r["variant"]]]
+    assert {r["variant"] for r in found} == set(boards)
+    for r in found:
+        options = mcu.VARIANTS[r["variant"]][0]
+        monitor = PortableMonitor(hidden=r["hidden"], **options)
+        monitor.names = tuple(range(r["features"]))
+        told = export.figures(monitor)
+        assert told.ram == r["ram"]
+        assert told.stack >= r["stack"]
+        assert abs(told.flash / (r["code"] + r["constants"]) - 1) < 0.1
+        assert abs(told.instructions / r["typical"] - 1) < 0.15
+
+
 def test_the_tables_of_the_page_come_from_records():
     for table in mcu.tables().values():
         assert table.count("\n") >= 4

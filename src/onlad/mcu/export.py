@@ -21,10 +21,21 @@ if TYPE_CHECKING:
 SELFTEST_ROWS = 512
 STACK = 768  # bytes that a call takes at most on a 32-bit processor; measured: up to 764
 FIXED_STACK = 1024  # the same in fixed point; measured: up to 940
-CODE = 11_600  # bytes of code on a Cortex-M4F with -Os; measured: 11,458 to 11,680
-# Instructions of a row on a Cortex-M4F by what is counted (`instructions`): least squares over the
-# records of six sizes, within 4 % of each.
-COSTS = (7_800.0, 22.05, 37.2)
+
+
+class Chip(NamedTuple):
+    """What a chip takes, from the records of `experiments.mcu`."""
+
+    name: str
+    code: int  # bytes with -Os
+    costs: tuple[float, float, float]  # instructions of a row by what is counted (`instructions`)
+
+
+# Code measured: 11,458 to 11,702 bytes; costs: least squares over six sizes, within 4 % of each.
+FLOAT = Chip("Cortex-M4F", 11_600, (7_800.0, 22.05, 37.2))
+# Code measured: 15,210 to 15,554 bytes; costs: from three sizes.
+FIXED = Chip("Cortex-M0", 15_400, (90_300.0, 248.7, 220.8))
+DRAWN = 32.0  # instructions for each weight that is drawn from a seed; measured: 25 to 33
 
 
 class Figures(NamedTuple):
@@ -32,24 +43,27 @@ class Figures(NamedTuple):
 
     ram: int  # bytes, without the stack
     stack: int
+    chip: str  # of which flash and instructions are
     flash: int  # bytes of code and constants
-    instructions: int  # of a row on a Cortex-M4F
+    instructions: int  # of a row
 
 
 def figures(monitor: PortableMonitor) -> Figures:
     """Return what the monitor needs on a chip."""
     sizes = monitor.sizes()
     image = sizes.dump if monitor.n_seen else 0
-    weights = sizes.hidden * (sizes.features + 1) if monitor.drawn == "stored" else 0
-    constants = monitor.layer()[0].itemsize * weights + image
-    stack = FIXED_STACK if monitor.is_fixed else STACK
-    return Figures(sizes.ram(monitor.is_fixed), stack, CODE + constants, instructions(sizes))
+    weights, stored = sizes.hidden * (sizes.features + 1), monitor.drawn == "stored"
+    constants = monitor.layer()[0].itemsize * weights * stored + image
+    chip, stack = (FIXED, FIXED_STACK) if monitor.is_fixed else (FLOAT, STACK)
+    needed = instructions(sizes, chip) + round(DRAWN * weights * (not stored))
+    ram = sizes.ram(monitor.is_fixed)
+    return Figures(ram, stack, chip.name, chip.code + constants, needed)
 
 
-def instructions(sizes: Sizes) -> int:
-    """Return about how many instructions a usual row takes on a Cortex-M4F."""
+def instructions(sizes: Sizes, chip: Chip) -> int:
+    """Return about how many instructions a usual row takes with a stored layer."""
     parts = (1, sizes.inputs**2, sizes.hidden * sizes.features)
-    return round(float(np.dot(COSTS, parts)))
+    return round(float(np.dot(chip.costs, parts)))
 
 
 def write(monitor: PortableMonitor, folder: Path) -> list[str]:
@@ -191,8 +205,8 @@ def summary(monitor: PortableMonitor) -> str:
             f"features      {sizes.features}, window {sizes.window}, {sizes.hidden} tanh units, "
             f"{sizes.modes} places for modes",
             f"RAM           {found.ram:,} bytes, and a stack of less than {found.stack:,}",
-            f"flash         about {found.flash:,} bytes on a Cortex-M4F (-Os)",
-            f"instructions  about {found.instructions:,} a row on a Cortex-M4F",
+            f"flash         about {found.flash:,} bytes on a {found.chip} (-Os)",
+            f"instructions  about {found.instructions:,} a row on a {found.chip}",
         ]
     )
 
