@@ -11,6 +11,7 @@ from onlad.anchor import AnchorState
 from onlad.limit import LimitState
 from onlad.mode import ModeState
 from onlad.monitor import MonitorState
+from onlad.rhythm import RhythmState
 from onlad.state import DetectorState
 from onlad.watching import WatchingState
 
@@ -31,7 +32,7 @@ def test_the_tables_name_the_members_of_the_file(section):
         {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
         for table in tables
     ]
-    kinds = (MonitorState, WatchingState, ModeState, AnchorState, LimitState)
+    kinds = (MonitorState, WatchingState, ModeState, AnchorState, LimitState, RhythmState)
     members = [{field.name for field in fields(kind)} for kind in kinds]
     assert named == [members[0] - {"watching"}, *members[1:]]
 

@@ -15,6 +15,7 @@ from onlad import cli
 from onlad.monitor import FEWEST
 from onlad.report.evaluation import auc
 from onlad.report.lines import COLUMNS
+from onlad.streams.times import seconds
 
 ROWS, NORMAL = 900, 840
 
@@ -34,9 +35,14 @@ def history():
     return stream(ROWS)[:NORMAL]
 
 
-def fitted(X, **settings):
+def fitted(X, when=None, **settings):
     rows = [dict(zip(NAMES, row, strict=True)) for row in X.tolist()]
-    return onlad.Monitor(**settings).fit(rows)
+    return onlad.Monitor(**settings).fit(rows, when)
+
+
+def times(X):
+    """Return the times of the rows of a `table`."""
+    return seconds("2026-01-01T00:00:00") + np.arange(len(X))
 
 
 def main(capsys, *args):
@@ -46,7 +52,7 @@ def main(capsys, *args):
 
 
 def test_fit_makes_the_model_that_the_library_makes(folder, tmp_path, capsys):
-    onlad.save(fitted(history()), tmp_path / "twin.onlad")
+    onlad.save(fitted(history(), times(history())), tmp_path / "twin.onlad")
     assert (tmp_path / "twin.onlad").read_bytes() == (folder / "pump.onlad").read_bytes()
     status, out, err = main(capsys, "fit", folder / "one.csv", "-o", tmp_path / "two.onlad")
     assert (status, out) == (0, "")
@@ -58,7 +64,8 @@ def test_watch_goes_on_from_a_fit(folder, tmp_path, capsys):
     shutil.copy(folder / "pump.onlad", model)
     args = ("watch", folder / "two.csv", "--model", model, "--all", "--output", "jsonl")
     out = main(capsys, *args)[1]
-    verdicts = fitted(history()).observe_many(stream(ROWS, seed=1))
+    X = stream(ROWS, seed=1)
+    verdicts = fitted(history(), times(history())).observe_many(X, times=times(X))
     assert [json.loads(line)["score"] for line in out.splitlines()] == verdicts.score.tolist()
     assert onlad.load(model).n_seen == NORMAL + ROWS
 
@@ -143,7 +150,8 @@ def test_score_learns_nothing(folder, capsys):
     monitor = onlad.load(folder / "pump.onlad")
     learned = monitor.describe()["learned"]
     monitor.paused = True
-    verdicts = monitor.observe_many(stream(ROWS, seed=1))
+    X = stream(ROWS, seed=1)
+    verdicts = monitor.observe_many(X, times=times(X))
     assert [float(row["score"]) for row in rows] == verdicts.score.tolist()
     assert [row["is_anomaly"] == "1" for row in rows] == verdicts.is_anomaly.tolist()
     assert sum(verdicts.is_anomaly[-60:-50]) > 5

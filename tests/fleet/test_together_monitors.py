@@ -26,7 +26,7 @@ def pump(rows, seed, mode=0):
 
 def fitted(histories, **settings):
     scale = agreed([Measured.from_bytes(measure(X, NAMES).to_bytes()) for X in histories])
-    return [Monitor(names=NAMES, **settings).fit(X, scale) for X in histories]
+    return [Monitor(names=NAMES, **settings).fit(X, scale=scale) for X in histories]
 
 
 def heard(monitors, k):
@@ -51,7 +51,7 @@ def test_sums_of_alike_devices_are_those_of_one_that_saw_everything():
     histories = [pump(400, seed)[np.random.default_rng(seed).permutation(400)] for seed in range(3)]
     monitors = fitted(histories)
     scale = agreed([measure(X) for X in histories])
-    whole = Monitor(names=NAMES).fit(np.concatenate(histories), scale)
+    whole = Monitor(names=NAMES).fit(np.concatenate(histories), scale=scale)
     joint = heard(monitors, 0)
     (one,), (other,) = sums(joint).modes, sums(whole).modes
     for name in ("gram", "linear_gram", "moment"):
@@ -108,7 +108,7 @@ def test_sums_that_do_not_belong_together_are_refused():
     with pytest.raises(ValueError, match="devices have the features"):
         agreed([measure(pump(9, 0)), measure(pump(9, 0), NAMES)])
     with pytest.raises(ValueError, match="scale must be 0 or at least"):
-        Monitor().fit(pump(100, 0), (np.zeros(3), np.full(3, 1e-300)))
+        Monitor().fit(pump(100, 0), scale=(np.zeros(3), np.full(3, 1e-300)))
 
 
 def test_old_sums_may_count_less():
