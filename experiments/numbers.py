@@ -76,7 +76,7 @@ def precision(n: int, mean: bool) -> str:
 def sums_of(n: int) -> str:
     """Return the size of what a monitor of `n` features with one mode sends to others."""
     X = np.random.default_rng(0).normal(size=(1000, n)) + np.sin(np.arange(1000) / 20)[:, None]
-    monitor = Monitor().fit(X, together.agreed([together.measure(X)]))
+    monitor = Monitor().fit(X, scale=together.agreed([together.measure(X)]))
     return f"{len(together.sums(monitor).to_bytes()) / 1000:.0f} kB"
 
 
