@@ -580,3 +580,14 @@ def test_a_clock_that_jumps_makes_nothing_late(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now + 1e9)
     assert service.health.problems() == []
     service.close()
+
+
+@pytest.mark.parametrize("patterns", [False, True])
+def test_patterns_of_a_day_are_learned_where_they_are_asked_for(tmp_path, patterns):
+    service = started(tmp_path, f"{CONFIG}patterns = {str(patterns).lower()}\n")
+    feed(service, machine(300))
+    crash(service)
+    again = started(tmp_path, f"{CONFIG}patterns = {str(patterns).lower()}\n")
+    assert again.watchers["pump", ""].monitor.timed is patterns
+    assert again.watchers["pump", ""].monitor.n_seen == 300
+    again.close()

@@ -55,7 +55,7 @@ def replayed(
     store: Store, watcher: Watcher, model: Monitor, left_out: tuple[int, int] = (0, 0)
 ) -> Monitor:
     """Return a model that saw all samples of a device since; those left out were not learned."""
-    timed = watcher.stream.time is not None
+    timed = watcher.stream.patterns
     for part in rows(store, watcher, model.n_seen, watcher.monitor.n_seen):
         widen(model, watcher, part)
         edges = [np.clip(edge - part.first, 0, len(part.X)) for edge in left_out]

@@ -180,6 +180,7 @@ class StreamTable:
     silent_after: float | None = rule(None, low=0.1, high=1e9)  # seconds without a sample
     sensors: tuple[SensorTable, ...] = ()
     maintenance: tuple[str, ...] = ()  # "Sat 22:00-23:30": neither alarms nor learning
+    patterns: bool = False  # of a day and of a week are learned from the times of samples
     zone: str = "UTC"  # of these times
     alarms_per_day: int | None = rule(None, low=1, high=1_000_000)  # of each device; none: all
 

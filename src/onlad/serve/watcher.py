@@ -343,7 +343,7 @@ class Watcher:
 
     def judge(self, X: Array, times: Array) -> Verdicts:
         """Return the verdicts of the monitor on samples; `follow` is next."""
-        timed = self.stream.time is not None
+        timed = self.stream.patterns
         return self.rules.judge(self.monitor, X, times, timed=timed)
 
     def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:

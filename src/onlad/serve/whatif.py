@@ -42,7 +42,7 @@ def tried(
     model.false_alarms = rate
     history, incidents = History(max(1, end - max(first, model.n_seen))), Incidents(watcher.key)
     found: list[Incident] = []
-    begin, timed = last, watcher.stream.time is not None
+    begin, timed = last, watcher.stream.patterns
     for part in replay.rows(store, watcher, max(first, model.n_seen), end):
         replay.widen(model, watcher, part)
         model.paused = part.paused
