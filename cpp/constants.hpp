@@ -26,6 +26,7 @@
     X(mode, COVERED)       \
     X(mode, WIDENING)      \
     X(mode, NARROWEST)     \
+    X(counter, RESET)      \
     X(judge, KEEP)         \
     X(judge, FILLED)       \
     X(limit, LEAST)        \

@@ -70,6 +70,7 @@ public:
     std::vector<ModeData*> views;
     std::vector<std::size_t> usual, unusual, own;  // rows, by their numbers
     std::vector<double> scores;
+    std::vector<double> rates, base, gap;  // of rows with counters
     std::vector<const double*> at;
     std::vector<const std::uint8_t*> known;
 };

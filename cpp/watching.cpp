@@ -430,6 +430,7 @@ public:
         copy_in(values, "held", held.data(), l.n);
         copy_in(values, "age", age.data(), l.n);
         copy_in(values, "patience", patience.data(), l.n);
+        copy_in(values, "counted", counted.data(), counted.size());
         copy_in(values, "means", means, statistics);
         copy_in(values, "leans", leans.data(), 2, l.n, l.s);
         current = number<std::size_t>(values, "current");
@@ -485,6 +486,7 @@ public:
             past.insert(past.end(), before, before + l.n);
         }
         values["past"] = array(past.data(), l.n, {l.width - 1, l.n});
+        values["counted"] = array(counted.data(), l.n, {2, l.n});
         values["means"] = array(means, statistics);
         values["leans"] = array(leans.data(), l.s, {2, l.n});
         values["current"] = current;

@@ -45,6 +45,7 @@ public:
     std::size_t at = 0;  // rows of this tick
     // What moves on with each row.
     std::vector<double> held, age, patience, leans;  // leans: (2, s)
+    std::vector<double> counted;  // (2, n): of counters the last value, else NaN; rows since then
     double means[statistics] = {};
     std::size_t current = 0;
 
@@ -62,7 +63,8 @@ public:
           held(layer->n),
           age(layer->n),
           patience(layer->n),
-          leans(2 * layer->s) {}
+          leans(2 * layer->s),
+          counted(2 * layer->n) {}
 
     double threshold() const { return now; }
 
@@ -70,6 +72,11 @@ public:
         std::int64_t sum = 0;
         for (const auto& each : modes) sum += each->count;
         return sum;
+    }
+
+    bool counts() const {
+        return std::any_of(counted.begin(), counted.begin() + std::ptrdiff_t(layer->n),
+                           [](double last) { return last == last; });
     }
 
     // Modes have changed: settle what the rows of the next tick are judged by.
@@ -144,6 +151,8 @@ private:
               Workspace& scratch) {
         const Layer& l = *layer;
         const std::size_t begin = tick_rows + at;
+        const bool counting = counts();
+        if (counting) X = rates(X, count, scratch);
         scratch.views.clear();
         for (const auto& each : modes) scratch.views.push_back(each.get());
         JudgeState state{&l,           ordered,    scratch.views.data(), modes.size(),
@@ -155,11 +164,38 @@ private:
              score.data() + begin, mode.data() + begin, shares, around, 2 * l.n + 1},
             scratch, scratch);
         current = state.current;
+        if (counting)
+            for (std::size_t i = 0; i < count * l.n; ++i) {
+                double& expected = around[i / l.n * (2 * l.n + 1) + i % l.n];
+                expected = scratch.base[i] + scratch.gap[i] * expected;
+            }
         for (std::size_t t = begin; t < begin + count; ++t) {
             refused[t] = score[t] > gate;
             open[t] = !paused;
         }
         at += count;
+    }
+
+    // Rows with the rates of counters; counter.py has the definition.
+    const double* rates(const double* X, std::size_t count, Workspace& scratch) {
+        const std::size_t n = layer->n;
+        scratch.rates.assign(X, X + count * n);
+        scratch.base.assign(count * n, 0.0);
+        scratch.gap.assign(count * n, 1.0);
+        for (std::size_t i = 0; i < count * n; ++i) {
+            double &last = counted[i % n], &since = counted[n + i % n], &value = scratch.rates[i];
+            if (last != last) continue;
+            scratch.base[i] = last;
+            scratch.gap[i] = since += 1.0;
+            if (value != value) continue;
+            const double now = value;
+            const bool reset =
+                now < last && std::fabs(now) <= layer->c->counter_RESET * std::fabs(last);
+            value = (now - (reset ? 0.0 : last)) / since;
+            last = now;
+            since = 0.0;
+        }
+        return scratch.rates.data();
     }
 
     // Rows of the two ticks at hand, by their numbers.

@@ -13,6 +13,8 @@ BEGIN, END = "<!-- constants: python tests/test_constants.py -->\n", "<!-- end o
 CONSTANTS = [
     ("$C$", "mode.CLIP", "largest scaled value"),
     ("$A$", "watching.ORDERED", "least rank autocorrelation of an ordered stream"),
+    ("", "counter.RISES, counter.FALLS", "a counter: least rises, largest share of falls"),
+    ("", "counter.RESET", "share of the last value below which a fall is a reset"),
     ("$w$", "watching.LONGEST_WINDOW", "longest default window"),
     ("$n w$", "watching.WIDEST", "inputs that a default window may have"),
     ("$g$, $N / g$", "instance.GROUPS, instance.HIDDEN", "groups of tanh units, units of each"),

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onlad import anchor, instance, judge, kernel, limit, mode, severity, watching
+from onlad import anchor, counter, instance, judge, kernel, limit, mode, severity, watching
 from onlad.anchor import AnchorState
 from onlad.limit import LimitState
 from onlad.mode import ModeState
@@ -21,7 +21,7 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import WatchingState
 
 Names: TypeAlias = tuple[Hashable, ...]
-MODULES = (anchor, instance, judge, limit, mode, severity, watching)
+MODULES = (anchor, counter, instance, judge, limit, mode, severity, watching)
 
 
 def constants() -> dict[str, float]:

@@ -5,7 +5,7 @@ moves on (`onlad.watching`), so that a block of any size gives what single sampl
 
 A stream begins with a burn-in of BURN_IN samples, all of which are kept. If a lasting change is
 confirmed in it, the first samples were too few to show what is normal: the change does not become a
-second mode; all samples so far become the start.
+second mode; all samples so far become the start. So they do if what seemed to be a counter falls.
 
 If samples come with their times, the patterns of a day and of a week are taken out of them before
 they are judged (`onlad.rhythm`).
@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from onlad import compiled, fields, kernel, samples
+from onlad.counter import rising
 from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.mode import check_unit
 from onlad.modelfile import need, short
@@ -164,6 +165,7 @@ class Monitor:
         self._watching: kernel.Watching | None = None
         self._new: list[Array] = []  # more of them
         self._at = 0  # samples since the last tick, in the burn-in
+        self._counting: Array = np.zeros(0, bool)  # which features are counters
         self._rhythm: Rhythm | None = None  # if samples have times
         self._late: Monitor | None = None  # of all features, if some came later
         self.false_alarms = false_alarms
@@ -419,6 +421,9 @@ class Monitor:
             "quarantine": len(state.quarantine),
             "threshold": self._watching.threshold,
             "false_alarms": self.false_alarms,
+            "counters": [
+                n for n, is_one in zip(self._names, self._counting, strict=True) if is_one
+            ],
             "never moved": still,
             "drifting": self._names[drifting] if drifting >= 0 else None,
         }
@@ -540,7 +545,7 @@ class Monitor:
         kept = self._young_rows()
         if len(kept) > burn_in(X.shape[1]):
             self._kept = None
-        elif confirmed:
+        elif confirmed or not rising(kept[:, self._counting]).all():
             self._begin(kept)
 
     def _young_rows(self) -> Array:
@@ -565,6 +570,7 @@ class Monitor:
 
     def _go_on(self, state: WatchingState) -> None:
         self._watching = compiled.resumed(state, self._rate, self.seed, self._names)
+        self._counting = ~np.isnan(state.counted[0])
 
     # -- values in and out: files, copies, pickles ------------------------------------------
 

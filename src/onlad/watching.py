@@ -16,6 +16,7 @@ import numpy as np
 
 from onlad import fields, judge, kernel
 from onlad.anchor import MEASURED, SETTLED, Anchor, AnchorState
+from onlad.counter import Counters
 from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.limit import Limit, LimitState
 from onlad.mode import STATISTICS, WINSOR, Mode, ModeState, unit
@@ -61,6 +62,7 @@ class WatchingState:
     held: Annotated[Array, Numbers(("n",), high=LARGEST_HELD, missing=True)]
     age: Annotated[Array, Numbers(("n",), low=0, high=LARGEST)]
     patience: Annotated[Array, Numbers(("n",), low=0, high=LARGEST)]
+    counted: Annotated[Array, Numbers((2, "n"), high=LARGEST, missing=True)]
     means: Annotated[Array, Numbers((STATISTICS,), high=LARGEST_SCORE)]
     leans: Annotated[Array, Numbers((2, "n"), high=WINSOR)]
     score: Annotated[Array, Numbers((2 * TICK,), low=0, high=LARGEST_SCORE)]
@@ -88,6 +90,7 @@ class WatchingState:
         need(1 <= count <= MODES, f"there must be 1 to {MODES} modes, got {count}")
         need(len(self.anchors) == count, f"there must be {count} anchors, got {len(self.anchors)}")
         lengths = {"n": n, "past": rest, "kept": rest + 2 * TICK, "inputs": n * width}
+        need(bool((self.counted[1] >= 0).all()), "counted must have rows since each last value")
         ends = {"last_mode": count - 1, "last_feature": n - 1, "n_seen": n_seen}
         fields.check(self, lengths | ends)
         for mode in (*self.modes, self.candidate):
@@ -174,6 +177,7 @@ class Watching:
         self.refused: Array = np.zeros(2 * TICK, bool)
         self.open: Array = np.zeros(2 * TICK, bool)  # may be learned: judged while not paused
         self.at = 0  # rows of this tick
+        self.counters = Counters(np.array([np.full(features, np.nan), np.zeros(features)]))
         self._judge = judge.Judge(judge.first(np.zeros(features), width), self.modes)
         self._now = np.inf
         self.expected: Array = np.zeros((2 * TICK, features))  # of the rows of this tick
@@ -196,12 +200,15 @@ class Watching:
             first = np.linspace(0, len(X) - TICK, HISTORY // TICK).astype(int)
             X = X[(first[:, None] + np.arange(TICK)).ravel()]
         rows, n = X.shape
+        none = np.array([np.full(n, np.nan), np.zeros(n)])
+        counters, X = Counters.found(X) if given is None else (Counters(none), X)
         present = ~np.isnan(X)
         last = np.maximum.accumulate(np.where(present, np.arange(rows)[:, None], -1), axis=0)
         held = np.where(last >= 0, np.take_along_axis(X, np.maximum(last, 0), axis=0), np.nan)
         ordered = is_ordered(held)
         width = window or (default_window(n) if ordered else 1)
         self = cls(n, width, ordered, rate, seed)
+        self.counters = counters
         padded = np.concatenate((np.repeat(held[:1], width - 1, axis=0), held))
         windows = self._windows(padded, np.arange(rows))
         first_mode = Mode(n, width, ordered, seed)
@@ -280,9 +287,10 @@ class Watching:
         self.at += len(X)
         stop = TICK + self.at
         held = self.held[self.width - 1 :][first:stop]
+        X, base, gap = self.counters.rates(X)
         said = self._judge.rows(X)
         self.score[first:stop], self.mode[first:stop], shares[:], held[:], expected = said
-        self.expected[first:stop] = expected
+        self.expected[first:stop] = base + gap * expected
         self.refused[first:stop] = self.score[first:stop] > self._gate
         self.present[first:stop] = ~np.isnan(X)
         self.open[first:stop] = np.logical_not(paused)
@@ -417,6 +425,7 @@ class Watching:
 
     def accept(self, X: Array) -> None:
         """Learn the last row of `X`, whatever its score is, after the rows before it."""
+        X = self._past(X)
         past = np.concatenate((np.repeat(X[:1], self.width, axis=0), X))
         window = self._windows(past, np.array([len(past) - self.width]))
         known = ~np.isnan(window[:, : self.features])
@@ -425,6 +434,13 @@ class Watching:
         scores = [mode.score(mode.standardised(window, known)[0])[0] for mode in self.modes]
         self.modes[int(np.argmin(scores))].accept(window, known)
         self._inform()
+
+    def _past(self, X: Array) -> Array:
+        """Return rows of the past with the rates of counters."""
+        first = np.where(np.isnan(self.counters.counted[0]), np.nan, X[0])
+        rates: Array = Counters(np.array([first, np.zeros(self.features)])).rates(X[1:])[0]
+        start = np.where(np.isnan(self.counters.counted[0]), X[0], np.nan)
+        return np.concatenate((start[None], rates))
 
     def reject(self) -> None:
         """Drop the quarantine, the candidate, and what of the last rows would go there."""
@@ -445,6 +461,7 @@ class Watching:
             held=moving.held,
             age=moving.age,
             patience=moving.patience,
+            counted=self.counters.counted.copy(),
             means=moving.means,
             leans=moving.leans,
             score=self.score.copy(),
@@ -487,6 +504,7 @@ class Watching:
         self.present, self.score = state.present.copy(), state.score.copy()
         self.mode, self.refused = state.mode.copy(), state.refused.copy()
         self.open = state.open.copy()
+        self.counters = Counters(state.counted.copy())
         now = np.array([state.current])
         moved = state.held, state.age, state.patience, state.past, state.means, state.leans
         self._meet(judge.Moving(*moved, now))
