@@ -14,6 +14,7 @@
     X(mode, OFTEN)         \
     X(mode, MEMORY)        \
     X(mode, SMOOTHING)     \
+    X(mode, LEANING)       \
     X(mode, QUANTILE)      \
     X(mode, BEYOND)        \
     X(mode, FEW)           \

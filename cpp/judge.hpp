@@ -63,7 +63,7 @@ ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const do
                                 const JudgeWorkspace& scratch) {
     const Layer& l = *s.layer;
     const Levels levels(m);
-    const double smoothing = l.c->mode_SMOOTHING, most = l.c->mode_WINSOR;
+    const double smoothing = l.c->mode_SMOOTHING, leaning_rate = l.c->mode_LEANING, most = l.c->mode_WINSOR;
     double found[statistics] = {}, leaning[statistics] = {};
     for (std::size_t k = 0; k < 2; ++k) {
         double sums[line] = {}, tops[line] = {}, lean_sums[line] = {}, lean_tops[line] = {};
@@ -80,7 +80,7 @@ ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const do
                 tops[i] = square > tops[i] ? square : tops[i];
                 const double kept = one > most ? most : one < -most ? -most : one;
                 const double before = stays * lean[i];
-                next[i] = before + smoothing * (kept - before) * present[i];
+                next[i] = before + leaning_rate * (kept - before) * present[i];
                 const double usual = next[i] * next[i] * lean_inverse[i];
                 lean_sums[i] += usual;
                 lean_tops[i] = usual > lean_tops[i] ? usual : lean_tops[i];

@@ -149,7 +149,7 @@ inline void statistics_of(const Layer& l, const ModeData& m, const double* e, st
 // The usual squares of leans, and their levels; e are the errors of the start.
 inline void lean(const Layer& l, Mode& m, std::vector<double>& e, const Windows& w) {
     const Constants& c = *l.c;
-    const double smoothing = c.mode_SMOOTHING, rows = double(w.count);
+    const double smoothing = c.mode_LEANING, rows = double(w.count);
     for (std::size_t k = 0; k < 2; ++k) {
         double* usual = m.leaning + k * l.s;
         double mean = 0.0;

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlad.mode import SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR, Mode
+from onlad.mode import LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR, Mode
 from onlad.reference import Array
 
 KEEP = 0.5
@@ -87,7 +87,7 @@ class Judge:
             standard, E = mode.standardised(window, present)
             if mode.ordered:
                 means = means + SMOOTHING * (np.minimum(standard[:, 0], 1.0) - means)
-                leans = leans + SMOOTHING * (np.clip(E[:, 0], -WINSOR, WINSOR) - leans) * present
+                leans = leans + LEANING * (np.clip(E[:, 0], -WINSOR, WINSOR) - leans) * present
                 score = float(mode.score(standard, means[:, None], leans[:, None])[0])
             else:
                 score = float(mode.score(standard)[0])

@@ -37,6 +37,7 @@ OFTEN = 64.0  # a usual square is at least the largest that was learned, over th
 ACCEPTED = 8.0  # what a square of an accepted row counts for at most: less than 3 deviations
 MEMORY = 5_000  # rows that a usual square weighs at most
 SMOOTHING = 1 / 30  # weight of the newest row in a running mean
+LEANING = 1 / 30  # and in a lean
 QUANTILE, BEYOND = 0.999, 2.0  # a level reaches this quantile, times this
 FEW = 4.0  # widens a level that few rows were there for
 LEAST = (0.5, 0.05)  # the least reach of a level: of rows and leans, of running means
@@ -197,12 +198,12 @@ class Mode:
         leans = leaning(E, present)
         square = (leans**2).mean(axis=1)
         shrunk = (len(V) * square + PRIOR * square.mean(axis=1, keepdims=True)) / (len(V) + PRIOR)
-        self.leaning = np.maximum(shrunk, CORRELATED * SMOOTHING / (2 - SMOOTHING))
+        self.leaning = np.maximum(shrunk, CORRELATED * LEANING / (2 - LEANING))
         self.levels = Levels(
             median,
             reach,
             *_level(means, 1 / SMOOTHING, LEAST[1]),
-            *_level(self.lean_statistics(leans), CORRELATED / SMOOTHING, LEAST[0]),
+            *_level(self.lean_statistics(leans), CORRELATED / LEANING, LEAST[0]),
         )
         return self.score(standard, means, leans)
 
@@ -304,7 +305,7 @@ def leaning(E: Array, present: Array) -> Array:
     """
     leans, lean = np.empty_like(E), np.zeros_like(E[:, 0])
     for t, error in enumerate(np.clip(E, -WINSOR, WINSOR).swapaxes(0, 1)):
-        lean = lean + SMOOTHING * (error - lean) * present[t]
+        lean = lean + LEANING * (error - lean) * present[t]
         leans[:, t] = lean
     return leans
 
