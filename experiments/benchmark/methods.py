@@ -56,7 +56,7 @@ def filled(X: Array) -> Array:
 # -- onlad's own ----------------------------------------------------------------------------------
 
 
-def _outcome(*parts: Verdicts) -> Outcome:
+def outcome(*parts: Verdicts) -> Outcome:
     return Outcome(
         score=np.concatenate([v.score for v in parts]),
         alarm=np.concatenate([v.is_anomaly for v in parts]),
@@ -67,14 +67,14 @@ def _outcome(*parts: Verdicts) -> Outcome:
 
 
 def monitor(series: Series) -> Outcome:
-    return _outcome(Monitor().observe_many(series.X))
+    return outcome(Monitor().observe_many(series.X))
 
 
 def monitor_told(series: Series) -> Outcome:
     """Score the history too, with a copy of what was learned from it: VUS-PR counts all rows."""
     history = series.X[: series.history]
     fitted = Monitor().fit(history)
-    return _outcome(
+    return outcome(
         copy.deepcopy(fitted).observe_many(history),
         fitted.observe_many(series.X[series.history :]),
     )
