@@ -20,7 +20,7 @@ import json
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,7 @@ from experiments.benchmark import (
 from experiments.benchmark.methods import METHODS
 from experiments.records import Record
 from experiments.reproduce import in_parallel
+from experiments.testbeds import Array
 
 COLLECTIONS = {
     c.name: c
@@ -49,7 +50,11 @@ COLLECTIONS = {
         scenarios.COLLECTION,
     )
 }
-POISONING = "poisoning"  # no series: the attacker answers the method row by row
+# No series: what is shown next depends on what was said. Who is asked, and what the answer is.
+ASKED: dict[str, tuple[Callable[[Callable[[Array], scenarios.Watcher], int], float], str]] = {
+    "poisoning": (scenarios.poisoned, "deviations"),
+    "probes": (scenarios.blind, "blind"),
+}
 PROCESSES = 2
 
 
@@ -82,10 +87,10 @@ class Task:
 
     def _measured(self) -> Record:
         method = METHODS[self.method]
-        if self.collection == POISONING:
+        if self.collection in ASKED:
             assert method.start
-            moved = scenarios.poisoned(method.start, int(self.series.removeprefix("seed ")))
-            return {"deviations": round(moved, 2)}
+            ask, answer = ASKED[self.collection]
+            return {answer: round(ask(method.start, int(self.series.removeprefix("seed "))), 3)}
         series = COLLECTIONS[self.collection].load(self.series)
         outcome = method(series)
         found = measures.measure(series, outcome)
@@ -96,7 +101,7 @@ def tasks(names: Iterable[str], methods: Sequence[str]) -> list[Task]:
     """Return what there is to do for these collections; say which are skipped."""
     found = []
     for name in names:
-        if name == POISONING:
+        if name in ASKED:
             able = [m for m in methods if METHODS[m].start]
             found += [Task(name, f"seed {s}", m) for s in range(scenarios.SEEDS) for m in able]
             continue
@@ -167,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    everything = [*COLLECTIONS, POISONING]
+    everything = [*COLLECTIONS, *ASKED]
     parser.add_argument("--collections", nargs="*", choices=everything, default=everything)
     parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--again", action="store_true", help="replace what is stored")

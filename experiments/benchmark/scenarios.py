@@ -235,6 +235,24 @@ def _attack(
     return offset
 
 
+def blind(start: Callable[[Array], Watcher], seed: int, rows: int = 15_000) -> float:
+    """Return the share of rows in which a probe causes no alarm, in a machine with three modes.
+
+    Each probe is shown to a copy of the watcher, which itself sees none of them: probes in the
+    stream would be alarms far above any budget, and raise the limit.
+    """
+    p = plant(np.random.default_rng([seed, len(SCENARIOS) + 1]))
+    values = p.run(mode_of_rows(p.rng, HISTORY + rows, MODES))
+    watcher, missed = start(values[:HISTORY] * p.unit), []
+    for t, row in enumerate(values[HISTORY:]):
+        if t % 100 == 99:
+            probe = row.copy()
+            probe[p.rng.integers(SENSORS)] += PROBE * p.rng.choice((-1.0, 1.0))
+            missed.append(not copy.deepcopy(watcher).observe(probe * p.unit).is_anomaly)
+        watcher.observe(row * p.unit)
+    return float(np.mean(missed))
+
+
 COLLECTION = Collection(
     "scenarios",
     "hard cases",

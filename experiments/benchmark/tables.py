@@ -27,7 +27,7 @@ SCORED = {
     "nab": ("NAB", "auc", "AUC"),
     "records": ("records", "auc", "AUC"),
 }
-SIMULATED = ("machines", "normals", "scenarios", "poisoning")
+SIMULATED = ("machines", "normals", "scenarios", "poisoning", "probes")
 
 
 def read(collection: str) -> dict[str, list[Record]]:
@@ -178,6 +178,8 @@ def choice() -> str:
         [r["left_out"], str(r["settings"]), f"{r['value']:.3f}", f"{r['in_sample']:.3f}"]
         for r in found
     ]
+    expected, chosen = (float(np.mean([r[key] for r in found])) for key in ("value", "in_sample"))
+    rows.append(["mean", "", f"{expected:.3f}", f"{chosen:.3f}"])
     return markdown(["left out", "chosen on the others", "value", "chosen on all"], rows)
 
 
@@ -274,6 +276,10 @@ def of_scenarios() -> str:
     rows[question] = {
         method: f"{np.mean([r['deviations'] for r in found]):.1f}"
         for method, found in read("poisoning").items()
+    }
+    rows["three known modes: blind rows, each probe shown to a copy"] = {
+        method: f"{100 * np.mean([r['blind'] for r in found]):.0f}%"
+        for method, found in read("probes").items()
     }
     return _table("case", rows, list(METHODS))
 
