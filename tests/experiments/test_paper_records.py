@@ -45,7 +45,12 @@ def test_every_record_says_where_it_is_from():
 def test_reproduce_runs_every_trial_that_the_tables_have():
     for testbed in ("offline", "online"):
         for (name, method, settings), found in Aucs(testbed).cells.items():
-            assert settings in reproduce.settings_of(method), (testbed, name, method, settings)
+            assert settings in reproduce.settings_of(method, testbed), (
+                testbed,
+                name,
+                method,
+                settings,
+            )
             assert len(found) <= registry()[method].trials, (testbed, name, method, settings)
 
 
