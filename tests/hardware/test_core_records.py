@@ -6,12 +6,13 @@ from onlad.hardware import Config
 from onlad.hardware.paper import SIZES
 from onlad.hardware.synth import PARTS
 
+core_accuracy = pytest.importorskip("experiments.core_accuracy", reason="not part of a wheel")
 core_area = pytest.importorskip("experiments.core_area", reason="not part of a wheel's tests")
 core_latency = pytest.importorskip("experiments.core_latency")
 core_source = pytest.importorskip("experiments.core_source")
 
 
-def test_latency_area_and_detection_are_of_the_source_as_it_is():
+def test_every_record_is_of_the_source_as_it_is():
     from experiments.records import read
 
     gateware = {r["gateware"] for r in core_latency.records()}
@@ -21,6 +22,8 @@ def test_latency_area_and_detection_are_of_the_source_as_it_is():
     assert synthesised == {core_source.gateware()}, "run make core-area"
     model = {r["model"] for r in read("core_detection")}
     assert model == {core_source.model()}, "run make core-detection"
+    model = {r.model for r in core_accuracy.records()}
+    assert model == {core_source.model()}, "run make core-accuracy"
 
 
 def test_a_digest_of_the_model_hangs_on_its_code_and_not_on_its_comments(tmp_path, monkeypatch):
