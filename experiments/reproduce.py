@@ -42,8 +42,7 @@ PERFORMANCE = {  # module, and the records that this machine has or lacks
     "ways": "ways_cost",
 }
 JUDGED = (  # beside the paper
-    "plain_p", "ablation", "scaling", "neural_deviation", "adapter_defaults", "score_choice",
-    "wind_up",
+    "ablation", "scaling", "neural_deviation", "adapter_defaults", "score_choice", "wind_up",
 )  # fmt: skip
 CORE = ("core_latency", "core_accuracy", "core_detection", "core_area")
 PAPERS_METHODS = ("onlad", "onlad-nf", "fpelm", "nn", "dnn")
