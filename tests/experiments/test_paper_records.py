@@ -38,8 +38,9 @@ def test_every_record_says_where_it_is_from():
             continue
         for line in path.read_text().splitlines():
             record = json.loads(line)
-            assert record["machine"] != "not recorded", path.name
-            commits.add(record["commit"].removesuffix("+"))
+            # The bits of the core's model are those of its source, whose digest is compared.
+            assert record["machine"] != "not recorded" or "model" in record, path.name
+            commits.add(record["commit"].removesuffix("+").split()[-1])
     history = subprocess.run(
         ["git", "log", "--format=%H"], cwd=records.ROOT, capture_output=True, text=True, check=False
     )
