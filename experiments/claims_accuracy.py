@@ -8,6 +8,7 @@ from statistics import fmean
 
 from experiments import records
 from experiments.claims import Claim, Finding, Word, word
+from experiments.methods import registry
 from experiments.metrics import Mean
 from experiments.settings import Settings, hyperparameters, paper
 from experiments.tables import SUBSTITUTE, Aucs, names
@@ -97,13 +98,13 @@ def networks_ahead() -> Finding:
     return Finding("; ".join(told), word(good, len(told)), "auc/offline-{onlad,nn,dnn}")
 
 
-def beside_fpelm(testbed: Testbed, most: float, needed: float) -> Finding:
-    """Say holds if the share `needed` of the datasets is within `most`, with both settings."""
+def beside_fpelm(testbed: Testbed, most: float, needed: int) -> Finding:
+    """Say holds if as many of the datasets as `needed` are within `most`, with both settings."""
     told, good = [], 0
     for settings in BOTH:
         gaps = {n: gap(testbed, n, "fpelm", "onlad", settings) for n in comparable()}
         within = sum(abs(round(g.mean, 3)) <= most for g in gaps.values())
-        good += within >= needed * len(gaps)
+        good += within >= needed
         far = max(gaps, key=lambda n: abs(gaps[n].mean))
         told.append(
             f"{SAID[settings]}: {within} of {len(gaps)} within {most},"
@@ -153,15 +154,20 @@ def networks_forget() -> Finding:
 
 
 def above_networks() -> Finding:
-    """Say holds if ONLAD is at least 0.095 above both networks on three datasets, each way."""
+    """Say holds if ONLAD is as far above the better network on three datasets, each way.
+
+    The least of the paper's own differences, 0.094, must lie within or below the interval.
+    """
     told, good = [], 0
     three = ("fashion_mnist", "mnist", "letter_recognition")
+    printed = paper()["auc"]["online"]
+    least = min(printed[n]["onlad"] - max(printed[n]["nn"], printed[n]["dnn"]) for n in three)
     for settings in ways("online"):
         gaps = [
             min(gap("online", name, "onlad", bp, settings) for bp in ("nn", "dnn"))
             for name in three
         ]
-        good += all(g.mean >= 0.095 for g in gaps)
+        good += all(g.mean + g.half >= least for g in gaps)
         told.append(f"{SAID[settings]}: {_spread(gaps)}")
     return Finding("; ".join(told), word(good, len(told)), "auc/online-{onlad,nn,dnn}")
 
@@ -248,6 +254,39 @@ def stacked() -> Finding:
     return Finding(told, word(good, len(gaps)), "auc/*-ml-oselm")
 
 
+TRADITIONAL = ("lof", "knn", "ocsvm-rbf", "iforest", "pca")
+
+
+def beyond_tradition() -> Finding:
+    """Say holds if the better network is above by more than the interval in over half the cases."""
+    won, behind, of = 0, [], 0
+    for name, other in product(comparable(), TRADITIONAL):
+        found = (
+            aucs("offline").paired(name, (bp, "paper"), (other, "ours")) for bp in ("nn", "dnn")
+        )
+        best = max(gap for gap in found if gap is not None)
+        won, of = won + (best.mean - best.half > 0), of + 1
+        if best.mean - best.half <= 0:
+            behind.append(f"{registry()[other].label} on {names()[name]} {_signed(best)}")
+    told = f"the better network is above in {won} of {of} cases; not beside {', '.join(behind)}"
+    return Finding(told, "holds" if 2 * won > of else word(won, of), "auc/offline-*")
+
+
+def beyond_components() -> Finding:
+    """Say holds if the autoencoder is above PCA by more than the interval on every dataset."""
+    told, good, of = [], 0, 0
+    for method in ("onlad", "nn", "dnn"):
+        gaps = []
+        for name in comparable():
+            found = aucs("offline").paired(name, (method, "paper"), ("pca", "ours"))
+            assert found is not None, (name, method)
+            gaps.append(found)
+        wins = sum(g.mean - g.half > 0 for g in gaps)
+        good, of = good + wins, of + len(gaps)
+        told.append(f"{registry()[method].label} {wins} of {len(gaps)}, {_spread(gaps)}")
+    return Finding("; ".join(told), word(good, of), "auc/offline-{onlad,nn,dnn,pca}")
+
+
 def stable() -> Finding:
     """Say holds if the printed step with its guard keeps P in every case of the records."""
     stored = [r for r in records.read("ablation") if r["form"] == "printed"]
@@ -255,6 +294,7 @@ def stable() -> Finding:
     for dtype in ("float64", "float32"):
         for part, label in (
             ("testbed", "on the five online streams"),
+            ("drift", "on drifting sensors, fewer than hidden units"),
             ("stuck", "with a stuck sensor"),
         ):
             mine = [r for r in stored if r["dtype"] == dtype and r["part"] == part]
@@ -319,7 +359,7 @@ CLAIMS = [
         "5.3",
         "offline ONLAD and FPELM-AE are close: the L2 term can go",
         "0.001 to 0.004",
-        lambda: beside_fpelm("offline", 0.004, 1.0),
+        lambda: beside_fpelm("offline", 0.004, len(comparable())),
     ),
     Claim("5.3", "ONLAD is best with a model no larger than the networks'", "all datasets", sizes),
     Claim("5.3", "ONLAD needs one epoch, the networks several", "5 to 20", epochs),
@@ -333,7 +373,7 @@ CLAIMS = [
         "5.3",
         "online ONLAD and FPELM-AE are similar on most datasets",
         "",
-        lambda: beside_fpelm("online", 0.01, 0.5),
+        lambda: beside_fpelm("online", 0.01, 3),  # "most" of four
     ),
     Claim(
         "5.3",
@@ -350,6 +390,13 @@ CLAIMS = [
     ),
     Claim("tb:exploration", "settings are chosen within the printed ranges", "all", ranges),
     Claim("tb:exploration", "random weights are Uniform[0, 1]", "", printed_weights),
+    Claim(
+        "1",
+        "networks generalise better than traditional methods, in many cases",
+        "",
+        beyond_tradition,
+    ),
+    Claim("2.3", "autoencoders find what PCA does not", "", beyond_components),
     Claim("3.4", "with its guard (d < 1e-4) training is stable", "", stable),
     Claim("8.2", "ML-OSELM in place of OS-ELM can improve detection", "", stacked),
 ]

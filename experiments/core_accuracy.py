@@ -1,6 +1,6 @@
 """How close the core's fixed point stays to float64: scores, beta and P after thousands of steps.
 
-    python -m experiments.core_accuracy run      # resumable: skips stored cases
+    python -m experiments.core_accuracy run      # resumable: skips what is stored for this model
     python -m experiments.core_accuracy table    # from the records alone
 
 Float64 is `reference.update` with the library's wind-up guard. Both start from one state and see
@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from experiments import core_source
 from experiments.pages import markdown
-from experiments.records import append, origin, read
+from experiments.records import append, latest, origin
 from onlad import reference
 from onlad.hardware import fixed
 from onlad.hardware.config import Activation, Config, Storage
@@ -58,6 +59,7 @@ class Record:
     asymmetry: float
     refused: int
     saturated: int
+    model: str = ""  # the digest of its code
     command: str = ""
     machine: str = ""
     commit: str = ""
@@ -181,23 +183,22 @@ def measure(case: Case) -> Record:
 
 
 def records() -> list[Record]:
-    """Return what was stored, in the order of `cases`."""
-    found = [Record(**record) for record in read("core_accuracy")]
+    """Return the last record of each case, in the order of `cases`."""
+    found = [Record(**record) for record in latest("core_accuracy", "case")]
     order = [asdict(case) for case in cases()]
     return sorted(found, key=lambda record: order.index(record.case))
 
 
 def run() -> None:
-    """Measure what is not stored yet."""
-    done = [record.case for record in records()]
+    """Measure what is not stored yet of the model as it is."""
+    digest = core_source.model()
+    done = [record.case for record in records() if record.model == digest]
     for case in cases():
         if asdict(case) in done:
             continue
         print(case, file=sys.stderr, flush=True)
-        append(
-            "core_accuracy",
-            [asdict(measure(case)) | origin("make core-accuracy", "experiments/core_accuracy.py")],
-        )
+        source = origin("make core-accuracy", "experiments/core_accuracy.py")
+        append("core_accuracy", [asdict(measure(case)) | {"model": digest} | source])
 
 
 HEAD = ("n, N", "activation", "data", "a", "steps", "word", "alpha", "cond(H0'H0)", "score: median",

@@ -65,6 +65,7 @@ OTHERS = (
     ("prediction", "about 2 ms", "about 100 cycles", "105 ns", "8 µs", "about 1 ms"),
     ("training", "", "", "", "", "about 1 ms"),
     ("power", "", "", "", "", "3.1 W"),
+    ("operations per joule", "", "", "", "37 Gops/W", ""),
 )
 
 
@@ -98,6 +99,7 @@ def others() -> list[tuple[str, ...]]:
         "prediction": time("predict"),
         "training": time("train"),
         "power": "not measured",
+        "operations per joule": "not measured",
     }
     return [(*row, ours[row[0]]) for row in OTHERS[1:]]
 
@@ -109,6 +111,7 @@ def sources() -> list[tuple[str, ...]]:
         "latency": ([r["gateware"] for r in core_latency.records()], gateware),
         "area": ([r["gateware"] for r in core_area.records()], gateware),
         "detection": ([r["model"] for r in records.read("core_detection")], model),
+        "accuracy": ([r.model for r in core_accuracy.records()], model),
     }
     return [
         (kind, str(len(found)), str(found.count(now)), ", ".join(sorted(set(found))), now)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import ablation, adapter_defaults, bands, mcu, plain_p, score_choice, wind_up
+from experiments import ablation, adapter_defaults, bands, mcu, score_choice, wind_up
 from experiments.benchmark import normals
 from experiments.pages import markdown, renewed
 from experiments.records import read
@@ -177,7 +177,6 @@ def tables() -> dict[str, str]:
     return {
         "monitors_gpu": monitors_on_gpu(),
         "million": million(),
-        "plain_p": plain_p.table(),
         "limits": wind_up.table(),
         "ablation": ablation.table(),
         "bands": bands.table(),

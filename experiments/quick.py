@@ -1,7 +1,8 @@
 """Repeat a part of the stored records and compare: `make reproduce QUICK=1`.
 
 OS-ELM methods run on every dataset at hand, and on digits, which scikit-learn brings along; ways to
-forget, equal budgets and the peers that take seconds on one of them. Each trial must give its
+forget, equal budgets and the peers that take seconds on one of them; then one trial of the choice
+of score and limit, and one of the core's accuracy. Each trial must give its
 stored AUC again: to 1e-6 on a machine as that of the record, to 1e-3 elsewhere, where sums are
 taken in another order. The pages must be those that the records give.
 """
@@ -18,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments import datasets, records, report, scaling, streams
+from experiments import core_accuracy, datasets, records, report, scaling, score_choice, streams
 from experiments.benchmark import report as benchmark
 from experiments.records import Record
 from experiments.reproduce import cells, in_parallel
@@ -79,6 +80,36 @@ def _scaling() -> list[tuple[str, bool]]:
     return [(line, abs(now - before) <= ELSEWHERE)]
 
 
+def _choices() -> list[tuple[str, bool]]:
+    """Run one trial again of the choice of a score and of a limit, where the data is at hand."""
+    if not datasets.available(SMALL):
+        return []
+    lines = []
+    for name in ("score_choice", "wind_up"):
+        stored = next(
+            r
+            for r in records.read(name)
+            if (r["dataset"], r["testbed"], r["guard"], r["seed"])
+            == (SMALL, "online", "restore", 0)
+        )
+        fields = {field: stored[field] for field in score_choice.Setting.__dataclass_fields__}
+        limit = stored.get("limit", score_choice.WIND_UP)
+        found = score_choice.try_online(score_choice.Setting(**fields), 0, limit)
+        now, then = (r["auc"][score_choice.CHOSEN] for r in (found, stored))
+        line = f"{name}, {SMALL}, {stored['name']}: AUC {now:.4f}  stored {then:.4f}"
+        lines.append((line, abs(now - then) <= ELSEWHERE))
+    return lines
+
+
+def _fixed_point() -> list[tuple[str, bool]]:
+    """Run one case of the core's accuracy again. Where float64 rounds is the machine's."""
+    stored = min(core_accuracy.records(), key=lambda r: (r.case["steps"], r.case["n"]))
+    now = core_accuracy.measure(core_accuracy.Case(**stored.case))  # type: ignore[arg-type]
+    good = abs(now.score_median / stored.score_median - 1) < 0.01
+    line = f"core's accuracy: median error {now.score_median:.3e}  stored {stored.score_median:.3e}"
+    return [(line, good)]
+
+
 def _streams() -> list[tuple[str, bool]]:
     """Watch two real streams again, where they are at hand."""
     if not os.environ.get("ONLAD_STREAMS"):
@@ -99,7 +130,7 @@ def main() -> None:
     tasks = [(_repeat, (cell,)) for cell in wanted()]
     lines = [compare(now) for now in in_parallel("quick", tasks, os.cpu_count() or 1)]
     lines.sort()
-    lines += _scaling() + _streams()
+    lines += _scaling() + _choices() + _fixed_point() + _streams()
     for pages in (report, benchmark):
         with tempfile.TemporaryDirectory() as folder:
             fresh = pages.PAGE.exists() and pages.PAGE.read_text() == pages.page(Path(folder))

@@ -109,9 +109,10 @@ def origin(command: str, *paths: str) -> Record:
 
 @lru_cache
 def commit(*paths: str) -> str:
-    """Return the commit of this checkout; a + says that what decides a result has changed since.
+    """Return the last commit of what decides a result; a + says that it has changed since.
 
-    `paths` are further files that decide it, beside the library, the data and the testbeds.
+    `paths` are further files that decide it, beside the library, the data and the testbeds. It is
+    not the commit of the checkout: that of a branch may be gone when its records are read.
     """
 
     def git(*words: str) -> str:
@@ -122,7 +123,7 @@ def commit(*paths: str) -> str:
     decisive = ("src", "cpp", "experiments/datasets.py", "experiments/testbeds.py", *paths)
     try:
         changed = git("status", "--porcelain", "--", *decisive)
-        return git("rev-parse", "--short=12", "HEAD") + "+" * bool(changed)
+        return git("log", "-1", "--format=%h", "--abbrev=12", "--", *decisive) + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         # A copy of the files on another machine has no history: who made it may say what it is of.
         return os.environ.get("ONLAD_COMMIT", "unknown")

@@ -158,13 +158,13 @@ def online(dataset: str, seed: int) -> tuple[Array, Array, Array, int]:
     return X[init[y[init] == order[0]]], X[rows], labels, len(concepts[0][0])
 
 
-def _begin(s: Setting, X: Array, seed: int) -> kernel.Kernel:
+def _begin(s: Setting, X: Array, seed: int, wound: float = WIND_UP) -> kernel.Kernel:
     alpha, b = reference.draw(X.shape[1], s.n_hidden, "uniform", seed)
     X = X[: len(X) if s.start == "fit" else 0]
     H = reference.activate(X @ alpha + b, s.activation)
     S = np.linalg.inv(np.linalg.cholesky(H.T @ H + s.ridge * np.eye(s.n_hidden))).T
     trace = s.n_hidden / s.ridge if s.ridge else float(np.sum(S * S))
-    limit = WIND_UP * trace if s.guard == "restore" else np.inf
+    limit = wound * trace if s.guard == "restore" else np.inf
     kinds = {"activation": s.activation, "score": "combined", "loss": "squared", "dtype": "float64"}
     beta = S @ (S.T @ (H.T @ X))
     return kernel.make(alpha, b, beta, S, **kinds, trace_start=trace, trace_limit=limit)
@@ -189,7 +189,8 @@ def _aucs(s: Setting, loss: Array, leverage: Array, labels: Array) -> dict[str, 
     return {n: round(metrics.auc(labels, np.nan_to_num(v)), 4) for n, v in scores.items()}
 
 
-def _try_online(s: Setting, seed: int) -> dict[str, Any]:
+def try_online(s: Setting, seed: int, wound: float = WIND_UP) -> dict[str, Any]:
+    """Return what came of a trial in which the guard acts above `wound` times the first trace."""
     init, X, labels, first = online(s.dataset, seed)
     if s.testbed == "concept":
         X, labels = X[:first], labels[:first]
@@ -198,7 +199,7 @@ def _try_online(s: Setting, seed: int) -> dict[str, Any]:
         copies, cut = STUCK if s.testbed == "stuck" else 0, len(X) // 10
         X = np.concatenate([X[:cut], np.repeat(X[cut - 1 : cut], copies, axis=0), X[cut:]])
         labels, judged = labels[cut:], cut + copies
-    model = _begin(s, init, seed)
+    model = _begin(s, init, seed, wound)
     loss, leverage, paused = _learn(s, model, X)
     found: dict[str, Any] = {"auc": _aucs(s, loss[judged:], leverage[judged:], labels)}
     if s.part == "ridge":
@@ -233,7 +234,7 @@ def run() -> None:
         if (seed, *asdict(s).values()) in done:
             continue
         begun = time.perf_counter()
-        found = (_try_offline if s.testbed == "offline" else _try_online)(s, seed)
+        found = (_try_offline if s.testbed == "offline" else try_online)(s, seed)
         record = {**asdict(s), "seed": seed, "dataset_sha256": _load(s.dataset)[2], **found}
         append(
             "score_choice",

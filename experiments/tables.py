@@ -177,15 +177,14 @@ class Aucs:
         return f"{markdown(('method', *names().values()), rows)}\n\n{self.about(ordered())}"
 
     def equal(self) -> str:
-        """Return the methods with as many settings each, and their paired differences."""
-        methods = ("onlad", "fpelm", "nn", "dnn", OURS)
+        """Return the methods that were searched, with as many settings each."""
         rows = []
-        for dataset, label in names().items():
-            cells = [self.mean(dataset, method, "equal") for method in methods]
-            rows.append([label, *map(show, cells)])
-        labels = [registry()[method].label for method in methods]
+        for method, entry in ordered().items():
+            cells = [self.mean(dataset, method, "equal") for dataset in names()]
+            if any(cells):
+                rows.append([entry.label, *map(show, cells)])
         used = [r for key, found in self.cells.items() if key[2] == "equal" for r in found]
-        return f"{markdown(('dataset', *labels), rows)}\n\n{provenance(used)}"
+        return f"{markdown(('method', *names().values()), rows)}\n\n{provenance(used)}"
 
     def differences(self) -> str:
         """Return by how much ONLAD is above the paper's other methods, on the same seeds."""

@@ -4,7 +4,8 @@
 
 ONLAD and FPELM-AE are tried on the paper's full ranges (tb:exploration). `onlad-plus`, ours, first
 on three folds over more activations, weights, forgetting factors and kinds of score, then its best
-settings on all ten folds with several ridges. The variants have six settings each, on three folds.
+settings on all ten folds with several ridges. The variants have six settings each, on three folds,
+and the peers twenty: those that stream online, those that learn once offline.
 One line a setting; what is stored is not run again.
 """
 
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from experiments import datasets, records, testbeds, ways
-from experiments.methods import Hyperparameters, module_of, run_trials
+from experiments.methods import Hyperparameters, module_of, peers, registry, run_trials
 from experiments.records import Record
 from experiments.run import dataset, trial_auc
 from experiments.settings import paper
@@ -34,7 +35,14 @@ FOLDS = tuple(range(testbeds.FOLDS))
 FEW = FOLDS[:3]  # of the first stage of ours
 BEST = 3  # settings that go on to the second
 RIDGES = (1e-6, 1e-4, 1e-2)
-METHODS = ("onlad", "fpelm", "onlad-plus", *ways.GRIDS)
+METHODS = ("onlad", "fpelm", "onlad-plus", *ways.GRIDS, *peers.GRIDS)
+
+
+def searched(testbed: Testbed, method: str) -> bool:
+    """Return whether settings of a method are sought on a testbed."""
+    if method in peers.GRIDS:
+        return testbed == registry()[method].testbeds[-1]
+    return method in METHODS
 
 
 def grid(testbed: Testbed, method: str, name: str = "") -> list[Hyperparameters]:
@@ -42,6 +50,8 @@ def grid(testbed: Testbed, method: str, name: str = "") -> list[Hyperparameters]
 
     Those of a variant depend on the dataset `name`: it has the hidden layer of the paper's ONLAD.
     """
+    if method in peers.GRIDS:
+        return peers.GRIDS[method]
     if method in ways.GRIDS:
         layer = paper()["settings"][testbed][name]["onlad"]
         return ways.grid(method, layer, testbed == "offline")
@@ -72,7 +82,7 @@ def possible(
 
     It needs more samples than hidden units, and linear units no more than inputs and a bias give.
     """
-    if "ridge" in parameters or method in ways.GRIDS:
+    if "ridge" in parameters or method in (*ways.GRIDS, *peers.GRIDS):
         return True
     rows = testbeds.divide(len(data.y), testbed)
     first = rows["init"] if testbed == "online" else rows["train"][: len(rows["train"]) * 9 // 10]
@@ -151,7 +161,9 @@ def tasks(testbed: Testbed, name: str, method: str) -> list[tuple[Hyperparameter
         }
         return [(p, list(folds)) for p in wanted if _without_score(p) not in done]
 
-    if method in ways.GRIDS:
+    if not searched(testbed, method):
+        return []
+    if method in (*ways.GRIDS, *peers.GRIDS):
         return todo(grid(testbed, method, name), FEW)
     if method != "onlad-plus":
         return todo(grid(testbed, method), FOLDS)

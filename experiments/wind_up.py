@@ -49,8 +49,7 @@ def run() -> None:
             for seed in range(TRIALS):
                 if (dataset, activation, a, limit, seed) in done:
                     continue
-                score_choice.WIND_UP = limit
-                trial = score_choice._try_online(s, seed)
+                trial = score_choice.try_online(s, seed, limit)
                 record = asdict(s) | {"limit": limit, "seed": seed} | trial
                 source = records.origin(
                     "python -m experiments.wind_up run", "experiments/wind_up.py"

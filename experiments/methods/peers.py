@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -177,3 +178,33 @@ METHODS = {
     "knn": _fixed("kNN", nearest_neighbours),
     "ocsvm-rbf": _fixed("One-class SVM, RBF", one_class_svm_rbf),
 }
+
+
+def _grid(**ranges: Sequence[Any]) -> list[Hyperparameters]:
+    return [dict(zip(ranges, values, strict=True)) for values in product(*ranges.values())]
+
+
+# Twenty settings each, those of the library among them. What streams is searched on the Online
+# Testbed, what learns once on the Offline Testbed.
+GRIDS = {
+    "hst": _grid(n_trees=(10, 25), height=(5, 8), window_size=(25, 50, 100, 250, 500)),
+    "ocsvm": _grid(nu=(0.01, 0.05, 0.1, 0.2, 0.5), intercept_lr=(0.001, 0.01, 0.1, 1.0)),
+    "loda": _grid(num_bins=(5, 10, 20, 50, 100), num_random_cuts=(25, 50, 100, 200)),
+    "kitnet": _grid(
+        learning_rate=(0.01, 0.03, 0.1, 0.3), hidden_ratio=(0.1, 0.3, 0.5, 0.75, 0.9)
+    ),
+    "iforest": _grid(
+        max_samples=(32, 64, "auto", 512, 1024), max_features=(0.1, 0.25, 0.5, 1.0)
+    ),
+    "pca": _grid(
+        n_components=(
+            0.5, 0.6, 0.7, 0.75, 0.8, 0.84, 0.87, 0.9, 0.91, 0.92,
+            0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.999,
+        )
+    ),
+    "lof": _grid(
+        n_neighbors=(2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100, 125, 150)
+    ),
+    "knn": _grid(n_neighbors=(1, 2, 3, 5, 8, 12, 20, 35, 60, 100), method=("largest", "mean")),
+    "ocsvm-rbf": _grid(nu=(0.01, 0.05, 0.1, 0.25, 0.5), gamma=("scale", "auto", 0.1, 1.0)),
+}  # fmt: skip

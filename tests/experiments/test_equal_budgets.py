@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from experiments.methods import peers
 from experiments.metrics import mean, paired
 from experiments.settings import BUDGET, NoSettingsError, equal
+from experiments.testbeds import TESTBEDS
 
-from experiments import records
+from experiments import records, reproduce, tune
 
 WHERE = ("online", "mnist", "onlad")
 
@@ -44,6 +46,34 @@ def test_a_short_search_keeps_its_best():
 def test_without_a_search_there_is_no_setting():
     with pytest.raises(NoSettingsError, match="no settings were tried yet for onlad on mnist"):
         equal(*WHERE)
+
+
+DEFAULTS = {  # of the libraries; of PCA, which has none that leaves anything over, ours
+    "hst": {"n_trees": 10, "height": 8, "window_size": 250},
+    "ocsvm": {"nu": 0.1, "intercept_lr": 0.01},
+    "loda": {"num_bins": 10, "num_random_cuts": 100},
+    "kitnet": {"learning_rate": 0.1, "hidden_ratio": 0.75},
+    "iforest": {"max_samples": "auto", "max_features": 1.0},
+    "pca": {"n_components": 0.9},
+    "lof": {"n_neighbors": 20},
+    "knn": {"n_neighbors": 5, "method": "largest"},
+    "ocsvm-rbf": {"nu": 0.5, "gamma": "scale"},
+}
+
+
+@pytest.mark.parametrize("method", peers.GRIDS)
+def test_a_peer_has_as_many_settings_with_its_defaults_among_them(method):
+    (testbed,) = (bed for bed in TESTBEDS if tune.searched(bed, method))
+    wanted = [settings for settings, _ in tune.tasks(testbed, "mnist", method)]
+    assert len(wanted) == BUDGET
+    assert DEFAULTS[method] in wanted
+    cell = reproduce.Cell(testbed, "mnist", method, "equal")
+    assert cell not in list(reproduce.cells(["peer"], [method], ["mnist"]))
+    found = [
+        {"dataset": "mnist", "hyperparameters": p, "folds": [0] * 3, "aucs": [0.5]} for p in wanted
+    ]
+    records.append(f"tune/{testbed}-{method}", found)
+    assert cell in list(reproduce.cells(["peer"], [method], ["mnist"]))
 
 
 def test_a_trial_that_another_column_has_is_borrowed_and_not_run():

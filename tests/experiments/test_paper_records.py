@@ -1,6 +1,7 @@
 """The pages that judge the paper are those that the records give, and the records are whole."""
 
 import json
+import subprocess
 
 import numpy as np
 import pytest
@@ -31,21 +32,35 @@ def test_the_page_is_what_the_records_give(module):
 
 
 def test_every_record_says_where_it_is_from():
+    commits = set()
     for path in records.RESULTS.rglob("*.jsonl"):
         if path.stem in ("published", "choice"):  # numbers of others; a choice among records
             continue
         for line in path.read_text().splitlines():
             record = json.loads(line)
-            # A core that was routed before records named both.
-            if path.stem == "core_area" and record["mhz"] and len(record["gateware"]) == 16:
-                continue
-            assert {"machine", "commit"} <= record.keys(), path.name
+            # The bits of the core's model are those of its source, whose digest is compared.
+            assert record["machine"] != "not recorded" or "model" in record, path.name
+            commits.add(record["commit"].removesuffix("+").split()[-1])
+    history = subprocess.run(
+        ["git", "log", "--format=%H"], cwd=records.ROOT, capture_output=True, text=True, check=False
+    )
+    known = history.stdout.splitlines()
+    shallow = (records.ROOT.parent / ".git" / "shallow").exists()
+    if history.returncode or shallow:
+        pytest.skip("a copy without its history")
+    gone = {c for c in commits if not any(whole.startswith(c) for whole in known)}
+    assert not gone, "commits that the history lacks"
 
 
 def test_reproduce_runs_every_trial_that_the_tables_have():
     for testbed in ("offline", "online"):
         for (name, method, settings), found in Aucs(testbed).cells.items():
-            assert settings in reproduce.settings_of(method), (testbed, name, method, settings)
+            assert settings in reproduce.settings_of(method, testbed), (
+                testbed,
+                name,
+                method,
+                settings,
+            )
             assert len(found) <= registry()[method].trials, (testbed, name, method, settings)
 
 
@@ -71,7 +86,9 @@ def test_what_the_records_contradict_is_said_to_fail():
     found = {c.says: c.judge().word for mine in claims.claims().values() for c in mine}
     assert found["on MNIST NN-AE is above DNN-AE online"] == "fails"
     assert found["S_onlad is the sum of the four parts"] == "fails"
-    assert found["online ONLAD is above both networks on three datasets"] != "holds"
+    # With the paper's settings they hold, with searched ones they do not.
+    assert found["online ONLAD is above both networks on three datasets"] == "partly"
+    assert found["online ONLAD and FPELM-AE are similar on most datasets"] == "partly"
 
 
 def test_a_claim_turns_with_its_records(monkeypatch):

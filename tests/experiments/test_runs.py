@@ -1,6 +1,7 @@
 """One command a cell, records, search, and the quick comparison."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from experiments.methods import registry
 from experiments.run import Cell
 from experiments.testbeds import FOLDS
 
-from experiments import quick, records, reproduce, run, settings, tune
+from experiments import core_accuracy, quick, records, reproduce, run, settings, tune
 
 COMMAND = ["online", "--dataset", "digits", "--method", "onlad", "--settings", "paper"]
 
@@ -165,6 +166,15 @@ def test_progress_says_how_long_it_takes_still(capsys, monkeypatch):
     assert "AUC: 1 of 2, about 1 min left (mnist)" in capsys.readouterr().err
     progress.step("mnist")
     assert "2 of 2, about 0 min left" in capsys.readouterr().err
+
+
+def test_the_quick_run_sees_a_core_that_is_less_accurate(monkeypatch):
+    case = core_accuracy.Case(32, 8, "identity", "noise", 0.99, steps=300)
+    stored = core_accuracy.measure(case)
+    for times, good in ((1, True), (2, False)):
+        worse = replace(stored, score_median=times * stored.score_median)
+        monkeypatch.setattr(core_accuracy, "records", lambda worse=worse: [worse])
+        assert quick._fixed_point()[0][1] == good
 
 
 def test_the_quick_run_sees_an_auc_that_differs(results, monkeypatch):

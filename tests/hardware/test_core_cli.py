@@ -31,6 +31,7 @@ def test_simulate_shows_cycles_and_compares_every_bit(capsys):
 
 def test_estimate_needs_no_tool(capsys):
     status, out, _ = run(capsys, "estimate", "--features", "512", "--hidden", "64")
+    assert "100 MHz is the clock of the paper's board, and assumed" in out
     assert status == 0
     assert "13,824" in out  # (3 n N + 3 N^2) / 8
     assert "14,344" in out  # the paper's iterations / 8

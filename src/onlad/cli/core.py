@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from onlad.hardware import OnladCore
 
 MEGAHERTZ = 100  # of the paper's board
+CLOCK = (
+    f"{MEGAHERTZ} MHz is the clock of the paper's board, and assumed: nothing was routed here. "
+    "A clock is measured by: onlad core synth --part lfe5u-85f --seeds 1"
+)
 _CHUNK = 50  # samples between two looks at the progress
 
 
@@ -164,6 +168,7 @@ def _simulate(core: OnladCore, args: argparse.Namespace) -> None:
             ("prediction", *_cycles(predict, guess.ideal_predict, guess.paper_predict, core)),
         ],
     )
+    print(CLOCK)
     if not same:
         raise OnladError("the gateware and the model differ: this is a bug, please report it")
     print("Every score, and the last alpha, b, beta and P, are those of the model to the last bit.")
@@ -215,6 +220,7 @@ def _estimate(core: OnladCore, args: argparse.Namespace) -> None:
             ("loading a sample", f"{guess.load:,}", f"{guess.load / MEGAHERTZ:.1f}", "", ""),
         ],
     )
+    print(CLOCK)
     elements = guess.paper_elements
     _table(
         "Memory and multipliers",
