@@ -74,7 +74,8 @@ def test_the_kernel_has_the_functions_of_the_path_of_a_sample():
     assert len(found) >= 4
     for names, file in found:
         for name in re.findall(r"\w+", names.replace(" and ", " ")):
-            assert re.search(rf"^[^/\n]*\b{name}\([^;]*{{$", (ROOT / file).read_text(), re.MULTILINE)
+            source = (ROOT / file).read_text()
+            assert re.search(rf"^[^/\n]*\b{name}\([^;]*{{$", source, re.MULTILINE)
 
 
 def test_a_tick_takes_the_path_that_the_page_describes():

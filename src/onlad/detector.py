@@ -356,7 +356,7 @@ def merge(a: Detector, b: Detector) -> Detector:
     Exact for forgetting 1; else each sample keeps the weight that it has in its own detector.
     """
     if a.n_features is None or b.n_features is None:
-        raise ValueError("a detector that has seen nothing cannot be merged")
+        raise ValueError("a detector that has learned nothing cannot be merged")
     one, other = a.started(), b.started()
     if a.activation != b.activation or not (
         np.array_equal(one.alpha, other.alpha) and np.array_equal(one.b, other.b)

@@ -125,4 +125,4 @@ def test_a_folder_is_needed_for_many_series(tmp_path):
     with running(*EXECD, "--save", tmp_path / "file") as command:
         status, _, err = command.end()
     assert status == 1
-    assert err == f"onlad: {tmp_path / 'file'} must be a folder: a series is a file in it\n"
+    assert err == f"onlad: {tmp_path / 'file'} must be a folder, with one file per series\n"

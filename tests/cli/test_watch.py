@@ -201,6 +201,34 @@ def test_columns_are_chosen(tmp_path, X):
     )
 
 
+def test_a_sensor_that_comes_later_is_watched_as_in_the_library(tmp_path, X):
+    cut = len(X) // 2
+    monitor = onlad.Monitor(names=NAMES[:2])
+    scores = list(monitor.observe_many(X[:cut, :2]).score)
+    monitor.widen(NAMES[2:3])
+    scores += list(monitor.observe_many(X[cut:, :3]).score)
+    path, model = tmp_path / "pump.jsonl", tmp_path / "pump.onlad"
+    rows = [dict(zip(NAMES, row[: 2 if t < cut else 3])) for t, row in enumerate(X.tolist())]  # noqa: B905
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("watch", path, "--all", "--output", "jsonl", "--save", model)
+    assert [line["score"] for line in objects(done.stdout)] == scores
+    assert f"onlad: {NAMES[2]} came later: watched from here on\n" in done.stderr
+    assert onlad.load(model).names == tuple(NAMES[:3])
+    again = run("watch", path, "--load", model)
+    assert (again.returncode, "came later" in again.stderr) == (0, False)
+
+
+def test_sensors_that_come_later_too_often_are_named_once_and_left_out(tmp_path, X):
+    wide = np.tile(X, (4, 3))
+    rows = [dict(enumerate(row[: 2 + t // 400])) for t, row in enumerate(wide.tolist())]
+    path = tmp_path / "pump.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("watch", path)
+    assert done.returncode == 0
+    assert done.stderr.count("came later: watched") == 4
+    assert done.stderr.count("cannot be watched: features came later 4 times") == 1
+
+
 def test_labels_are_never_watched_and_counted_at_the_end(tmp_path, X, expected):
     lines = table(X).splitlines()
     labelled = [lines[0] + ",fault"]
@@ -323,7 +351,7 @@ def test_follow_reads_what_is_added_cut_and_replaced(tmp_path, X, expected):
 def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, header):
     path, model = tmp_path / "pump.csv", tmp_path / "pump.onlad"
     lines = table(X).splitlines(keepends=True)
-    if not header:  # nor names, nor a time, which is no number
+    if not header:  # nor names, nor a time, which is not a number
         lines = [line.partition(",")[2] for line in lines[1:]]
     options = ("watch", path, "--follow", "--all", "--output", "jsonl", "--model", model)
 
@@ -340,7 +368,7 @@ def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, he
     assert follow(100)[0] == list(range(100))
     rows, err = follow(50, "".join(lines[100 + header : 150 + header]) + lines[150 + header][:3])
     assert rows == list(range(100, 150))
-    assert "going on at byte" in err
+    assert "continuing at byte" in err
     rest = lines[150 + header :]
     twin = Path(f"{model}.place").read_bytes()
     follow(len(rest), rest[0][3:] + "".join(rest[1:]))
@@ -352,7 +380,7 @@ def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, he
     # Another file under the name is read from its start.
     path.write_text("".join([*lines[:header], *lines[200:300]]))
     _, err = follow(100)
-    assert "is another file than before" in err
+    assert "is not the file of the last run" in err
     # And without the model from its start, too.
     model.unlink()
     assert len(follow(100)[0]) == 100
@@ -401,8 +429,8 @@ def test_a_compressed_file_is_read_as_what_is_in_it(tmp_path, X, suffix):
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        (b"PK\x03\x04", "is a workbook of Excel, or a ZIP archive. Save the table as CSV"),
-        (b"\xd0\xcf\x11\xe0", "is a workbook of an old Excel"),
+        (b"PK\x03\x04", "is an Excel workbook, or a ZIP archive. Save the table as CSV"),
+        (b"\xd0\xcf\x11\xe0", "is an old Excel workbook"),
         (b"BZh9", "Unpack it: bzip2 -dc "),
         (b"\xfd7zXZ\0", "Unpack it: xz -dc "),
         (b"PAR1", "is Parquet. Read it with --input parquet"),
@@ -425,7 +453,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
     done = run("watch", path, "--decimal", ",", "--all", "--output", "jsonl")
     assert "2 samples" in done.stderr
     done = run("watch", path)
-    assert "column 'flow' holds '1,5', which is no number. --decimal , reads it" in done.stderr
+    assert "column 'flow' holds '1,5', which is not a number. --decimal , reads it" in done.stderr
 
 
 # -- rows that are bad ------------------------------------------------------------------------
@@ -502,8 +530,8 @@ def test_nothing_but_bad_rows_is_refused():
     done = run("watch", "-", input="machine,flow\npump,1\npump,2\n")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "onlad: no row could be read: line 2: column 'machine' holds 'pump', which is no number. "
-        "--ignore leaves a column out"
+        "onlad: no row could be read: line 2: column 'machine' holds 'pump', which is not a "
+        "number. --ignore leaves a column out"
     )
 
 

@@ -23,12 +23,12 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "evaluate",
         help="compare scores and alarms with labels",
-        description="Watch a source with labels, which the monitor never sees, and say how good "
-        "the scores and the alarms were. Samples without a label, and those before the monitor is "
-        "ready, do not count. An "
-        "event is a run of samples with an anomalous label; its delay is the number of samples "
-        "before its first alarm; a false alarm is a run of alarms that no label marks; an incident "
-        "is made of alarms less than 64 samples apart, and right if one of them is.",
+        description="Monitor a source with labels, which the monitor does not see, and print how "
+        "good the scores and alarms were. Samples without a label, and those before the monitor "
+        "is ready, do not count. An event is a run of samples with an anomalous label; its delay "
+        "is the number of samples before its first alarm; a false alarm is a run of alarms that "
+        "no label marks; an incident is made of alarms less than 64 samples apart, and right if "
+        "one of them is.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad evaluate pump.csv --label fault\n"

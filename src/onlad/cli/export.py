@@ -23,9 +23,9 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "export",
         help="write a monitor as C source for a microcontroller",
-        description="Write a monitor as C99 source that learns on a microcontroller: the one of a "
-        "model file, which goes on from there, or a fresh one with --features. What it needs of "
-        "RAM, flash and time is printed first.",
+        description="Write a monitor as C99 source that learns on a microcontroller: the monitor "
+        "of a model file, which continues to learn, or a new one with --features. The RAM, flash "
+        "and time that it needs are printed first.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad export --features 8 --hidden 32 -o firmware\n"

@@ -13,10 +13,10 @@ def add(commands: Commands) -> None:
     """Add `onlad revert`."""
     parser = commands.add_parser(
         "revert",
-        help="let a device of onlad serve go back to a snapshot of its model",
-        description="List the snapshots of a device of a service that is stopped, or go back to "
-        "one. A service that runs is told by its page, or by POST /streams/STREAM/revert. A "
-        "snapshot is taken every day; its name says how many samples it has seen.",
+        help="restore a snapshot of a device of onlad serve",
+        description="List the snapshots of a device of a service that is stopped, or restore one. "
+        "While the service runs, use its page, or POST /streams/STREAM/revert. By default a "
+        "snapshot is taken every day; its name says how many samples the model had seen.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad revert --config onlad.toml plant pump\n"
@@ -25,14 +25,22 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("stream", metavar="STREAM", help="its name in the configuration")
     parser.add_argument(
-        "device", nargs="?", default="", metavar="DEVICE", help="leave it out if it has no name"
+        "device",
+        nargs="?",
+        default="",
+        metavar="DEVICE",
+        help="name of the device; omit it if the device has none",
     )
     parser.add_argument(
-        "--config", type=Path, required=True, metavar="PATH", help="the file of the service"
+        "--config",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="the configuration of the service",
     )
-    parser.add_argument("--to", metavar="SNAPSHOT", help="go back to this one")
+    parser.add_argument("--to", metavar="SNAPSHOT", help="the snapshot to restore")
     parser.add_argument(
-        "--replay", action="store_true", help="learn the samples since then again, by the journal"
+        "--replay", action="store_true", help="learn the samples since then again, from the journal"
     )
     parser.set_defaults(run=run, usage=parser.error)
 

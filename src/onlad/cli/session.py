@@ -60,7 +60,8 @@ class Session:
                 where = Path(self._args.source)
                 place = self._place = Place(where, self._save, self._models, self.say)
             cut = place.start if place else 0
-            source = settings.open(self._args.source, self._models.names, stop, self.say, cut)
+            where, grows = self._args.source, self._models.grows
+            source = settings.open(where, self._models.names, stop, self.say, cut, grows=grows)
             self._source = source
             self._many = source.many
             self._models.check(source.many, self._save)
@@ -118,7 +119,9 @@ class Session:
     def _tell(self, block: Block, verdicts: Verdicts) -> None:
         series = f"{block.series}: " if block.series else ""
         for i in np.flatnonzero(verdicts.drift).tolist():
-            self.say(f"{series}row {block.row[i]}: drift. A new mode is normal from here on")
+            self.say(
+                f"{series}row {block.row[i]}: a new mode was confirmed, and is normal from here on"
+            )
         before = self._drifting.get(block.series, -1)
         for i in np.flatnonzero(np.diff(verdicts.drifting, prepend=before)).tolist():
             feature = int(verdicts.drifting[i])
