@@ -12,6 +12,7 @@ from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_sourc
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
+from onlad.incident import QUIET
 from onlad.reference import Array
 from onlad.report.evaluation import Report, evaluate, truths
 from onlad.streams.block import Block
@@ -27,8 +28,8 @@ def add(commands: Commands) -> None:
         "good the scores and alarms were. Samples without a label, and those before the monitor "
         "is ready, do not count. An event is a run of samples with an anomalous label; its delay "
         "is the number of samples before its first alarm; a false alarm is a run of alarms that "
-        "no label marks; an incident is made of alarms less than 64 samples apart, and right if "
-        "one of them is.",
+        f"no label marks; an incident consists of alarms less than {QUIET} samples apart, and is "
+        "right if one of them is.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad evaluate pump.csv --label fault\n"

@@ -13,6 +13,7 @@ from onlad.cli.incidents import IncidentLog
 from onlad.cli.models import Models
 from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
+from onlad.incident import QUIET
 from onlad.report.evaluation import truths
 from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
@@ -26,8 +27,8 @@ def add(commands: Commands) -> None:
         help="monitor a file, a pipe or a broker, and print each incident with its causes",
         description="Monitor a stream: learn what is normal from the stream itself, and print one "
         "line per incident with its severity, its causes and their expected values. Anomalies "
-        "less than 64 samples apart are one incident; for a live source a line is also printed "
-        "when an incident begins. No labels and no training are needed; the first one can come "
+        f"less than {QUIET} samples apart are one incident; for a live source a line is also "
+        "printed when an incident begins. No labels and no training are needed; the first one can come "
         "after 256 samples.",
         formatter_class=Help,
         epilog="examples:\n"
