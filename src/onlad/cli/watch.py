@@ -28,8 +28,8 @@ def add(commands: Commands) -> None:
         description="Monitor a stream: learn what is normal from the stream itself, and print one "
         "line per incident with its severity, its causes and their expected values. Anomalies "
         f"less than {QUIET} samples apart are one incident; for a live source a line is also "
-        "printed when an incident begins. No labels and no training are needed; the first one can come "
-        "after 256 samples.",
+        "printed when an incident begins. No labels and no training are needed; the first one "
+        "can come after 256 samples.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad watch pump.csv\n"
