@@ -243,3 +243,11 @@ def test_a_chunk_holds_whole_lines_whatever_the_pieces():
         long = [chunk for chunk in found if chunk.too_long]
         assert long == [Chunk(b"", 4, long[0].position, LONGEST + 10)]
         assert found[-1].line == 5
+
+
+def test_a_column_that_is_ignored_is_not_the_time_either():
+    chunk = Chunk(b"time,flow\n1,2\n3,4\n", 1, 0)
+    for ignore, times in ((("time",), None), ((), ["1", "3"])):
+        (block,) = delimited.blocks([chunk], Choice(ignore=ignore))
+        assert block.names == ("flow",)
+        assert (None if block.times is None else list(block.times)) == times

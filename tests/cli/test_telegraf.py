@@ -94,7 +94,7 @@ def test_nothing_stops_the_session_and_well_formed_lines_always_pass():
     assert words[0] == "onlad: bad row, line 2: no field=value at character 9"
     assert words[1] == "onlad: bad row, line 3: field 'usage' has no value"
     assert words[2].startswith("onlad: bad row, line 7: column 'usage' holds 1e+300")
-    assert "2 samples, 0 alarms, 3 bad rows" in words[3]
+    assert "2 samples, 0 anomalies, 3 bad rows" in words[3]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -88,7 +88,7 @@ def test_every_verdict_is_the_librarys_to_the_bit(pump, expected):
     done = run("watch", pump, "--all", "--output", "jsonl")
     assert (done.returncode, objects(done.stdout)) == (0, expected)
     assert list(objects(done.stdout)[0]) == KEYS
-    assert re.fullmatch(r"onlad: 600 samples, \d+ alarms, \d+\.\d s\n", done.stderr)
+    assert re.fullmatch(r"onlad: 600 samples, \d+ anomalies, \d+\.\d s\n", done.stderr)
 
 
 def test_alarms_close_in_time_are_one_line(pump, expected):
@@ -240,7 +240,7 @@ def test_labels_are_never_watched_and_counted_at_the_end(tmp_path, X, expected):
     alarms = [e["row"] for e in expected if e["threshold"] and e["score"] > e["threshold"]]
     hits = sum(540 <= row < 550 for row in alarms)
     assert (
-        f"of 10 samples with an anomalous label {hits} were alarms; {len(alarms) - hits} alarms on"
+        f"of 10 samples labelled as anomalous {hits} were found; {len(alarms) - hits} other samples"
         in done.stderr
     )
     assert hits > 5
@@ -523,7 +523,7 @@ def test_many_bad_rows_are_counted_not_shown():
     words = done.stderr.splitlines()
     assert len(words) == 22
     assert words[20] == "onlad: further bad rows are counted, but not shown"
-    assert "2 samples, 0 alarms, 100,000 bad rows (the last: line 100002)" in words[21]
+    assert "2 samples, 0 anomalies, 100,000 bad rows (the last: line 100002)" in words[21]
 
 
 def test_nothing_but_bad_rows_is_refused():
@@ -551,7 +551,7 @@ def test_a_line_of_100_megabytes_needs_no_memory():
     assert words[0] == (
         f"onlad: bad row, line 3: it has 100000000 bytes; a line may have {LONGEST}"
     )
-    assert "2 samples, 0 alarms, 1 bad row," in words[1]
+    assert "2 samples, 0 anomalies, 1 bad row," in words[1]
     assert int(words[2]) < 80 * 1024
 
 

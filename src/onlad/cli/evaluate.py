@@ -45,7 +45,7 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch, then count."""
     if args.label is None:
-        args.usage("argument --label: is needed")
+        args.usage("the following arguments are required: --label")
     parts: list[tuple[Array, Array, Array]] = []
 
     def take(block: Block, verdicts: Verdicts) -> None:

@@ -148,7 +148,7 @@ class Session:
     def _summary(self) -> None:
         said = [_counted(self.samples, "sample")]
         if self._models.judges:
-            said.append(_counted(self.alarms, "alarm"))
+            said.append(_counted(self.alarms, "anomaly"))
         if self.incidents:
             said[-1] += f" in {_counted(self.incidents, 'incident')}"
         if self.bad:
@@ -164,7 +164,8 @@ class Session:
 
 
 def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
+    many = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f"{n:,} {what if n == 1 else many}"
 
 
 def _before(block: Block, row: int) -> Block:
@@ -196,7 +197,7 @@ class _Live(_Bar):
             BarColumn(),
             TaskProgressColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[alarms]} alarms"),
+            TextColumn("{task.fields[alarms]} anomalies"),
             console=Console(stderr=True),
             transient=True,
             # Alarms on the same terminal go above the bar; in a pipe they are left alone.

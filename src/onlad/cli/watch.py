@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
         session.say(
-            f"of {hits + missed:,} samples with an anomalous label {hits:,} were alarms; "
-            f"{false:,} alarms on others. onlad evaluate says more"
+            f"of {hits + missed:,} samples labelled as anomalous {hits:,} were found; {false:,} "
+            "other samples were anomalies too. onlad evaluate says more"
         )
     return status

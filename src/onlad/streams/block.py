@@ -165,7 +165,8 @@ class Choice:
         """
         time = self.time
         if time is None:
-            time = next((name for name in found if name.lower() in TIMES), None)
+            names = (name for name in found if name.lower() in TIMES)
+            time = next((name for name in names if not _matches(name, self.ignore)), None)
         return None if time in known else time
 
     def roles(
