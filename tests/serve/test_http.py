@@ -212,7 +212,7 @@ def test_a_device_is_forgotten_and_put_back(tmp_path, monkeypatch, capsys):
     assert main(["forget", "--config", path, "pump", "a/b"]) == 0
     assert "To undo it: onlad forget --config" in capsys.readouterr().out
     assert main(["forget", "--config", path, "--undo", other]) == 0
-    assert capsys.readouterr().out == "pump/a/b is watched again\n"
+    assert capsys.readouterr().out == "pump/a/b is restored\n"
     with served(tmp_path) as (_, client):
         assert seen(client) == {"c": 400, "a/b": 9}
         with monkeypatch.context() as patch:
