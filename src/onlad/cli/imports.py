@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
-        help="the label file: beginning and end of each anomaly in its first two columns",
+        help="the label file: begin and end of each anomaly, and what else it has",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     parser.add_argument(
         "-o",
