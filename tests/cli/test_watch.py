@@ -214,6 +214,9 @@ def test_a_sensor_that_comes_later_is_watched_as_in_the_library(tmp_path, X):
     assert [line["score"] for line in objects(done.stdout)] == scores
     assert f"onlad: {NAMES[2]} came later: watched from here on\n" in done.stderr
     assert onlad.load(model).names == tuple(NAMES[:3])
+    config = tmp_path / "onlad.toml"
+    config.write_text('[service]\nstate = "s"\n[http]\n[[streams]]\nname = "pump"\n')
+    assert f"{NAMES[2]} came later: watched" in run("backtest", path, "--config", config).stderr
     again = run("watch", path, "--load", model)
     assert (again.returncode, "came later" in again.stderr) == (0, False)
 

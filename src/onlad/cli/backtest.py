@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Watch with the rules, print, and count what they took back."""
     rules, settings = ruled(args)
     log = IncidentLog(rules, args.json, live=False)
-    session = Session(args, Models(settings, args.load, rules=rules))
+    session = Session(args, Models(settings, args.load, rules=rules, grows=True))
     taken_back = 0
 
     def take(block: Block, verdicts: Verdicts) -> None:

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         which = known & verdicts.ready
         parts.append((verdicts.score[which], verdicts.is_anomaly[which], truth[which]))
 
-    session = Session(args, Models(wanted(args), args.load))
+    session = Session(args, Models(wanted(args), args.load, grows=True))
     status = session.run(take)
     if not sum(len(score) for score, _, _ in parts):
         raise OnladError("there is nothing to evaluate: no sample has a label and a verdict")
