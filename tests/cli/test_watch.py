@@ -598,7 +598,7 @@ def test_a_bar_is_shown_on_a_terminal_and_nowhere_else(tmp_path, X):
                 break
     os.close(terminal)
     assert process.returncode == 0
-    assert b"alarms" in shown
+    assert b"anomalies" in shown
     assert b"%" in shown
     assert b"\x1b" in shown
     assert b"\x1b" not in out
