@@ -141,6 +141,22 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     )  # fmt: skip
 
 
+def add_device(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
+    """Add a device of the service: STREAM, which may be optional, DEVICE and --config."""
+    name = "name of the stream in the configuration"
+    parser.add_argument("stream", nargs=nargs, metavar="STREAM", help=name)
+    omitted = "name of the device; omit it if the device has none"
+    parser.add_argument("device", nargs="?", default="", metavar="DEVICE", help=omitted)
+    file = "the configuration of the service"
+    parser.add_argument("--config", type=Path, required=True, metavar="PATH", help=file)
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Add the state folder of the service."""
+    folder = "the folder that `state` names in the configuration"
+    parser.add_argument("state", type=Path, metavar="STATE", help=folder)
+
+
 def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> None:
     """Add the settings of a monitor."""
     group = parser.add_argument_group("the monitor")

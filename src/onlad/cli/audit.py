@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
-from onlad.cli.arguments import Commands
+from onlad.cli.arguments import Commands, add_state
 from onlad.cli.models import say
 from onlad.cli.serve import extra
 
@@ -21,12 +20,7 @@ def add(commands: Commands) -> None:
         "elsewhere: with --head DIGEST the command proves that the trail was not rewritten.",
         epilog="example: onlad audit /var/lib/onlad",
     )
-    parser.add_argument(
-        "state",
-        type=Path,
-        metavar="STATE",
-        help="the folder that `state` names in the configuration",
-    ).complete = "file"  # type: ignore[attr-defined]
+    add_state(parser)
     parser.add_argument("--head", metavar="DIGEST", help="a digest that the trail must contain")
     parser.set_defaults(run=run)
 

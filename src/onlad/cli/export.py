@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "model", type=Path, nargs="?", metavar="MODEL",
         help="a fitted Monitor or a PortableMonitor; without it a fresh one is written",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     parser.add_argument("--target", choices=["c"], default="c", help="c, the only one")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go"

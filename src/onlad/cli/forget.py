@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, Help, add_device
 from onlad.cli.serve import extra
 
 
@@ -23,21 +22,7 @@ def add(commands: Commands) -> None:
         "  onlad forget --config onlad.toml plant pump\n"
         "  onlad forget --config onlad.toml --undo 000007.json",
     )
-    parser.add_argument("stream", nargs="?", metavar="STREAM", help="its name in the configuration")
-    parser.add_argument(
-        "device",
-        nargs="?",
-        default="",
-        metavar="DEVICE",
-        help="name of the device; omit it if the device has none",
-    )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="the configuration of the service",
-    )
+    add_device(parser, nargs="?")
     parser.add_argument("--undo", metavar="FILE", help="restore the device of this file")
     parser.set_defaults(run=run, usage=parser.error)
 

@@ -35,11 +35,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "source", type=Path, metavar="SOURCE",
         help="a CSV file, or a folder with one CSV file per component, also in subfolders",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
         help="the label file: begin and end of each anomaly, and what else it has",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     parser.add_argument(
         "-o",
         "--output",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from onlad.cli.arguments import Commands
+from onlad.cli.arguments import Commands, add_state
 from onlad.cli.serve import extra
 
 
@@ -20,12 +19,7 @@ def add(commands: Commands) -> None:
         "`damaged`.",
         epilog="example: onlad repair /var/lib/onlad",
     )
-    parser.add_argument(
-        "state",
-        type=Path,
-        metavar="STATE",
-        help="the folder that `state` names in the configuration",
-    )
+    add_state(parser)
 
     def run(args: argparse.Namespace) -> int:
         for line in extra("repair").repair(args.state):

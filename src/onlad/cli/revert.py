@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, Help, add_device
 from onlad.cli.serve import extra
 
 
@@ -23,21 +22,7 @@ def add(commands: Commands) -> None:
         "  onlad revert --config onlad.toml plant pump --to 000001-000000086400.onlad\n"
         "  onlad revert --config onlad.toml plant pump --to 000001-000000086400.onlad --replay",
     )
-    parser.add_argument("stream", metavar="STREAM", help="its name in the configuration")
-    parser.add_argument(
-        "device",
-        nargs="?",
-        default="",
-        metavar="DEVICE",
-        help="name of the device; omit it if the device has none",
-    )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="the configuration of the service",
-    )
+    add_device(parser)
     parser.add_argument("--to", metavar="SNAPSHOT", help="the snapshot to restore")
     parser.add_argument(
         "--replay", action="store_true", help="learn the samples since then again, from the journal"

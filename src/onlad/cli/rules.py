@@ -20,7 +20,7 @@ def add_rules(parser: argparse.ArgumentParser, *, needed: bool = False) -> None:
         "--config", type=Path, metavar="FILE", required=needed,
         help="a configuration of onlad serve: use the settings, sensors, maintenance and "
         "alarms_per_day of its stream; command-line arguments take precedence",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     group.add_argument(
         "--stream", metavar="NAME", help="which stream of that file (default: the only one)"
     )
