@@ -39,7 +39,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
         help="the label file: begin and end of each anomaly, and what else it has",
-    )  # fmt: skip
+    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     parser.add_argument(
         "-o",
         "--output",
