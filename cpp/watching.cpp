@@ -291,32 +291,39 @@ nb::dict limit_values(const Limit& limit) {
     return values;
 }
 
-// The columns of `Verdicts` that a monitor fills in, from row `first` on; all have `rows` at least.
+// to <- a column of verdicts, (rows, across) at least; they keep its memory.
+template <class T>
+void column(nb::handle verdicts, const char* name, T*& to, std::size_t rows, std::size_t across) {
+    Py_buffer buffer;
+    constexpr int kind = PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT;
+    if (PyObject_GetBuffer(part(verdicts, name).ptr(), &buffer, kind) != 0)
+        throw nb::python_error();
+    const bool fits = has<T>(buffer) && buffer.ndim > 0 && std::size_t(buffer.shape[0]) >= rows &&
+                      std::size_t(buffer.len) == buffer.shape[0] * across * sizeof(T);
+    to = static_cast<T*>(buffer.buf);
+    PyBuffer_Release(&buffer);
+    require(fits);
+}
+
+// The columns with one entry per row that a monitor fills in.
+Columns narrow_columns(nb::handle verdicts, std::size_t rows) {
+    Columns out{};
+    column(verdicts, "score", out.score, rows, 1);
+    column(verdicts, "threshold", out.threshold, rows, 1);
+    column(verdicts, "p_value", out.p_value, rows, 1);
+    column(verdicts, "ready", out.ready, rows, 1);
+    column(verdicts, "is_anomaly", out.is_anomaly, rows, 1);
+    column(verdicts, "learned", out.learned, rows, 1);
+    column(verdicts, "drift", out.drift, rows, 1);
+    column(verdicts, "drifting", out.drifting, rows, 1);
+    return out;
+}
+
+// All columns of `Verdicts` that a monitor fills in, from row `first` on.
 Columns columns(nb::handle verdicts, std::size_t first, std::size_t rows, std::size_t n) {
-    auto column = [&](const char* name, auto*& to, std::size_t across) {
-        using T = std::remove_reference_t<decltype(*to)>;
-        Py_buffer buffer;
-        constexpr int kind = PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT;
-        if (PyObject_GetBuffer(part(verdicts, name).ptr(), &buffer, kind) != 0)
-            throw nb::python_error();
-        const bool fits = has<T>(buffer) && buffer.ndim > 0 &&
-                          std::size_t(buffer.shape[0]) >= rows &&
-                          std::size_t(buffer.len) == buffer.shape[0] * across * sizeof(T);
-        to = static_cast<T*>(buffer.buf);
-        PyBuffer_Release(&buffer);  // the verdicts keep it
-        require(fits);
-    };
-    Columns out;
-    column("score", out.score, 1);
-    column("threshold", out.threshold, 1);
-    column("p_value", out.p_value, 1);
-    column("ready", out.ready, 1);
-    column("is_anomaly", out.is_anomaly, 1);
-    column("learned", out.learned, 1);
-    column("drift", out.drift, 1);
-    column("drifting", out.drifting, 1);
-    column("shares", out.shares, n);
-    column("around", out.around, 2 * n + 1);
+    Columns out = narrow_columns(verdicts, rows);
+    column(verdicts, "shares", out.shares, rows, n);
+    column(verdicts, "around", out.around, rows, 2 * n + 1);
     return out.from(first, n);
 }
 
@@ -621,18 +628,15 @@ enum class Detailed { none, alarms, all };
 // Narrow columns, and of some rows the rest: their numbers and (rows, 3, widest), in their order.
 nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
                       In<std::int64_t, 1> first_value, In<double, 1> X, In<bool, 1> paused,
-                      Out<bool, 1> ready, Out<double, 1> score, Out<double, 1> threshold,
-                      Out<double, 1> p_value, Out<double, 1> severity, Out<bool, 1> is_anomaly,
-                      Out<bool, 1> learned, Out<bool, 1> drift, Out<std::int64_t, 1> drifting,
-                      Out<double, 1> unusual, int detailed, std::size_t widest,
-                      std::size_t threads) {
-    const std::size_t rows = score.shape(0);
-    auto is = [&](const auto& column) { return column.shape(0) == rows; };
-    const std::size_t count = nb::len(monitors);
+                      nb::handle verdicts, int detailed, std::size_t widest, std::size_t threads) {
+    const std::size_t rows = nb::len(verdicts), count = nb::len(monitors);
     require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1);
+    require(paused.shape(0) == count);
     const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, X.shape(0));
-    require(paused.shape(0) == count && is(ready) && is(threshold) && is(p_value) && is(severity) &&
-            is(is_anomaly) && is(learned) && is(drift) && is(drifting) && is(unusual));
+    const Columns out = narrow_columns(verdicts, rows);
+    double *severity = nullptr, *unusual = nullptr;
+    column(verdicts, "severity", severity, rows, 1);
+    column(verdicts, "unusual", unusual, rows, 1);
     for (const OwnWatching* each : crowd.monitors) require(each->layer->n <= widest);
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
     std::vector<Details> found(threads);
@@ -648,17 +652,17 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
         for (std::size_t r = std::size_t(crowd.first_row[k]); r < end;) {
             const std::size_t count = std::min(end - r, T);
             one.watch(x, count, paused.data()[k],
-                      {score.data() + r, threshold.data() + r, p_value.data() + r, ready.data() + r,
-                       is_anomaly.data() + r, learned.data() + r, drift.data() + r,
-                       drifting.data() + r, shares, rest},
+                      {out.score + r, out.threshold + r, out.p_value + r, out.ready + r,
+                       out.is_anomaly + r, out.learned + r, out.drift + r, out.drifting + r, shares,
+                       rest},
                       scratch);
             for (std::size_t t = 0; t < count; ++t) {
                 const double lately = rest[t * around + 2 * n];
-                unusual.data()[r + t] = lately;
-                severity.data()[r + t] =
-                    severity_of(score.data()[r + t] / threshold.data()[r + t],
-                                p_value.data()[r + t], lately, one.limit.rate, *one.layer->c);
-                const bool told = which == Detailed::alarms && is_anomaly.data()[r + t];
+                unusual[r + t] = lately;
+                severity[r + t] =
+                    severity_of(out.score[r + t] / out.threshold[r + t], out.p_value[r + t], lately,
+                                one.limit.rate, *one.layer->c);
+                const bool told = which == Detailed::alarms && out.is_anomaly[r + t];
                 if (!told && which != Detailed::all) continue;
                 details.rows.push_back(std::int64_t(r + t));
                 for (const double* part :
@@ -723,9 +727,9 @@ void bind_watching(nb::module_& module) {
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);
     module.def("watch_all", &watch_all, "monitors"_a, nb::kw_only(), "first_row"_a,
                "X"_a.noconvert(), "paused"_a, "verdicts"_a, "threads"_a);
-    module.def("watch_fleet", &watch_fleet, nb::arg(), nb::arg(), nb::arg(), strict(), nb::arg(),
-               strict(), strict(), strict(), strict(), strict(), strict(), strict(), strict(),
-               strict(), strict(), nb::arg(), nb::arg(), nb::arg());
+    module.def("watch_fleet", &watch_fleet, "monitors"_a, nb::kw_only(), "first_row"_a,
+               "first_value"_a, "X"_a.noconvert(), "paused"_a, "verdicts"_a, "detailed"_a,
+               "widest"_a, "threads"_a);
     module.def("severities", &severities, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
                nb::arg(), strict());
 }

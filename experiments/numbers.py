@@ -24,10 +24,12 @@ from experiments import ablation, adapter_defaults, bands, mcu, score_choice, wi
 from experiments.benchmark import normals
 from experiments.pages import markdown, renewed
 from experiments.records import read
-from onlad import Detector, Monitor, limit, monitor, persist, watching
+from onlad import Detector, Monitor, incident, limit, monitor, persist, rhythm, rows, watching
+from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
 from onlad.serve import checkpoint, connection, disk, marks, service
+from onlad.streams import block, lines
 
 ROOT = Path(__file__).parent.parent
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -110,6 +112,16 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "shortest": lambda: f"{watching.SHORTEST:,}",
     "longest": lambda: f"{watching.LONGEST:,}",
     "p-value": lambda: f"1 in {limit.RECENT + 1:,}",
+    "late": lambda: WORDS[monitor.MOST_LATE],
+    "quiet": lambda: str(incident.QUIET),
+    "gap": lambda: WORDS[round(rhythm.GAP)],
+    "renewed": lambda: f"{rhythm.RENEWED} days",
+    "young": lambda: str(watching.YOUNG),
+    "shown": lambda: str(session.SHOWN),
+    "longest line": lambda: f"{lines.LONGEST >> 20} MiB",
+    "series": lambda: f"{block.MOST:,}",
+    "largest": lambda: f"{rows.LARGEST:.0e}".replace("e+", "e"),
+    "same mode": lambda: WORDS[round(together.SAME)],
     "marks": lambda: f"{marks.MOST:,}",
     "timed marks": lambda: f"{marks.WINDOW:,}",
     "gather": lambda: f"{1000 * service.GATHER:g} ms",

@@ -102,7 +102,7 @@ def test_help_has_an_example(name, capsys):
         (["watch", "a.csv", "--normal", "0"], "--normal: needs argument --label"),
         (["watch", "a.csv", "--model", "m", "--save", "m"], "--model: not allowed with argument"),
         (["watch", "-", "--follow"], "--follow: only a file can be followed"),
-        (["evaluate", "a.csv"], "argument --label: is needed"),
+        (["evaluate", "a.csv"], "arguments are required: --label"),
         (["plot", "a.csv", "-o", "a.gif"], "must end in .png, .svg, .html; got a.gif"),
         (["merge", "a.onlad", "-o", "b.onlad"], "argument MODEL: two or more are needed"),
         (["fit", "a.csv", "-o", "m", "--hidden", "8"], "--hidden: needs argument --detector"),

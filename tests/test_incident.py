@@ -1,5 +1,6 @@
 """Alarms that are close in time are one incident."""
 
+import numpy as np
 import pytest
 
 from onlad import Monitor
@@ -100,3 +101,13 @@ def test_devices_that_fail_together_are_one_incident():
         (510.0, ("a",)),
     ]
     assert found[0][1].score == 9.0  # the most severe
+
+
+def test_an_incident_goes_on_when_a_sensor_comes_later():
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    X[1490:1510] += 20
+    monitor, incidents = Monitor(names=["flow", "power"]), Incidents()
+    assert incidents.add(monitor.observe_many(X[:1500, :2])) == []
+    monitor.widen(["heat"])
+    (found,) = incidents.add(monitor.observe_many(X[1500:]))
+    assert (found.begin, found.end >= 1509) == (1490, True)

@@ -101,5 +101,5 @@ def test_merge_refuses_another_number_of_features():
 
 def test_merge_refuses_a_detector_that_has_seen_nothing():
     for pair in [(trained(stream(9)), Detector()), (Detector(), trained(stream(9)))]:
-        with pytest.raises(ValueError, match="a detector that has seen nothing cannot be merged"):
+        with pytest.raises(ValueError, match="a detector that has learned nothing"):
             merge(*pair)

@@ -31,7 +31,7 @@ def test_a_bank_of_the_first_release_goes_on():
 
 def test_a_monitor_of_the_first_release_is_refused_with_what_to_do():
     says = (
-        "monitor.onlad holds a Monitor of the first release, whose model is another. "
+        "monitor.onlad holds a Monitor of the first release, which had a different model. "
         "Learn it again from its data, with `onlad fit`"
     )
     with pytest.raises(ModelFileError, match=re.escape(says)):

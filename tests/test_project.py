@@ -48,3 +48,14 @@ def test_the_page_lists_every_extra_and_the_contributors_page_only_targets_that_
     for page in pages:
         named = re.findall(r"(?:`|^|^    )make ([a-z][a-z-]+)", page.read_text(), re.MULTILINE)
         assert set(named) <= set(targets), page
+
+
+def test_each_decision_is_one_short_page_with_its_four_parts():
+    pages = sorted((ROOT / "docs" / "explanation" / "decisions").glob("*.md"))
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text()
+        if page.name != "index.md":
+            parts = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
+            assert parts == ["Context", "Choice", "Consequences", "Record"], page
+            assert len(text.splitlines()) <= 40, page

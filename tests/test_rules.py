@@ -95,7 +95,7 @@ def test_summer_time_moves_maintenance():
              "2026-11-20T08:00/2026-11-20T07:00", "2026-11-20/never"]
 )  # fmt: skip
 def test_a_time_that_is_none_is_refused_with_examples(text):
-    with pytest.raises(ValueError, match=r"is no time of maintenance\. Write 'Sat 22:00-23:30'"):
+    with pytest.raises(ValueError, match=r"is not a maintenance period\. Write 'Sat 22:00-23:30'"):
         Rules(maintenance=(text,))
 
 

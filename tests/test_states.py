@@ -35,7 +35,7 @@ def test_a_value_of_json():
     reader = records.Records(CHOICE)
     found = [reader.take({"mode": mode or None, "flow": x})[0] for mode, x in ROWS]
     np.testing.assert_array_equal(found, EXPECTED)
-    with pytest.raises(ValueError, match="holds 3, which is no text"):
+    with pytest.raises(ValueError, match="holds 3, which is not text"):
         reader.take({"mode": 3, "flow": 1.0})
 
 

@@ -182,11 +182,11 @@ def test_a_choice_that_fits_no_column_is_refused(choice, words):
     [
         (b"1", "it has 1 fields; the first line has 2"),
         (b"1,2,3", "it has 3 fields; the first line has 2"),
-        (b"1,two", "column 'b' holds 'two', which is no number"),
-        (b"1," + b"x" * 50, "column 'b' holds '" + "x" * 37 + "...', which is no number"),
-        (b"1,inf", "column 'b' holds inf, which is no measurement"),
+        (b"1,two", "column 'b' holds 'two', which is not a number"),
+        (b"1," + b"x" * 50, "column 'b' holds '" + "x" * 37 + "...', which is not a number"),
+        (b"1,inf", "column 'b' holds inf, which cannot be a measurement"),
         (b"1,\xff", "byte 3 is not UTF-8"),
-        (b'1,"2', "it is no line of CSV: unexpected end of data"),
+        (b'1,"2', "it is not a line of CSV: unexpected end of data"),
         (b"1,\0", "it holds a zero byte"),
         (b"1,2" + b" " * LONGEST, f"it has {LONGEST + 3} bytes; a line may have {LONGEST}"),
     ],
@@ -243,3 +243,11 @@ def test_a_chunk_holds_whole_lines_whatever_the_pieces():
         long = [chunk for chunk in found if chunk.too_long]
         assert long == [Chunk(b"", 4, long[0].position, LONGEST + 10)]
         assert found[-1].line == 5
+
+
+def test_a_column_that_is_ignored_is_not_the_time_either():
+    chunk = Chunk(b"time,flow\n1,2\n3,4\n", 1, 0)
+    for ignore, times in ((("time",), None), ((), ["1", "3"])):
+        (block,) = delimited.blocks([chunk], Choice(ignore=ignore))
+        assert block.names == ("flow",)
+        assert (None if block.times is None else list(block.times)) == times

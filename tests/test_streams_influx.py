@@ -75,11 +75,11 @@ def test_any_text_is_read_or_refused(text):
         ("pump", "no field=value at character 5"),
         ("pump flow", "no field=value at character 6"),
         ("pump flow=", "field 'flow' has no value"),
-        ("pump flow=high", "field 'flow' holds 'high', which is no value"),
-        ("pump flow=1 now", "'now' is no time in nanoseconds"),
-        ('pump flow="open', "field 'flow' holds '\"open', which is no value"),
-        ('pump flow="a"x', "'x' is no time in nanoseconds"),
-        ("pump flow=0x10", "field 'flow' holds '0x10', which is no value"),
+        ("pump flow=high", "field 'flow' holds 'high', which is not a value"),
+        ("pump flow=1 now", "'now' is not a time in nanoseconds"),
+        ('pump flow="open', "field 'flow' holds '\"open', which is not a value"),
+        ('pump flow="a"x', "'x' is not a time in nanoseconds"),
+        ("pump flow=0x10", "field 'flow' holds '0x10', which is not a value"),
     ],
 )
 def test_a_line_that_is_none_is_refused_with_the_place(line, words):
@@ -110,6 +110,16 @@ def test_each_series_has_its_own_fields():
     assert said == ["cpu,host=a: field 'nice' came later and is not watched"]
 
 
+def test_fields_that_come_later_are_added_where_a_series_grows():
+    said = []
+    lines = b"cpu user=1 10\ncpu user=2,idle=8 20\ncpu user=3 30\n"
+    series = influx.Series(Choice(), lambda series: (), said.append, grows=True)
+    found = list(influx.blocks([Chunk(lines, 1, 0)], series))
+    assert [block.names for block in found] == [("user",), ("user", "idle")]
+    np.testing.assert_array_equal(found[1].values, [[2, 8], [3, math.nan]])
+    assert said == []
+
+
 def test_fields_are_chosen_and_a_model_decides():
     found, _ = blocks("a x=1,y=2,z=3\n", Choice(columns=("x", "y"), ignore=("y",)))
     assert found[0].names == ("x",)
@@ -121,7 +131,7 @@ def test_bad_lines_are_named_and_good_ones_pass():
     found, _ = blocks("a x=1\nnonsense\n\n# a comment\na x=1e300\na x=2\n")
     assert [str(bad) for block in found for bad in block.bad] == [
         "line 2: no field=value at character 9",
-        "line 5: column 'x' holds 1e+300, which is no measurement",
+        "line 5: column 'x' holds 1e+300, which cannot be a measurement",
     ]
     # What is well formed goes on, also where it is not watched.
     assert [line for block in found for line in block.lines or ()] == [
@@ -141,7 +151,7 @@ def test_series_beyond_the_limit_are_reported_not_watched(monkeypatch):
     found, _ = blocks("a x=1\nb x=1\nc x=1\na x=2\n")
     assert [bool(block.names) for block in found] == [True, True, False, True]
     assert found[2].lines == ["c x=1"]
-    assert "'c' is one series too many; 2 are watched" in str(found[2].bad[0])
+    assert "'c' is one series too many: at most 2 are watched" in str(found[2].bad[0])
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,12 @@ def test_objects_and_arrays_are_samples():
     ("line", "why"),
     [
         ("{", "it is not JSON: Expecting property name"),
-        ('"word"', "it is no object of names and numbers, and no array of numbers"),
-        ("{}", "it is no object of names and numbers"),
-        ('{"a": "1", "b": 2}', "column 'a' holds \"1\", which is no number"),
-        ('{"a": [1], "b": 2}', "column 'a' holds an array, which is no number"),
-        ('{"a": 1e999, "b": 2}', "column 'a' holds inf, which is no measurement"),
-        ('{"a": 1' + "0" * 400 + "}", "column 'a' holds a number beyond all measure"),
+        ('"word"', "it is neither an object of names and numbers nor an array of numbers"),
+        ("{}", "it is neither an object of names and numbers"),
+        ('{"a": "1", "b": 2}', "column 'a' holds \"1\", which is not a number"),
+        ('{"a": [1], "b": 2}', "column 'a' holds an array, which is not a number"),
+        ('{"a": 1e999, "b": 2}', "column 'a' holds inf, which cannot be a measurement"),
+        ('{"a": 1' + "0" * 400 + "}", "column 'a' holds a number that is too large"),
         ("[" * 100_000, "it is nested too deeply: "),
     ],
 )
@@ -84,6 +84,21 @@ def test_names_that_come_later_are_said_once_and_not_watched():
     text = '{"a": 1, "x": 2}\n{"a": 2, "x": 3, "y": 1}\n'  # a model that never knew x
     (block,) = records.blocks([Chunk(text.encode(), 1, 0)], Choice(), ("a",), said.append)
     assert (block.values.tolist(), said) == ([[1], [2]], ["'y' came later and is not watched"])
+
+
+def test_names_that_come_later_are_added_where_a_series_grows():
+    said = []
+    text = '{"a": 1}\n{"a": 2, "b": null}\n{"a": 3, "b": 5, "c": "x"}\noops\n{"a": 4, "b": 1e200}\n'
+    chunks = [Chunk(text.encode(), 1, 0), Chunk(b'{"a": 5, "b": 6}\n', 6, 0)]
+    found = list(records.blocks(chunks, Choice(), (), said.append, grows=True))
+    assert [block.names for block in found] == [("a",), ("a", "b"), (), ("a", "b")]
+    assert [block.values.tolist() for block in found] == [[[1], [2]], [[3, 5]], [], [[5, 6]]]
+    assert [block.row.tolist() for block in found] == [[0, 1], [2], [], [5]]
+    assert [bad.where for block in found for bad in block.bad] == ["line 4", "line 5"]
+    assert said == ["'c' came later and is not watched"]  # no number
+    chosen = Choice(columns=("a",))
+    (block, _) = records.blocks(chunks, chosen, (), said.append, grows=True)
+    assert block.names == ("a",)
 
 
 def test_a_first_record_that_is_bad_decides_nothing():
@@ -161,7 +176,7 @@ def test_parquet_is_read_by_batches(tmp_path):
     parquet.write_table(pa.table({"a": a}), path)
     _, blocks = opened(path)
     assert [str(bad) for block in blocks for bad in block.bad] == [
-        "row 17: column 'a' holds inf, which is no measurement"
+        "row 17: column 'a' holds inf, which cannot be a measurement"
     ]
     assert sum(len(block.values) for block in blocks) == 9_999
     path.write_bytes(b"PAR1 and nothing")

@@ -10,8 +10,8 @@ SELF = Path(__file__).name
 PRIVATE = re.compile(
     r"yardstick|\bgives in\b|\bheld out\b|\bdoors?\b|doorkeeper|\brooms\b|\bold news\b"
     r"|\bone an? (row|sample|device|key|line|feature|lane|cycle|step|model)\b|\bso many a\b"
-    r"|\b(entry|verdict|answer|sample|series|column|module|launch|threshold|microseconds)"
-    r" an? (row|sample|key|topic|line|class|host)\b"
+    r"|\b(entry|verdict|answer|sample|series|column|module|launch|threshold|microseconds|function)"
+    r" an? (row|sample|key|topic|line|class|host|equation)\b"
     r"|\b(rows|samples|requests|bytes|times) an? (second|minute|read|step)\b|\bthe core fares\b"
     r"|\b(for|a stream of|at most|of) so many\b|\byouth\b|\buntold\b"
     r"|\b(not|neither|what is) told\b",

@@ -138,24 +138,15 @@ def watch_all(
 ) -> None: ...
 def watch_fleet(
     monitors: list[Watching | None],
+    *,
     first_row: Array,
     first_value: Array,
     X: Array,
     paused: Array,
-    ready: Array,
-    score: Array,
-    threshold: Array,
-    p_value: Array,
-    severity: Array,
-    is_anomaly: Array,
-    learned: Array,
-    drift: Array,
-    drifting: Array,
-    unusual: Array,
+    verdicts: Any,
     detailed: int,
     widest: int,
     threads: int,
-    /,
 ) -> tuple[Array, Array]: ...
 def severities(
     ratio: Array,

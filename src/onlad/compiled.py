@@ -116,7 +116,6 @@ def watch_fleet(
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
     values = np.concatenate(([0], np.cumsum(counts * widths, dtype="int64")))
     return kernel.watch_fleet(
-        owns, first, values, X, paused, said.ready, said.score, said.threshold, said.p_value,
-        said.severity, said.is_anomaly, said.learned, said.drift, said.drifting, said.unusual,
-        detailed, said.wide.shape[2], threads,
+        owns, first_row=first, first_value=values, X=X, paused=paused, verdicts=said,
+        detailed=detailed, widest=said.wide.shape[2], threads=threads,
     )  # fmt: skip

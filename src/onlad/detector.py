@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Detector:
     """An OS-ELM autoencoder that scores each sample, then learns it, and forgets the past.
 
-    It works from the first sample; `fit` gives it a start from many. The number of features is
-    that of the first data it learns.
+    It works from the first sample on; `fit` starts it from many samples at once. The number of
+    features is that of the first data it learns.
 
     Parameters
     ----------
@@ -33,13 +33,13 @@ class Detector:
         Uniform[0, 1] as the paper prints it, ``normal`` is Normal(0, 1/n).
     forgetting
         The factor a of the paper, 0 < a <= 1: squared errors k samples ago weigh a^(2k). Or a
-        policy of `onlad.forgetting`, by which it follows the scores.
+        policy of `onlad.forgetting`, which adapts it to the scores.
     score
         ``reconstruction`` (the paper's), ``leverage``, or ``combined`` of both.
     loss
-        ``squared`` or ``absolute``: the mean that makes one number of the errors.
+        Mean of the ``squared`` or of the ``absolute`` errors.
     ridge
-        Strength of the start at beta = 0. With 0, as in the paper, `fit` must come first, with
+        Regularisation of the start at beta = 0. With 0, as in the paper, call `fit` first, with
         more samples than hidden units.
     dtype
         ``float64`` or ``float32``.
@@ -356,7 +356,7 @@ def merge(a: Detector, b: Detector) -> Detector:
     Exact for forgetting 1; else each sample keeps the weight that it has in its own detector.
     """
     if a.n_features is None or b.n_features is None:
-        raise ValueError("a detector that has seen nothing cannot be merged")
+        raise ValueError("a detector that has learned nothing cannot be merged")
     one, other = a.started(), b.started()
     if a.activation != b.activation or not (
         np.array_equal(one.alpha, other.alpha) and np.array_equal(one.b, other.b)

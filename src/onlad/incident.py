@@ -1,7 +1,7 @@
-"""Incidents: alarms that are close in time, as one thing that a person can act on.
+"""Incidents: anomalies that are close in time, as one event that a person can act on.
 
-An incident begins with an anomaly and ends when none has come for QUIET samples. What it says of
-its sensors is said at its peak, the sample of the highest severity. Incidents whose causes have
+An incident begins with an anomaly and ends after QUIET samples without one. Its values, bands and
+directions are those of its peak, the sample of the highest severity. Incidents whose causes have
 nearly the same shares are called similar.
 """
 
@@ -27,16 +27,16 @@ TOGETHER = 60.0  # seconds within which devices that fail together begin
 
 @dataclass(frozen=True)
 class Incident:
-    """Alarms close in time.
+    """Anomalies close in time.
 
     Attributes
     ----------
     number
         Counts the incidents of a stream, from 1.
     begin, end, peak
-        Samples, by their number in the stream: the first and the last anomaly, and the most severe.
+        The first, the last and the most severe anomaly, by their number in the stream.
     times
-        The times of these three, None where samples have none.
+        The times of these three, or None.
     anomalies
         How many samples were anomalies.
     severity, score, threshold
@@ -46,11 +46,11 @@ class Incident:
     direction, value, expected, low, high
         Of the features, at the peak.
     similar
-        Numbers of incidents of the past that are like this one, the most similar first.
+        Numbers of past incidents that are similar to this one, the most similar first.
     label
-        What a person called it, or the nearest similar one.
+        The label that a person gave it, or the most similar labelled one.
     devices
-        Where it was; several if they failed together.
+        The devices that it occurred on.
     """
 
     number: int
@@ -158,7 +158,8 @@ class Incidents:
             self.count += 1
             self._shares = shares
         else:
-            self._shares = self._shares + shares
+            later = len(shares) - len(self._shares)  # features that came later
+            self._shares = np.pad(self._shares, (0, later)) + shares
         if before is None or worst > before.severity:
             around = told.around
             now = Incident(

@@ -108,18 +108,18 @@ def burn_in(n_features: int) -> int:
 
 
 class Monitor:
-    """Watches a stream of samples in raw units and says what is unusual, and why.
+    """Monitors a stream of samples in raw units: what is unusual, and which features cause it.
 
     It needs no arguments and no training data: it learns from the first sample on, and is ready
-    after ``warmup`` samples. Samples that are known to be normal make a better start: `fit`.
+    after ``warmup`` samples. If there is a history that is known to be normal, start with `fit`.
 
     Parameters
     ----------
     window
-        Samples watched together; by default up to 4, the fewer the more features there are, and
-        1 where samples have no order.
+        Consecutive samples that are compared; by default up to 4, fewer if there are many
+        features, and 1 if the samples have no order in time.
     warmup
-        Samples before the first verdict that is ready, without `fit`.
+        Samples of the warm-up, without `fit`.
     false_alarms
         Share of normal samples at which a false alarm may begin: 1e-4 is one in 10,000. It can be
         changed at any time.
@@ -188,8 +188,8 @@ class Monitor:
     def widen(self, names: Iterable[Hashable]) -> None:
         """Watch more features from the next sample on. What was learned stays as it is.
 
-        A second monitor, of all features, learns beside this one. It tells of what the new ones
-        cause; of the others this one does, as before.
+        A second monitor, of all features, learns beside this one. It reports anomalies that the new
+        features cause; this one reports all others, as before.
 
         Examples
         --------

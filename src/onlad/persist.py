@@ -121,10 +121,10 @@ def _model(data: bytes, path: str | os.PathLike[str]) -> Any:
     try:
         tree = modelfile.decode(data)
         if _is_of_first_release(tree):
-            what = "holds a Monitor of the first release, whose model is another"
+            what = "holds a Monitor of the first release, which had a different model"
             raise refusal(path, f"{what}. Learn it again from its data, with `onlad fit`")
         model = _made(tree)
-        need(type(model).__name__ in MODELS, f"it is {short(model)}, which is no model")
+        need(type(model).__name__ in MODELS, f"it is {short(model)}, which is not a model")
     except modelfile.FAULTS as error:
         raise refusal(path, f"holds no valid model: {error}. Save the model again") from None
     return model

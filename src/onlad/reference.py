@@ -1,4 +1,4 @@
-"""The definition: ELM, OS-ELM, FP-ELM and ONLAD in NumPy, one function an equation.
+"""The definition: ELM, OS-ELM, FP-ELM and ONLAD in NumPy, one function per equation.
 
 Symbols, here and everywhere in the project:
 

@@ -85,7 +85,7 @@ class Calendar:
                 self._read(text)
             except ValueError:
                 raise ValueError(
-                    f"{text!r} is no time of maintenance. Write 'Sat 22:00-23:30', "
+                    f"{text!r} is not a maintenance period. Write 'Sat 22:00-23:30', "
                     "'Mon-Fri 22:00-06:00', 'daily 02:00-02:15' or "
                     "'2026-11-20T08:00/2026-11-20T12:00'"
                 ) from None

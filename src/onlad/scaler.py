@@ -1,4 +1,4 @@
-"""Raw units to numbers of about unit size, for a `Detector`, while a stream goes on.
+"""Scale raw units to about unit size, for a `Detector`, and follow the stream.
 
 A policy is a frozen value; what it has learned is an array with one column for each feature, its
 memory. NaN is a missing value: it is not learned, and scales to NaN. A `Monitor` needs none of
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from onlad.reference import Array
+
+LEAST_SHARE, SMALLEST = 1e-8, 1e-30  # of the mean, and at all: no deviation is smaller
 
 
 def scale(X: Array, unit: tuple[Array, Array], clip: float) -> Array:
@@ -69,5 +71,5 @@ class Standard:
 
     def unit(self, memory: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation; at least a hundred-millionth of the mean."""
-        floor: Array = 1e-8 * np.abs(memory[1]) + 1e-30
+        floor: Array = LEAST_SHARE * np.abs(memory[1]) + SMALLEST
         return memory[1], np.maximum(np.sqrt(memory[2]), floor)

@@ -1,6 +1,6 @@
 """Other ways to forget and to stack, in NumPy: variants of OS-ELM that the paper names.
 
-One function an equation, on the `State` of `onlad.reference`. mathematics.md derives them and says
+One function per equation, on the `State` of `onlad.reference`. mathematics.md derives them and says
 of each where it is from. `onlad.compound` has those that run on the compiled step.
 """
 

@@ -54,42 +54,43 @@ class _LateCauses:
 
 @dataclass(frozen=True, slots=True)
 class Verdict(_LateCauses):
-    """What a monitor says of one sample.
+    """The verdict of a monitor on one sample.
 
     Attributes
     ----------
     ready
-        False while the monitor warms up; then nothing is an anomaly.
+        False during the warm-up, in which nothing is an anomaly.
     score
-        How unusual the sample is: 0 is usual, 1 is twice as far out as 999 of 1,000 samples of the
-        start. It has no ceiling.
+        How unusual the sample is: 0 is normal, 1 is twice as far out as 999 of 1,000 samples of the
+        start. It has no upper bound.
     threshold
-        Above it a sample is an anomaly.
+        A sample with a higher score is an anomaly.
     p_value
-        Share of recent normal samples that score as high.
+        Share of recent normal samples with a score at least as high.
     is_anomaly
         Whether the score is above the threshold.
     causes
         Share of each feature in the score, the largest first; they sum to 1. A missing value is
-        never a cause. Empty while there is nothing to compare with.
+        never a cause. Empty during the warm-up.
     learned
-        Whether the sample is usual enough to be learned. It is learned 64 to 128 samples later,
-        unless many of those that follow are unusual.
+        Whether the sample is normal enough to be learned. It is learned 64 to 128 samples later,
+        unless many of the samples after it are unusual.
     drift
-        Whether a new mode was confirmed here: what was refused before is normal from now on.
+        Whether a new mode was confirmed here: a lasting change is normal from now on.
     drifting
-        The feature that moved away slowly from where it was when the mode was young, or None. A
+        The feature that has drifted slowly away from what the others predict, or None. It is a
         notice, not an alarm.
     expected
-        What the model made of each feature from the others and from the samples before, in raw
-        units. Empty while there is no model.
+        The prediction of each feature from the others and from the samples before, in raw units.
+        Empty during the warm-up.
     low, high
         The band around it in which 95 % of normal values lie.
     direction
-        ``"above"`` or ``"below"`` for each feature that lies outside of its band.
+        ``"above"`` or ``"below"``, for each feature outside its band.
     severity
-        0 to 100, the same on every machine (`onlad.severity`): ten points for each factor of ten in
-        how rarely normal data scores so high, and in how many samples were unusual lately.
+        0 to 100, comparable between machines (`onlad.severity`): each factor of ten adds ten
+        points, in how rarely normal data has such a score, and in how many of the last samples were
+        unusual.
     """
 
     ready: bool

@@ -38,14 +38,14 @@ def test_without_rules_it_is_what_watch_says(folder):
     done = backtest(folder, "")
     assert done.returncode == 0
     assert done.stdout == run("watch", folder / "history.csv").stdout != ""
-    assert "0 anomalies were taken back by the rules" in done.stderr
+    assert "0 anomalies were removed by the rules" in done.stderr
 
 
 def test_a_sensor_that_only_explains_raises_no_alarm(folder):
     cause = next(iter(found(backtest(folder, "", "--json"))[0]["causes"]))
     done = backtest(folder, f'[[streams.sensors]]\nname = "{cause}"\nrole = "explain"\n', "--json")
     assert len(found(done)) == 0 or found(done)[0]["anomalies"] < 11
-    taken = int(re.search(r"(\d+) anomalies were taken back", done.stderr)[1])
+    taken = int(re.search(r"(\d+) anomalies were removed", done.stderr)[1])
     assert taken > 5
 
 
@@ -101,7 +101,7 @@ def test_wrong_rules_are_shown_with_their_line(folder):
     assert done.returncode == 1
     assert "line 10: streams.sensors.only: must be one of 'both', 'above', 'below'" in done.stderr
     done = backtest(folder, 'maintenance = ["soon"]\n')
-    assert "line 7: streams.maintenance: 'soon' is no time of maintenance" in done.stderr
+    assert "line 7: streams.maintenance: 'soon' is not a maintenance period" in done.stderr
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="the docs are not in the package")

@@ -125,7 +125,7 @@ def test_what_a_model_cannot_change_any_more_is_said(folder, tmp_path, capsys):
     args = ("watch", folder / "two.csv", "--model", model, "--window", "2", "--seed", "0")
     status, _, err = main(capsys, *args)
     assert status == 0
-    assert f"onlad: {model}: window stays the default, not 2: it was learned so. Remove" in err
+    assert f"onlad: {model}: window stays the default, not 2: the model keeps its own" in err
     assert "seed" not in err
 
 
@@ -269,7 +269,7 @@ def test_what_cannot_be_merged_is_refused(folder, tmp_path, capsys):
         capsys, "merge", models[0], folder / "pump.onlad", "-o", tmp_path / "c.onlad"
     )
     assert status == 1
-    assert "holds a Monitor, whose scales are its own" in err
+    assert "holds a Monitor, which scales sensors by itself" in err
     assert not (tmp_path / "c.onlad").exists()
 
 

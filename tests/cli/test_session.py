@@ -67,7 +67,7 @@ def test_drift_is_said(tmp_path, capsys):
     assert len(rows)
     _, out, err = main(capsys, "watch", tmp_path / "a.csv", "--rows")
     for row in rows:
-        assert f"onlad: row {row}: drift. A new mode is normal from here on" in err
+        assert f"onlad: row {row}: a new mode was confirmed, and is normal from here on" in err
     assert len(out.splitlines()) == np.count_nonzero(verdicts.is_anomaly)
 
 
@@ -88,7 +88,7 @@ def test_a_slow_drift_is_said_once(tmp_path, capsys):
 def test_parquet_and_line_protocol_cannot_be_what_they_are_not(tmp_path, capsys):
     (tmp_path / "a.csv").write_text(table(stream()))
     status, _, err = main(capsys, "watch", tmp_path / "a.csv", "--input", "parquet", "--follow")
-    assert (status, err) == (1, "onlad: Parquet is read from a file that is whole\n")
+    assert (status, err) == (1, "onlad: Parquet cannot be read from a pipe or a growing file\n")
     (tmp_path / "a.lp").write_text("a x=1\n")
     status, _, err = main(capsys, "watch", tmp_path / "a.lp", "--label", "x")
     assert (status, err) == (1, "onlad: line protocol has its own time, and no labels\n")
@@ -100,5 +100,5 @@ def test_one_model_cannot_judge_many_series(tmp_path, capsys):
     model = tmp_path / "m.onlad"
     assert main(capsys, "fit", tmp_path / "a.csv", "-o", model)[0] == 0
     status, _, err = main(capsys, "score", model, tmp_path / "a.lp")
-    assert (status, err) == (1, "onlad: a model of one series cannot judge a source of many\n")
+    assert (status, err) == (1, "onlad: a model of one series cannot score a source with several\n")
     assert main(capsys, "fit", tmp_path / "a.lp", "--detector", "-o", model)[0] == 1

@@ -94,7 +94,7 @@ def test_nothing_stops_the_session_and_well_formed_lines_always_pass():
     assert words[0] == "onlad: bad row, line 2: no field=value at character 9"
     assert words[1] == "onlad: bad row, line 3: field 'usage' has no value"
     assert words[2].startswith("onlad: bad row, line 7: column 'usage' holds 1e+300")
-    assert "2 samples, 0 alarms, 3 bad rows" in words[3]
+    assert "2 samples, 0 anomalies, 3 bad rows" in words[3]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -125,4 +125,4 @@ def test_a_folder_is_needed_for_many_series(tmp_path):
     with running(*EXECD, "--save", tmp_path / "file") as command:
         status, _, err = command.end()
     assert status == 1
-    assert err == f"onlad: {tmp_path / 'file'} must be a folder: a series is a file in it\n"
+    assert err == f"onlad: {tmp_path / 'file'} must be a folder, with one file per series\n"

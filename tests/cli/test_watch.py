@@ -88,7 +88,7 @@ def test_every_verdict_is_the_librarys_to_the_bit(pump, expected):
     done = run("watch", pump, "--all", "--output", "jsonl")
     assert (done.returncode, objects(done.stdout)) == (0, expected)
     assert list(objects(done.stdout)[0]) == KEYS
-    assert re.fullmatch(r"onlad: 600 samples, \d+ alarms, \d+\.\d s\n", done.stderr)
+    assert re.fullmatch(r"onlad: 600 samples, \d+ anomalies, \d+\.\d s\n", done.stderr)
 
 
 def test_alarms_close_in_time_are_one_line(pump, expected):
@@ -201,6 +201,37 @@ def test_columns_are_chosen(tmp_path, X):
     )
 
 
+def test_a_sensor_that_comes_later_is_watched_as_in_the_library(tmp_path, X):
+    cut = len(X) // 2
+    monitor = onlad.Monitor(names=NAMES[:2])
+    scores = list(monitor.observe_many(X[:cut, :2]).score)
+    monitor.widen(NAMES[2:3])
+    scores += list(monitor.observe_many(X[cut:, :3]).score)
+    path, model = tmp_path / "pump.jsonl", tmp_path / "pump.onlad"
+    rows = [dict(zip(NAMES, row[: 2 if t < cut else 3])) for t, row in enumerate(X.tolist())]  # noqa: B905
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("watch", path, "--all", "--output", "jsonl", "--save", model)
+    assert [line["score"] for line in objects(done.stdout)] == scores
+    assert f"onlad: {NAMES[2]} came later: watched from here on\n" in done.stderr
+    assert onlad.load(model).names == tuple(NAMES[:3])
+    config = tmp_path / "onlad.toml"
+    config.write_text('[service]\nstate = "s"\n[http]\n[[streams]]\nname = "pump"\n')
+    assert f"{NAMES[2]} came later: watched" in run("backtest", path, "--config", config).stderr
+    again = run("watch", path, "--load", model)
+    assert (again.returncode, "came later" in again.stderr) == (0, False)
+
+
+def test_sensors_that_come_later_too_often_are_named_once_and_left_out(tmp_path, X):
+    wide = np.tile(X, (4, 3))
+    rows = [dict(enumerate(row[: 2 + t // 400])) for t, row in enumerate(wide.tolist())]
+    path = tmp_path / "pump.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("watch", path)
+    assert done.returncode == 0
+    assert done.stderr.count("came later: watched") == 4
+    assert done.stderr.count("cannot be watched: features came later 4 times") == 1
+
+
 def test_labels_are_never_watched_and_counted_at_the_end(tmp_path, X, expected):
     lines = table(X).splitlines()
     labelled = [lines[0] + ",fault"]
@@ -212,7 +243,7 @@ def test_labels_are_never_watched_and_counted_at_the_end(tmp_path, X, expected):
     alarms = [e["row"] for e in expected if e["threshold"] and e["score"] > e["threshold"]]
     hits = sum(540 <= row < 550 for row in alarms)
     assert (
-        f"of 10 samples with an anomalous label {hits} were alarms; {len(alarms) - hits} alarms on"
+        f"of 10 samples labelled as anomalous {hits} were found; {len(alarms) - hits} other samples"
         in done.stderr
     )
     assert hits > 5
@@ -323,7 +354,7 @@ def test_follow_reads_what_is_added_cut_and_replaced(tmp_path, X, expected):
 def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, header):
     path, model = tmp_path / "pump.csv", tmp_path / "pump.onlad"
     lines = table(X).splitlines(keepends=True)
-    if not header:  # nor names, nor a time, which is no number
+    if not header:  # nor names, nor a time, which is not a number
         lines = [line.partition(",")[2] for line in lines[1:]]
     options = ("watch", path, "--follow", "--all", "--output", "jsonl", "--model", model)
 
@@ -340,7 +371,7 @@ def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, he
     assert follow(100)[0] == list(range(100))
     rows, err = follow(50, "".join(lines[100 + header : 150 + header]) + lines[150 + header][:3])
     assert rows == list(range(100, 150))
-    assert "going on at byte" in err
+    assert "continuing at byte" in err
     rest = lines[150 + header :]
     twin = Path(f"{model}.place").read_bytes()
     follow(len(rest), rest[0][3:] + "".join(rest[1:]))
@@ -352,7 +383,7 @@ def test_a_file_that_is_followed_again_goes_on_where_it_was_left(tmp_path, X, he
     # Another file under the name is read from its start.
     path.write_text("".join([*lines[:header], *lines[200:300]]))
     _, err = follow(100)
-    assert "is another file than before" in err
+    assert "is not the file of the last run" in err
     # And without the model from its start, too.
     model.unlink()
     assert len(follow(100)[0]) == 100
@@ -401,8 +432,8 @@ def test_a_compressed_file_is_read_as_what_is_in_it(tmp_path, X, suffix):
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        (b"PK\x03\x04", "is a workbook of Excel, or a ZIP archive. Save the table as CSV"),
-        (b"\xd0\xcf\x11\xe0", "is a workbook of an old Excel"),
+        (b"PK\x03\x04", "is an Excel workbook, or a ZIP archive. Save the table as CSV"),
+        (b"\xd0\xcf\x11\xe0", "is an old Excel workbook"),
         (b"BZh9", "Unpack it: bzip2 -dc "),
         (b"\xfd7zXZ\0", "Unpack it: xz -dc "),
         (b"PAR1", "is Parquet. Read it with --input parquet"),
@@ -425,7 +456,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
     done = run("watch", path, "--decimal", ",", "--all", "--output", "jsonl")
     assert "2 samples" in done.stderr
     done = run("watch", path)
-    assert "column 'flow' holds '1,5', which is no number. --decimal , reads it" in done.stderr
+    assert "column 'flow' holds '1,5', which is not a number. --decimal , reads it" in done.stderr
 
 
 # -- rows that are bad ------------------------------------------------------------------------
@@ -495,15 +526,15 @@ def test_many_bad_rows_are_counted_not_shown():
     words = done.stderr.splitlines()
     assert len(words) == 22
     assert words[20] == "onlad: further bad rows are counted, but not shown"
-    assert "2 samples, 0 alarms, 100,000 bad rows (the last: line 100002)" in words[21]
+    assert "2 samples, 0 anomalies, 100,000 bad rows (the last: line 100002)" in words[21]
 
 
 def test_nothing_but_bad_rows_is_refused():
     done = run("watch", "-", input="machine,flow\npump,1\npump,2\n")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "onlad: no row could be read: line 2: column 'machine' holds 'pump', which is no number. "
-        "--ignore leaves a column out"
+        "onlad: no row could be read: line 2: column 'machine' holds 'pump', which is not a "
+        "number. --ignore leaves a column out"
     )
 
 
@@ -523,7 +554,7 @@ def test_a_line_of_100_megabytes_needs_no_memory():
     assert words[0] == (
         f"onlad: bad row, line 3: it has 100000000 bytes; a line may have {LONGEST}"
     )
-    assert "2 samples, 0 alarms, 1 bad row," in words[1]
+    assert "2 samples, 0 anomalies, 1 bad row," in words[1]
     assert int(words[2]) < 80 * 1024
 
 
@@ -567,7 +598,7 @@ def test_a_bar_is_shown_on_a_terminal_and_nowhere_else(tmp_path, X):
                 break
     os.close(terminal)
     assert process.returncode == 0
-    assert b"alarms" in shown
+    assert b"anomalies" in shown
     assert b"%" in shown
     assert b"\x1b" in shown
     assert b"\x1b" not in out

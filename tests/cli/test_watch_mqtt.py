@@ -84,7 +84,7 @@ def test_retained_messages_are_ignored_and_huge_ones_reported(tmp_path):
             assert [line["row"] for line in lines] == [1, 2]
             _, _, err = command.stop(signal.SIGTERM)
     assert re.search(r"bad row, message 0 of level: it has \d+ bytes; a message may have", err)
-    assert "2 samples, 0 alarms, 1 bad row" in err
+    assert "2 samples, 0 anomalies, 1 bad row" in err
 
 
 def test_a_broker_that_comes_back_is_found_again(tmp_path):

@@ -181,7 +181,7 @@ def test_a_detector_that_does_not_fit_is_refused(settings, words):
 
 
 def test_a_detector_without_samples_is_refused():
-    with pytest.raises(ValueError, match="the detector has seen nothing"):
+    with pytest.raises(ValueError, match="the detector has learned nothing"):
         CORE.emulate(Detector(n_hidden=8, score="reconstruction"))
 
 
@@ -195,7 +195,7 @@ def test_a_beta_that_leaves_the_range_is_refused():
 
 def test_a_seeded_core_has_an_alpha_of_its_own():
     core = OnladCore(n=3, hidden=8, lanes=2, activation="sigmoid", alpha="seeded", seed=7)
-    with pytest.raises(ValueError, match="this core makes alpha itself"):
+    with pytest.raises(ValueError, match="this core generates alpha"):
         core.emulate(fitted())
     device = core.emulate()
     np.testing.assert_array_equal(device.state.alpha, core.detector().state.alpha)
@@ -228,7 +228,7 @@ class Liar:
 
 def test_what_is_no_core_is_refused():
     good = CORE.config.describe()
-    with pytest.raises(OnladError, match="this is no ONLAD Core"):
+    with pytest.raises(OnladError, match="this is not an ONLAD Core"):
         Device(Liar([0] * len(good)))
     with pytest.raises(OnladError, match="this core speaks version 2 of the packets"):
         Device(Liar([good[0] + 1, *good[1:]]))

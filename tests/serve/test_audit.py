@@ -25,7 +25,7 @@ def test_a_whole_chain_is_verified_and_printed(trail, capsys):
     assert [json.loads(line)["device"] for line in out.splitlines()] == [
         f"pump/{k}" for k in range(5)
     ]
-    assert f"5 entries, the chain holds. The newest digest is {digests[-1]}" in err
+    assert f"5 entries, the chain is intact. The newest digest is {digests[-1]}" in err
 
 
 @pytest.mark.parametrize("how", ["changed", "taken out", "put in", "swapped", "no JSON"])

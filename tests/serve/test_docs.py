@@ -180,7 +180,7 @@ def test_every_key_stands_on_the_page_with_its_default():
         assert [name for name, _ in rows] == [field.name for field in dataclasses.fields(table)]
         for (name, shown), field in zip(rows, dataclasses.fields(table), strict=True):
             needed = field.default is field.default_factory is dataclasses.MISSING
-            assert needed == (shown == "needed"), name
+            assert needed == (shown == "required"), name
             if needed:
                 continue
             if shown and name != "port":

@@ -92,7 +92,7 @@ def test_bad_samples_are_named_and_the_others_taken(tmp_path):
         assert answer.status_code == 200
         assert answer.json()["accepted"] == 2
         assert [bad["index"] for bad in answer.json()["bad"]] == [1, 2, 3]
-        assert "which is no number" in answer.json()["bad"][0]["why"]
+        assert "which is not a number" in answer.json()["bad"][0]["why"]
         for body in (b"", b"{", b"3", b"[]", b"[" * 100_000, b"\xff", b'{"a": 1e999}'):
             assert client.post("/streams/pump/samples?device=d", content=body).status_code == 422
         plain = client.post("/streams/cabinet/samples", content=b"1.5, 2\n3;4\nx 4\n")
@@ -212,7 +212,7 @@ def test_a_device_is_forgotten_and_put_back(tmp_path, monkeypatch, capsys):
     assert main(["forget", "--config", path, "pump", "a/b"]) == 0
     assert "To undo it: onlad forget --config" in capsys.readouterr().out
     assert main(["forget", "--config", path, "--undo", other]) == 0
-    assert capsys.readouterr().out == "pump/a/b is watched again\n"
+    assert capsys.readouterr().out == "pump/a/b is restored\n"
     with served(tmp_path) as (_, client):
         assert seen(client) == {"c": 400, "a/b": 9}
         with monkeypatch.context() as patch:

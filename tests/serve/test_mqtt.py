@@ -570,7 +570,7 @@ def test_tls_and_a_password_together_and_why_a_broker_refuses(
         assert why in facts[0]["why"]
 
     (folder / "wrong").write_text("strawberry")
-    refused(text.replace('"secret"', '"wrong"'), "it does not let this client in")
+    refused(text.replace('"secret"', '"wrong"'), "it does not authorise this client")
     refused(text.replace('"ca.pem"', '"client.pem"'), "certificate verify failed")
     refused(text.replace("[mqtt]\n", '[mqtt]\nhost = "localhost"\n'), "certificate verify failed")
 

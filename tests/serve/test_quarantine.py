@@ -74,7 +74,7 @@ def test_a_message_of_many_levels_ends_nothing(tmp_path, broker, version):
         url = f"http://127.0.0.1:{http}/streams/pump/samples?device=a"
         answer = httpx.post(url, content=DEEP)
         assert answer.status_code == 422
-        assert "holds an array, which is no number" in answer.json()["bad"][0]["why"]
+        assert "holds an array, which is not a number" in answer.json()["bad"][0]["why"]
         client.send("plant/a", sample(machine(1)[0]))
         until(lambda: served.samples() == 1, "life after it")
 

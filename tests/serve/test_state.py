@@ -566,7 +566,7 @@ def test_maintenance_by_order_outlives_a_crash(tmp_path, when):
     again = service.watchers["pump", ""]
     assert again.windows == watcher.windows
     assert persist.to_bytes(again.monitor) == persist.to_bytes(watcher.monitor)
-    with pytest.raises(StateError, match="is no time of maintenance"):
+    with pytest.raises(StateError, match="is not a maintenance period"):
         asyncio.run(service.orders.maintain(again, ("now and then",)))
     asyncio.run(service.orders.maintain(again, ()))
     feed(service, machine(40, seed=2))

@@ -84,7 +84,8 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands. Each one adds itself."""
     parser = argparse.ArgumentParser(
         prog="onlad",
-        description="Watch streams of numbers, learn what is normal, and say what is not.",
+        description="Monitor streams of sensor readings: learn what is normal, and report what is "
+        "not.",
         formatter_class=Help,
         epilog="examples:\n  onlad demo\n  onlad watch pump.csv\n  onlad COMMAND --help",
     )

@@ -100,27 +100,28 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     group = parser.add_argument_group("source")
     group.add_argument(
         "--input", choices=FORMATS,
-        help="its format (default: by the file's suffix, else by the first line)",
+        help="format of the source (default: by the file's suffix, else by its first line)",
     )  # fmt: skip
     group.add_argument(
         "--delimiter", type=_one_character, metavar="CHAR",
-        help="between the fields of CSV (default: comma, semicolon, tab or bar, by the first line)",
+        help="separator of CSV (default: comma, semicolon, tab or bar, by the first line)",
     )  # fmt: skip
     group.add_argument(
         "--decimal", choices=(".", ","), default=".",
-        help="the sign before the decimals of CSV (default: .)",
+        help="decimal separator of CSV (default: .)",
     )  # fmt: skip
     group.add_argument(
         "--columns", type=_names, default=[], metavar="NAMES",
-        help="watch these only; names or patterns with commas between, such as 'temp_*,flow'",
+        help="columns to watch: names or patterns, separated by commas, such as 'temp_*,flow' "
+        "(default: all)",
     )  # fmt: skip
     group.add_argument(
-        "--ignore", type=_names, default=[], metavar="NAMES", help="do not watch these"
+        "--ignore", type=_names, default=[], metavar="NAMES", help="columns not to watch"
     )
     group.add_argument(
         "--states", type=_states, action="append", default=[], metavar="NAME=STATES",
-        help="a column of text and the states that it names, such as valve=open,shut; each is "
-        "watched as a column of 0 and 1, valve=open and valve=shut (may be given again)",
+        help="a column of text and its states, such as valve=open,shut; each state is watched as "
+        "a column of 0 and 1, called valve=open and valve=shut (may be repeated)",
     )  # fmt: skip
     group.add_argument(
         "--time", metavar="NAME",
@@ -128,16 +129,32 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     )  # fmt: skip
     group.add_argument(
         "--label", metavar="NAME",
-        help="the column that says what is an anomaly: never watched, kept for evaluation",
+        help="the column that marks anomalies; it is never watched, only used for evaluation",
     )  # fmt: skip
     group.add_argument(
         "--normal", metavar="VALUE",
-        help="the label of normal samples (default: 0, false, no, normal, ok and the like)",
+        help="the label of normal samples (default: 0, false, no, normal, ok and similar)",
     )  # fmt: skip
     group.add_argument(
         "--on-bad", choices=("skip", "stop"), default="skip",
         help="what to do with a row that cannot be read (default: skip, count and report it)",
     )  # fmt: skip
+
+
+def add_device(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
+    """Add a device of the service: STREAM, which may be optional, DEVICE and --config."""
+    name = "name of the stream in the configuration"
+    parser.add_argument("stream", nargs=nargs, metavar="STREAM", help=name)
+    omitted = "name of the device; omit it if the device has none"
+    parser.add_argument("device", nargs="?", default="", metavar="DEVICE", help=omitted)
+    file = "the configuration of the service"
+    parser.add_argument("--config", type=Path, required=True, metavar="PATH", help=file)
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Add the state folder of the service."""
+    folder = "the folder that `state` names in the configuration"
+    parser.add_argument("state", type=Path, metavar="STATE", help=folder)
 
 
 def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> None:
@@ -146,7 +163,7 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
     group.add_argument(
         "--false-alarms", type=_rate, metavar="RATE",
         help="share of normal samples at which a false alarm may begin, such as 1/10000 (the "
-        "default); it also changes a model that was saved",
+        "default); also changes a saved model",
     )  # fmt: skip
     if warms_up:
         group.add_argument(
@@ -155,7 +172,8 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
         )  # fmt: skip
     group.add_argument(
         "--window", type=at_least(*LIMITS["window"]), metavar="N",
-        help="for a new model: samples watched together (default: up to 4, by the columns)",
+        help="for a new model: consecutive samples that are compared (default: up to 4, fewer "
+        "with many columns)",
     )  # fmt: skip
     group.add_argument(
         "--seed", type=at_least(*LIMITS["seed"]), metavar="N",
@@ -167,7 +185,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     """Add --load."""
     parser.add_argument(
         "--load", type=Path, metavar="MODEL",
-        help="continue with a model that was saved; with many series, a folder of models",
+        help="continue with a saved model; for a source with several series, a folder of models",
     )  # fmt: skip
 
 
@@ -188,7 +206,9 @@ def reading(args: argparse.Namespace) -> Reading:
         args.usage("argument --delimiter: cannot be the decimal sign '.'")
     follow = getattr(args, "follow", False)
     if follow and (args.source == "-" or "://" in args.source):
-        args.usage("argument --follow: only a file can be followed; others never end by themselves")
+        args.usage(
+            "argument --follow: only a file can be followed; other sources are followed anyway"
+        )
     return Reading(
         choice=Choice(
             columns=tuple(args.columns),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
-from onlad.cli.arguments import Commands
+from onlad.cli.arguments import Commands, add_state
 from onlad.cli.models import say
 from onlad.cli.serve import extra
 
@@ -15,16 +14,14 @@ def add(commands: Commands) -> None:
     """Add `onlad audit`."""
     parser = commands.add_parser(
         "audit",
-        help="verify and print what was done to the models of onlad serve",
+        help="verify and print the audit trail of onlad serve",
         description="Print the audit trail of a state folder as JSON lines, and verify it: each "
-        "line has the digest of the one before. The last words are the newest digest; note it "
-        "elsewhere, and --head proves later that the trail was not written anew.",
+        "line has the digest of the line before. The newest digest is printed last. Keep it "
+        "elsewhere: with --head DIGEST the command proves that the trail was not rewritten.",
         epilog="example: onlad audit /var/lib/onlad",
     )
-    parser.add_argument(
-        "state", type=Path, metavar="STATE", help="the folder that state names in the configuration"
-    ).complete = "file"  # type: ignore[attr-defined]
-    parser.add_argument("--head", metavar="DIGEST", help="a digest that the trail must have")
+    add_state(parser)
+    parser.add_argument("--head", metavar="DIGEST", help="a digest that the trail must contain")
     parser.set_defaults(run=run)
 
 
@@ -35,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
         del said["before"]
         print(json.dumps(said, ensure_ascii=False))
         head, count = digest, count + 1
-    say(f"{count:,} entries, the chain holds. The newest digest is {head or 'none'}")
+    say(f"{count:,} entries, the chain is intact. The newest digest is {head or 'none'}")
     return 0

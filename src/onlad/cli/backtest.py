@@ -19,11 +19,11 @@ def add(commands: Commands) -> None:
     """Add `onlad backtest`."""
     parser = commands.add_parser(
         "backtest",
-        help="say which alarms would have come with these settings",
-        description="Go through a history with the settings and rules of a stream of the service, "
-        "and print each incident that would have been reported. The end says how many anomalies "
-        "the rules of sensors and maintenance took back, and how many incidents alarms_per_day "
-        "suppressed. Nothing is kept.",
+        help="print which incidents a history would have raised with these settings",
+        description="Run through a history with the settings and rules of a stream of the "
+        "service, and print each incident that would have been reported. The last lines say how "
+        "many anomalies the rules for sensors and maintenance removed, and how many incidents "
+        "alarms_per_day suppressed. Nothing is saved.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad backtest history.csv --config onlad.toml\n"
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Watch with the rules, print, and count what they took back."""
     rules, settings = ruled(args)
     log = IncidentLog(rules, args.json, live=False)
-    session = Session(args, Models(settings, args.load, rules=rules))
+    session = Session(args, Models(settings, args.load, rules=rules, grows=True))
     taken_back = 0
 
     def take(block: Block, verdicts: Verdicts) -> None:
@@ -53,5 +53,5 @@ def run(args: argparse.Namespace) -> int:
 
     status = session.run(take)
     log.finish(session.say)
-    session.say(f"{taken_back:,} anomalies were taken back by the rules")
+    session.say(f"{taken_back:,} anomalies were removed by the rules")
     return status

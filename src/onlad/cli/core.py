@@ -32,17 +32,19 @@ def add(commands: Commands) -> None:
         epilog="example: onlad core estimate --features 512 --hidden 64 --lanes 8",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    action = _action(actions, "emulate", "run the bit-exact model beside the float64 detector")
+    action = _action(actions, "emulate", "compare the bit-exact model with the float64 detector")
     _samples(action, 500)
     action.set_defaults(run=_with_core(_emulate))
-    action = _action(actions, "simulate", "run the gateware in Verilator beside the model")
+    action = _action(
+        actions, "simulate", "run the gateware in Verilator and compare it with the model"
+    )
     _samples(action, 50)
     action.add_argument(
         "--pauses", type=float, default=0.0, metavar="SHARE",
-        help="share of the cycles, 0 to 0.99, in which words and answers wait (default: 0)",
+        help="share of cycles, 0 to 0.99, in which the streams pause (default: 0)",
     )  # fmt: skip
     action.set_defaults(run=_with_core(_simulate))
-    action = _action(actions, "synth", "map the gateware to a chip and count what it needs")
+    action = _action(actions, "synth", "synthesise the gateware for a chip, and count resources")
     action.add_argument(
         "--part", default="xc7z020", metavar="NAME",
         help="chip: xc7z020 (default, the paper's), xc7z010, xc7z045 or lfe5u-85f",
@@ -55,7 +57,7 @@ def add(commands: Commands) -> None:
     action = _action(actions, "export", "write Verilog, IP-XACT, a Vivado script and a program")
     action.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")
     action.set_defaults(run=_with_core(_export))
-    action = _action(actions, "estimate", "cycles and resources in closed form, at once")
+    action = _action(actions, "estimate", "print cycles and resources by their closed forms")
     action.set_defaults(run=_with_core(_estimate))
 
 
@@ -71,7 +73,7 @@ def _action(actions: Commands, name: str, what: str) -> argparse.ArgumentParser:
     parser.add_argument("--hidden", type=int, required=True, metavar="N", help="hidden units")
     parser.add_argument(
         "--lanes", type=int, default=8, metavar="N",
-        help="multipliers side by side: 1, 2, 4, 8, 16 or 32 (default: 8)",
+        help="parallel multipliers: 1, 2, 4, 8, 16 or 32 (default: 8)",
     )  # fmt: skip
     parser.add_argument(
         "--activation", default="identity", metavar="NAME", help="identity (default) or sigmoid"
@@ -81,7 +83,8 @@ def _action(actions: Commands, name: str, what: str) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--alpha", default="stored", metavar="HOW",
-        help="stored (default), narrow (18 bits), or seeded (no memory, made again in each step)",
+        help="stored (default), narrow (18 bits), or seeded (generated in each step, takes no "
+        "memory)",
     )  # fmt: skip
     return parser
 

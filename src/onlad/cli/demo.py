@@ -12,9 +12,9 @@ def add(commands: Commands) -> None:
     """Add `onlad demo`."""
     parser = commands.add_parser(
         "demo",
-        help="see the monitor at work on a pump with known faults",
-        description="Watch a synthetic pump live, print each alarm with its causes, and compare "
-        "the alarms with the faults that were put in.",
+        help="monitor a simulated pump with known faults",
+        description="Monitor a simulated pump, print each alarm with its causes, and compare the "
+        "alarms with the simulated faults.",
         epilog="example: onlad demo --seed 1 --output pump.png",
     )
     parser.add_argument(
@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
     picture = parser.add_mutually_exclusive_group()
     picture.add_argument(
         "--output", type=Path, default=Path("demo.png"), metavar="PATH",
-        help="where the picture goes, a PNG (default: demo.png)",
+        help="file of the picture, a PNG (default: demo.png)",
     )  # fmt: skip
     picture.add_argument("--no-plot", action="store_true", help="draw no picture")
 

@@ -12,6 +12,7 @@ from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_sourc
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
+from onlad.incident import QUIET
 from onlad.reference import Array
 from onlad.report.evaluation import Report, evaluate, truths
 from onlad.streams.block import Block
@@ -23,12 +24,12 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "evaluate",
         help="compare scores and alarms with labels",
-        description="Watch a source with labels, which the monitor never sees, and say how good "
-        "the scores and the alarms were. Samples without a label, and those before the monitor is "
-        "ready, do not count. An "
-        "event is a run of samples with an anomalous label; its delay is the number of samples "
-        "before its first alarm; a false alarm is a run of alarms that no label marks; an incident "
-        "is made of alarms less than 64 samples apart, and right if one of them is.",
+        description="Monitor a source with labels, which the monitor does not see, and print how "
+        "good the scores and alarms were. Samples without a label, and those before the monitor "
+        "is ready, do not count. An event is a run of samples with an anomalous label; its delay "
+        "is the number of samples before its first alarm; a false alarm is a run of alarms that "
+        f"no label marks; an incident consists of alarms less than {QUIET} samples apart, and is "
+        "right if one of them is.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad evaluate pump.csv --label fault\n"
@@ -44,7 +45,7 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch, then count."""
     if args.label is None:
-        args.usage("argument --label: is needed")
+        args.usage("the following arguments are required: --label")
     parts: list[tuple[Array, Array, Array]] = []
 
     def take(block: Block, verdicts: Verdicts) -> None:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         which = known & verdicts.ready
         parts.append((verdicts.score[which], verdicts.is_anomaly[which], truth[which]))
 
-    session = Session(args, Models(wanted(args), args.load))
+    session = Session(args, Models(wanted(args), args.load, grows=True))
     status = session.run(take)
     if not sum(len(score) for score, _, _ in parts):
         raise OnladError("there is nothing to evaluate: no sample has a label and a verdict")

@@ -23,9 +23,9 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "export",
         help="write a monitor as C source for a microcontroller",
-        description="Write a monitor as C99 source that learns on a microcontroller: the one of a "
-        "model file, which goes on from there, or a fresh one with --features. What it needs of "
-        "RAM, flash and time is printed first.",
+        description="Write a monitor as C99 source that learns on a microcontroller: the monitor "
+        "of a model file, which continues to learn, or a new one with --features. The RAM, flash "
+        "and time that it needs are printed first.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad export --features 8 --hidden 32 -o firmware\n"
@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "model", type=Path, nargs="?", metavar="MODEL",
         help="a fitted Monitor or a PortableMonitor; without it a fresh one is written",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     parser.add_argument("--target", choices=["c"], default="c", help="c, the only one")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go"

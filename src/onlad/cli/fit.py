@@ -18,11 +18,11 @@ def add(commands: Commands) -> None:
     """Add `onlad fit`."""
     parser = commands.add_parser(
         "fit",
-        help="learn a history that is known to be normal, and keep the model",
-        description="Learn a history that is known to be normal and write the model to a file, for "
-        "onlad watch --model, onlad score and onlad info. The history is held in memory. With "
-        "--detector the model is the bare detector, for numbers "
-        "of about unit size without missing values; such models can be merged.",
+        help="learn a history that is known to be normal, and save the model",
+        description="Learn a history that is known to be normal and save the model to a file, for "
+        "onlad watch --model, onlad score and onlad info. The history must fit into memory. With "
+        "--detector the model is a detector without scaling and threshold, for features of about "
+        "unit size without missing values; such models can be merged.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad fit monday.csv -o pump.onlad\n"
@@ -31,15 +31,15 @@ def add(commands: Commands) -> None:
     )
     add_source(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="MODEL", help="where the model goes"
+        "-o", "--output", type=Path, required=True, metavar="MODEL", help="file of the model"
     )
     add_monitor(parser, warms_up=False)
-    bare = parser.add_argument_group("a bare detector")
-    bare.add_argument("--detector", action="store_true", help="fit one instead of a monitor")
+    bare = parser.add_argument_group("a detector")
+    bare.add_argument("--detector", action="store_true", help="fit a detector instead of a monitor")
     bare.add_argument("--hidden", type=at_least(1), metavar="N", help="hidden units (default: 64)")
     bare.add_argument(
         "--forgetting", type=float, metavar="A",
-        help="weight of the past at each sample, in (0, 1] (default: 1, all is kept)",
+        help="forgetting factor, in (0, 1] (default: 1, nothing is forgotten)",
     )  # fmt: skip
     parser.set_defaults(run=run, usage=parser.error)
 

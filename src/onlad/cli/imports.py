@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
     """Add `onlad import`."""
     parser = commands.add_parser(
         "import",
-        help="make one table of the files of AWS Lookout for Equipment",
+        help="convert the files of AWS Lookout for Equipment to one table",
         description="Read the CSV files that Lookout for Equipment was given, one of each "
         "component with a column Timestamp, and its label file, and write one table that the other "
         "commands read: the time, each sensor, and fault, which is 1 between the times of a label. "
@@ -34,14 +34,18 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "source", type=Path, metavar="SOURCE",
-        help="a CSV file, or a folder with one of each component, also in folders of their names",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+        help="a CSV file, or a folder with one CSV file per component, also in subfolders",
+    )  # fmt: skip
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
         help="the label file: begin and end of each anomaly, and what else it has",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="where it goes (default: to the output)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file of the table (default: standard output)",
     )
     parser.set_defaults(run=run)
 

@@ -23,9 +23,9 @@ def add(commands: Commands) -> None:
     """Add `onlad info`."""
     parser = commands.add_parser(
         "info",
-        help="say what a model has learned",
-        description="Say what a model file holds: what it decided by itself, what it learned and "
-        "from how many samples, mode by mode, and its checksum, which is verified.",
+        help="print what a model has learned",
+        description="Print what a model file contains: settings, modes, how many samples each has "
+        "learned, and the checksum, which is verified.",
         formatter_class=Help,
         epilog="examples:\n  onlad info pump.onlad\n  onlad info pump.onlad --json",
     )

@@ -19,11 +19,11 @@ def add(commands: Commands) -> None:
     """Add `onlad merge`."""
     parser = commands.add_parser(
         "merge",
-        help="join what detectors or microcontrollers learned",
-        description="Write the model that has seen what all of them have: detectors with the same "
-        "random layer (equal columns, hidden units and seed), or microcontrollers that began with "
-        "one model, as dumps or as files. Monitors cannot be merged: each has its own scale of "
-        "every sensor, so their models speak of different numbers.",
+        help="merge what detectors or microcontrollers learned",
+        description="Merge models into the model that would have learned all their samples: "
+        "detectors with the same random layer (equal columns, hidden units and seed), or "
+        "microcontrollers that started from one model, as dumps or as files. Monitors cannot be "
+        "merged, because each scales the sensors by itself.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad fit a.csv --detector -o a.onlad\n"
@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
         "models", type=Path, nargs="+", metavar="MODEL", help="two or more models of one kind"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="MODEL", help="where the result goes"
+        "-o", "--output", type=Path, required=True, metavar="MODEL", help="file of the merged model"
     )
     parser.set_defaults(run=run, usage=parser.error)
 
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     for path, model in zip(args.models, models, strict=True):
         if not isinstance(model, (Detector, PortableMonitor)):
             raise OnladError(
-                f"{path} holds a {type(model).__name__}, whose scales are its own: only detectors "
-                "and microcontrollers can be merged. onlad fit --detector makes one"
+                f"{path} holds a {type(model).__name__}, which scales sensors by itself: only "
+                "detectors and microcontrollers can be merged. onlad fit --detector makes one"
             )
         if type(model) is not type(models[0]):
             raise OnladError(f"{path} and {args.models[0]} are not of one kind")

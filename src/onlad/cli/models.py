@@ -82,7 +82,8 @@ def _moment(time: str | float | None) -> float:
 class Models:
     """A monitor for each series, loaded or made when the series first comes.
 
-    `wanted` has the settings of new ones; loaded ones take those that can still be changed.
+    `wanted` has the settings of new ones; loaded ones take those that can still be changed. If
+    they can `grow`, columns that come later are watched too.
     """
 
     judges = True  # whether there can be alarms
@@ -93,9 +94,12 @@ class Models:
         load: Path | None = None,
         monitor: Monitor | None = None,
         rules: Rules = NONE,
+        *,
+        grows: bool = False,
     ) -> None:
-        self._wanted, self._load, self._rules = wanted, load, rules
+        self._wanted, self._load, self._rules, self.grows = wanted, load, rules, grows
         self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
+        self._refused: dict[str, list[Names]] = {}  # columns that came too late, by series
         self._last: dict[str, float] = {}  # time of the last sample, by series
         self._saved: dict[str, int] = {}  # samples that were seen when it was saved
         if load and not load.is_dir():
@@ -128,6 +132,8 @@ class Models:
             fresh = monitor or Monitor(**self._wanted)
             monitor = Monitor.resumed(fresh.settings(), names=block.names)
             self._monitors[block.series] = monitor
+        if new := block.names[len(monitor.names) :]:
+            block = self._grown(monitor, block, new)
         when = None
         if block.times is not None and (self._rules.maintenance or monitor.timed or first):
             when = self._moments(block)
@@ -135,6 +141,21 @@ class Models:
             why = "the model has learned patterns of time" if monitor.timed else "maintenance"
             raise OnladError(f"samples need a time: {why}. --time names the column")
         return self._rules.observe(monitor, block.values, when)
+
+    def _grown(self, monitor: Monitor, block: Block, new: Names) -> Block:
+        """Let a monitor watch columns that came later, if it can; return what it watches."""
+        shown = ", ".join(str(name) for name in new)
+        try:
+            monitor.widen(new)
+        except ValueError as error:
+            if new not in self._refused.setdefault(block.series, []):
+                self._refused[block.series].append(new)
+                say(f"{shown} came later and cannot be watched: {error}")
+            return replace(block, names=monitor.names, values=block.values[:, : len(monitor.names)])
+        say(
+            f"{f'{block.series}: ' if block.series else ''}{shown} came later: watched from here on"
+        )
+        return block
 
     def _moments(self, block: Block) -> Array | None:
         """Return the times of samples. One that cannot be read is that of the sample before it."""
@@ -164,17 +185,18 @@ class Models:
         settle(monitor, self._wanted)
         if unchanged := kept(monitor, replace(monitor.settings(), **self._wanted)):
             say(
-                f"{path}: {'; '.join(unchanged)}: it was learned so. Remove the file to start again"
+                f"{path}: {'; '.join(unchanged)}: the model keeps its own. "
+                "Remove the file to start again"
             )
         return monitor
 
     def check(self, many: bool, save: Path | None) -> None:
         """Refuse a file where a folder is needed, or the other way round, before any work."""
         if many and "" in self._monitors:
-            raise OnladError("a model of one series cannot judge a source of many")
+            raise OnladError("a model of one series cannot score a source with several")
         for path in (self._load, save):
             if path is not None and path.exists() and path.is_dir() != many:
-                need = "a folder: a series is a file in it" if many else "a file"
+                need = "a folder, with one file per series" if many else "a file"
                 raise OnladError(f"{path} must be {need}")
         folder = None if save is None else (save if many else save.parent)
         if folder is not None:
@@ -184,7 +206,9 @@ class Models:
             except OSError as error:
                 raise OnladError(f"cannot make {folder}: {error.strerror}") from None
             if not (folder.is_dir() and os.access(folder, os.W_OK)):
-                raise OnladError(f"cannot write {save}: {folder} is no folder to write to")
+                raise OnladError(
+                    f"cannot write {save}: {folder} is not a folder that can be written to"
+                )
 
     def save(self, path: Path, many: bool) -> bool:
         """Write the models that have learned since they were saved, each whole or not at all.

@@ -37,13 +37,13 @@ class Place:
         if kept is None or kept["source"] != str(source.absolute()):
             return
         if not self._is_same(kept):
-            say(f"{source} is another file than before; reading it from its start")
+            say(f"{source} is not the file of the last run; reading it from its start")
             return
         self.start = kept["position"]
         self._again = {
             series: models.seen(series) - count for series, count in kept["seen"].items()
         }
-        say(f"going on at byte {self.start:,} of {source}")
+        say(f"continuing at byte {self.start:,} of {source}")
 
     def _load(self) -> _Kept | None:
         try:

@@ -19,10 +19,10 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "plot",
         help="draw scores, threshold, alarms and causes over time",
-        description="Watch a source and draw what was seen: scores against their threshold, "
-        "alarms, drift, and the causes of alarms. A page of HTML also lists the alarms and shows "
-        "the values under the pointer; it is one file and needs no network. Memory stays the "
-        "same however long the source is.",
+        description="Monitor a source and draw scores, threshold, alarms, new modes, and the "
+        "causes of alarms over time. An HTML page also lists the incidents and shows the values "
+        "under the pointer; it is one file and needs no network. The memory needed does not grow "
+        "with the source.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad plot pump.csv -o pump.html\n"

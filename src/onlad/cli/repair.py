@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from onlad.cli.arguments import Commands
+from onlad.cli.arguments import Commands, add_state
 from onlad.cli.serve import extra
 
 
@@ -13,15 +12,14 @@ def add(commands: Commands) -> None:
     """Add `onlad repair`."""
     parser = commands.add_parser(
         "repair",
-        help="salvage what can be of a damaged state folder of onlad serve",
-        description="Salvage what can be of the state folder of a service that refuses to start "
-        "because of damage, and print how many rows of which devices are kept and lost. The "
-        "service must be stopped. What was damaged is kept in the folder damaged, beside the rest.",
+        help="salvage a damaged state folder of onlad serve",
+        description="Salvage the state folder of a service that does not start because of damaged "
+        "files: keep what can be read, and print how many rows of which devices are kept "
+        "and lost. The service must be stopped. Damaged files are moved to the subfolder "
+        "`damaged`.",
         epilog="example: onlad repair /var/lib/onlad",
     )
-    parser.add_argument(
-        "state", type=Path, metavar="STATE", help="the folder that state names in the configuration"
-    )
+    add_state(parser)
 
     def run(args: argparse.Namespace) -> int:
         for line in extra("repair").repair(args.state):

@@ -18,9 +18,9 @@ def add_rules(parser: argparse.ArgumentParser, *, needed: bool = False) -> None:
     group = parser.add_argument_group("rules")
     group.add_argument(
         "--config", type=Path, metavar="FILE", required=needed,
-        help="the file of onlad serve: settings, sensors, maintenance and alarms_per_day of a "
-        "stream count here too; arguments come first",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+        help="a configuration of onlad serve: use the settings, sensors, maintenance and "
+        "alarms_per_day of its stream; command-line arguments take precedence",
+    )  # fmt: skip
     group.add_argument(
         "--stream", metavar="NAME", help="which stream of that file (default: the only one)"
     )

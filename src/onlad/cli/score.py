@@ -22,9 +22,9 @@ def add(commands: Commands) -> None:
     """Add `onlad score`."""
     parser = commands.add_parser(
         "score",
-        help="score a source with a model that learns nothing from it",
-        description="Score each sample with the model as it is: nothing is learned, and the file "
-        "of the model is not changed. onlad watch --load goes on learning.",
+        help="score a source with a model, without learning",
+        description="Score each sample with a saved model. Nothing is learned, and the model file "
+        "is not changed; onlad watch --load continues to learn.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad score pump.onlad tuesday.csv > scores.csv\n"

@@ -25,10 +25,10 @@ def add(commands: Commands) -> None:
     """Add `onlad serve`."""
     parser = commands.add_parser(
         "serve",
-        help="run a service that watches streams from MQTT and HTTP",
-        description="Watch the streams of a configuration file. Samples come by MQTT or HTTP; "
-        "verdicts and alarms go out by MQTT, WebSocket and webhook. What was learned survives a "
-        "crash at any moment. SIGTERM or Ctrl-C saves everything and stops.",
+        help="run a service that monitors streams from MQTT and HTTP",
+        description="Monitor the streams of a configuration file. Samples arrive by MQTT or HTTP; "
+        "verdicts and alarms are sent by MQTT, WebSocket and webhook. What was learned "
+        "survives a crash at any moment. SIGTERM or Ctrl-C saves everything and stops.",
         epilog="example: onlad serve --config onlad.toml",
     )
     parser.add_argument(
@@ -41,7 +41,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only say whether the configuration is right, and what devices cannot follow",
+        help="only check the configuration, and print settings that do not apply to devices "
+        "which have already learned",
     )
 
     def run(args: argparse.Namespace) -> int:

@@ -60,7 +60,8 @@ class Session:
                 where = Path(self._args.source)
                 place = self._place = Place(where, self._save, self._models, self.say)
             cut = place.start if place else 0
-            source = settings.open(self._args.source, self._models.names, stop, self.say, cut)
+            where, grows = self._args.source, self._models.grows
+            source = settings.open(where, self._models.names, stop, self.say, cut, grows=grows)
             self._source = source
             self._many = source.many
             self._models.check(source.many, self._save)
@@ -118,7 +119,9 @@ class Session:
     def _tell(self, block: Block, verdicts: Verdicts) -> None:
         series = f"{block.series}: " if block.series else ""
         for i in np.flatnonzero(verdicts.drift).tolist():
-            self.say(f"{series}row {block.row[i]}: drift. A new mode is normal from here on")
+            self.say(
+                f"{series}row {block.row[i]}: a new mode was confirmed, and is normal from here on"
+            )
         before = self._drifting.get(block.series, -1)
         for i in np.flatnonzero(np.diff(verdicts.drifting, prepend=before)).tolist():
             feature = int(verdicts.drifting[i])
@@ -145,7 +148,7 @@ class Session:
     def _summary(self) -> None:
         said = [_counted(self.samples, "sample")]
         if self._models.judges:
-            said.append(_counted(self.alarms, "alarm"))
+            said.append(_counted(self.alarms, "anomaly"))
         if self.incidents:
             said[-1] += f" in {_counted(self.incidents, 'incident')}"
         if self.bad:
@@ -161,7 +164,8 @@ class Session:
 
 
 def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
+    many = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f"{n:,} {what if n == 1 else many}"
 
 
 def _before(block: Block, row: int) -> Block:
@@ -193,7 +197,7 @@ class _Live(_Bar):
             BarColumn(),
             TaskProgressColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[alarms]} alarms"),
+            TextColumn("{task.fields[alarms]} anomalies"),
             console=Console(stderr=True),
             transient=True,
             # Alarms on the same terminal go above the bar; in a pipe they are left alone.

@@ -13,6 +13,7 @@ from onlad.cli.incidents import IncidentLog
 from onlad.cli.models import Models
 from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
+from onlad.incident import QUIET
 from onlad.report.evaluation import truths
 from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
@@ -23,11 +24,12 @@ def add(commands: Commands) -> None:
     """Add `onlad watch`."""
     parser = commands.add_parser(
         "watch",
-        help="watch a file, a pipe or a broker, and print each incident with its causes",
-        description="Watch a stream: learn what is normal while it comes, and print each incident "
-        "as a line, with its severity, its causes, and what was expected of them. Anomalies less "
-        "than 64 samples apart are one incident; a live source also prints where it begins. No "
-        "labels and no training are needed; the first one can come after 256 samples.",
+        help="monitor a file, a pipe or a broker, and print each incident with its causes",
+        description="Monitor a stream: learn what is normal from the stream itself, and print one "
+        "line per incident with its severity, its causes and their expected values. Anomalies "
+        f"less than {QUIET} samples apart are one incident; for a live source a line is also "
+        "printed when an incident begins. No labels and no training are needed; the first one "
+        "can come after 256 samples.",
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad watch pump.csv\n"
@@ -39,26 +41,29 @@ def add(commands: Commands) -> None:
     add_source(parser, broker=True)
     parser.add_argument(
         "--follow", action="store_true",
-        help="go on when the file ends: read what is added to it, like tail -F; with --model it is "
-        "read from where it was left when started again",
+        help="keep reading when the file grows, like tail -F; with --model, the next start "
+        "continues where this one stopped",
     )  # fmt: skip
     parser.add_argument(
         "--output", choices=("people", "jsonl", "influx"), default="people",
-        help="lines for people (the default), JSON lines, or Influx line protocol; a line of line "
-        "protocol that came in goes out with fields added",
+        help="text (the default), JSON lines, or Influx line protocol; input in line protocol is "
+        "printed with fields added",
     )  # fmt: skip
     parser.add_argument(
-        "--rows", action="store_true", help="print each anomaly, not incidents; as influx does"
+        "--rows",
+        action="store_true",
+        help="print one line per anomaly instead of incidents, as --output influx always does",
     )
     parser.add_argument("--all", action="store_true", help="print every sample")
     add_load(parser)
     parser.add_argument(
         "--save", type=Path, metavar="MODEL",
-        help="keep the model here: at the end, every minute, and when stopped by a signal",
+        help="save the model to this file: every minute, and at the end",
     )  # fmt: skip
     parser.add_argument(
         "--model", type=Path, metavar="MODEL",
-        help="load it if it is there, and save it: for a command that is started again and again",
+        help="load the model if the file exists, and save it: for a command that is started "
+        "repeatedly",
     )  # fmt: skip
     add_monitor(parser)
     add_rules(parser)
@@ -71,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
     rules, settings = ruled(args)
-    models = Models(settings, load, rules=rules)
+    models = Models(settings, load, rules=rules, grows=True)
     live = args.follow or "://" in args.source or args.source == "-"
     session = Session(args, models, args.model or args.save)
     writers: dict[str, Writer] = {
@@ -110,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
         session.say(
-            f"of {hits + missed:,} samples with an anomalous label {hits:,} were alarms; "
-            f"{false:,} alarms on others. onlad evaluate says more"
+            f"of {hits + missed:,} samples labelled as anomalous {hits:,} were found; {false:,} "
+            "other samples were anomalies too. onlad evaluate says more"
         )
     return status

@@ -23,6 +23,7 @@ from onlad.mode import (
     MEMORY,
     PRIOR_SQUARE,
     RANGE,
+    SMALLEST_UNIT,
     STILL,
     Mode,
     ModeState,
@@ -107,7 +108,7 @@ def agreed(parts: Iterable[Measured]) -> tuple[Array, Array]:
     high = np.max([np.where(part.count > 0, part.high, -np.inf) for part in parts], axis=0)
     span = np.where(seen, high - low, 0.0)
     unit = np.maximum(np.sqrt(square / least), span / RANGE)
-    still = unit <= STILL * np.abs(centre) + 1e-30
+    still = unit <= STILL * np.abs(centre) + SMALLEST_UNIT
     return np.where(seen, centre, np.nan), np.where(still | ~seen, 0.0, unit)
 
 

@@ -283,7 +283,7 @@ def _config(transport: Transport) -> Config:
     words = transport.exchange(packets.reads(Mode.PREDICT, len(Describe))).tolist()
     if words[Describe.IDENTITY] >> 8 != packets.MAGIC:
         raise OnladError(
-            f"this is no ONLAD Core: it describes itself by {words[Describe.IDENTITY]:#010x}"
+            f"this is not an ONLAD Core: it identifies itself as {words[Describe.IDENTITY]:#010x}"
         )
     if words[Describe.IDENTITY] & 0xFF != packets.VERSION:
         raise OnladError(
@@ -307,7 +307,7 @@ def _config(transport: Transport) -> Config:
 
 def _refuse_unlike(detector: Detector, config: Config) -> None:
     if detector.n_features is None:
-        raise ValueError("the detector has seen nothing: fit it, or start it with n features")
+        raise ValueError("the detector has learned nothing: fit it, or start it with n features")
     have = (detector.n_features, detector.n_hidden, detector.activation)
     want = (config.n, config.hidden, config.activation)
     for name, mine, core in zip(
@@ -330,7 +330,7 @@ def _refuse_unlike(detector: Detector, config: Config) -> None:
 def _refuse_other_layer(alpha: Array, config: Config) -> None:
     if not np.array_equal(alpha, weights(config)):
         raise ValueError(
-            "this core makes alpha itself from its seed, and the detector has another alpha. "
+            "this core generates alpha from its seed, and the detector has a different alpha. "
             "Start from OnladCore.detector()"
         )
 

@@ -50,7 +50,10 @@ def from_monitor(
     True
     """
     if monitor.timed or monitor.widened:
-        raise OnladError("a chip has no times, and no features that come later")
+        raise OnladError(
+            "the C monitor has no patterns of time, and no features that come later. Fit a new "
+            "monitor without times: onlad fit --ignore time"
+        )
     learned = monitor.learned()
     if learned is None or learned.watching is None:
         raise OnladError("the monitor has not started: show it more samples, or export a fresh one")

@@ -14,7 +14,7 @@ import numpy as np
 from onlad import anchor, judge, limit, mode, watching
 from onlad.instance import CONSTANT, RIDGE
 from onlad.mcu.layout import BINS
-from onlad.mode import CORRELATED, SMOOTHING, STATISTICS, STILL, WINSOR
+from onlad.mode import CORRELATED, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
 from onlad.reference import Array
 
 DELAY = watching.TICK
@@ -158,7 +158,7 @@ class Definition:
         asleep = ~(place.scale > 0) & present
         place.centre = np.where(asleep & np.isnan(place.centre), x, place.centre)
         moved = np.abs(x - place.centre)
-        moves = asleep & (moved > STILL * np.abs(place.centre) + 1e-30)
+        moves = asleep & (moved > STILL * np.abs(place.centre) + SMALLEST_UNIT)
         place.scale = np.where(moves, moved, place.scale)
 
     # -- the start of a mode ------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Definition:
         some = np.where(seen, rows, 0.0)
         centre, span = np.nanmean(some, axis=0), np.nanmax(some, axis=0) - np.nanmin(some, axis=0)
         scale = np.maximum(np.nanstd(some, axis=0), span / mode.RANGE)
-        still = scale <= STILL * np.abs(centre) + 1e-30
+        still = scale <= STILL * np.abs(centre) + SMALLEST_UNIT
         fresh = self._place()
         place.centre, place.scale = np.where(seen, centre, np.nan), np.where(still, 0.0, scale)
         place.K, place.G, place.moment = fresh.K, fresh.G, fresh.moment

@@ -206,7 +206,7 @@ def summary(monitor: PortableMonitor) -> str:
             f"{sizes.modes} places for modes",
             f"RAM           {found.ram:,} bytes, and a stack of less than {found.stack:,}",
             f"flash         about {found.flash:,} bytes on a {found.chip} (-Os)",
-            f"instructions  about {found.instructions:,} a row on a {found.chip}",
+            f"instructions  about {found.instructions:,} per row on a {found.chip}",
         ]
     )
 

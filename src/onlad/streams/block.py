@@ -143,7 +143,7 @@ class Choice:
             if not states:
                 found[name] = value
             elif value is not None and not isinstance(value, str):
-                raise ValueError(f"column {str(name)!r} holds {value!r:.40}, which is no text")
+                raise ValueError(f"column {str(name)!r} holds {value!r:.40}, which is not text")
             else:
                 said = zip(states, one_hot(value, states), strict=True)
                 found |= {f"{name}={state}": number for state, number in said}
@@ -165,7 +165,8 @@ class Choice:
         """
         time = self.time
         if time is None:
-            time = next((name for name in found if name.lower() in TIMES), None)
+            names = (name for name in found if name.lower() in TIMES)
+            time = next((name for name in names if not _matches(name, self.ignore)), None)
         return None if time in known else time
 
     def roles(
@@ -235,7 +236,7 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
     >>> number("1_000", "flow")
     Traceback (most recent call last):
         ...
-    ValueError: column 'flow' holds '1_000', which is no number
+    ValueError: column 'flow' holds '1_000', which is not a number
     """
     try:
         # The underscore is Python's own spelling; a point beside another sign groups thousands.
@@ -248,7 +249,7 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
         shown = text if len(text) <= 40 else text[:37] + "..."
         hint = ". --decimal , reads it" if decimal == "." and _COMMA.fullmatch(text.strip()) else ""
         raise ValueError(
-            f"column {str(name)!r} holds {shown!r}, which is no number{hint}"
+            f"column {str(name)!r} holds {shown!r}, which is not a number{hint}"
         ) from None
     return sane(value, name)
 
@@ -256,5 +257,5 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
 def sane(value: float, name: Hashable) -> float:
     """Return the value if it can be a measurement; NaN is a missing value."""
     if abs(value) > LARGEST:
-        raise ValueError(f"column {str(name)!r} holds {value:g}, which is no measurement")
+        raise ValueError(f"column {str(name)!r} holds {value:g}, which cannot be a measurement")
     return value

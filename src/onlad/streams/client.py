@@ -105,7 +105,7 @@ class Client(asyncio.Protocol):
                 raise BrokerError(_refusal(said.code))
         except asyncio.TimeoutError:
             client.abort()
-            raise BrokerError("it does not greet") from None
+            raise BrokerError("it does not answer the connection request") from None
         except BaseException:
             client.abort()
             raise
@@ -161,7 +161,7 @@ class Client(asyncio.Protocol):
         try:
             self._take_all()
         except wire.WireError as error:
-            self._end(f"the broker sent what is no MQTT: {error}")
+            self._end(f"the broker sent bytes that are not MQTT: {error}")
             self.abort()
             return
         busy = self._calls.busy()
@@ -218,7 +218,7 @@ class Client(asyncio.Protocol):
             if not self._subscribed[mid].done():
                 self._subscribed[mid].set_result(wire.codes(body, self._five))
         elif kind == wire.DISCONNECT:
-            self._end(f"the broker ends it: {_refusal(body[0] if body else 0)}")
+            self._end(f"the broker closed the connection: {_refusal(body[0] if body else 0)}")
         elif kind != wire.PINGRESP:
             raise wire.WireError(f"a packet of kind {kind:#x}")
 
@@ -281,7 +281,7 @@ class Client(asyncio.Protocol):
         if now - self._said > keepalive / 2:
             self.write(wire.packed(wire.PINGREQ))
         if not self._paused and now - self._heard > 1.5 * keepalive:
-            self._end("the broker is silent")
+            self._end("the broker does not answer")
             self.abort()
 
     @property

@@ -15,8 +15,8 @@ from onlad.streams.block import StreamError
 PIECE = 1 << 16  # bytes that are unpacked at a time: what a pipe holds
 #: What a file that is no text begins with, and what to do about it.
 OTHERS = {
-    b"PK\x03\x04": "is a workbook of Excel, or a ZIP archive. Save the table as CSV",
-    b"\xd0\xcf\x11\xe0": "is a workbook of an old Excel. Save the table as CSV",
+    b"PK\x03\x04": "is an Excel workbook, or a ZIP archive. Save the table as CSV",
+    b"\xd0\xcf\x11\xe0": "is an old Excel workbook. Save the table as CSV",
     b"BZh": "is compressed with bzip2. Unpack it: bzip2 -dc FILE | onlad watch -",
     b"\xfd7zXZ": "is compressed with xz. Unpack it: xz -dc FILE | onlad watch -",
     b"PAR1": "is Parquet. Read it with --input parquet",

@@ -192,7 +192,7 @@ def _fields(raw: bytes, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([text], delimiter=delimiter, strict=True), [])
     except csv.Error as error:
-        raise ValueError(f"it is no line of CSV: {error}") from None
+        raise ValueError(f"it is not a line of CSV: {error}") from None
 
 
 def _table(

@@ -71,7 +71,7 @@ def parse(line: str) -> Point:
         at += 1
     rest = line[at:].strip(" ")
     if (rest and not _STAMP.match(rest)) or line[at : at + 1] not in ("", " "):
-        raise ValueError(f"{rest[:40]!r} is no time in nanoseconds")
+        raise ValueError(f"{rest[:40]!r} is not a time in nanoseconds")
     return Point(series.group(), fields, int(rest) if rest else None, at)
 
 
@@ -79,7 +79,7 @@ def _value(text: str, name: str) -> float:
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     if not _NUMBER.match(text):
-        raise ValueError(f"field {name!r} holds {text[:40]!r}, which is no value")
+        raise ValueError(f"field {name!r} holds {text[:40]!r}, which is not a value")
     return float(text.rstrip("iu"))
 
 
@@ -116,10 +116,16 @@ def written(fields: Mapping[str, float | bool | str]) -> str:
 
 
 class Series:
-    """Knows which fields of each series are watched: those of its first line."""
+    """Knows which fields of each series are watched: those of its first line.
 
-    def __init__(self, choice: Choice, known: Callable[[str], Names], say: Say) -> None:
+    If it `grows`, a field that comes later is watched too, after the others.
+    """
+
+    def __init__(
+        self, choice: Choice, known: Callable[[str], Names], say: Say, *, grows: bool = False
+    ) -> None:
         self._choice, self._known, self._say = choice, known, say
+        self._grows = grows and not choice.columns
         self._names: dict[str, Names] = {}
         self._strange: set[tuple[str, str]] = set()
 
@@ -129,10 +135,15 @@ class Series:
         names = self._names.get(point.series)
         if names is None:
             if len(self._names) == MOST:
-                raise ValueError(f"{point.series!r} is one series too many; {MOST} are watched")
+                raise ValueError(
+                    f"{point.series!r} is one series too many: at most {MOST} are watched"
+                )
             names = self._known(point.series) or tuple(wanted)
             if not names:
                 return (), []
+            self._names[point.series] = names
+        elif self._grows and len(names) < MOST:
+            names += tuple(name for name in wanted if name not in names)
             self._names[point.series] = names
         for name in wanted:
             if name not in names and (point.series, name) not in self._strange:

@@ -48,7 +48,7 @@ def parse_address(text: str) -> Address:
         tls = parts.scheme == "mqtts"
         port = parts.port or (8883 if tls else 1883)
     except ValueError as error:
-        raise StreamError(f"{text!r} is no address of a broker: {error}") from None
+        raise StreamError(f"{text!r} is not the address of a broker: {error}") from None
     topic = unquote(parts.path[1:])
     if not parts.hostname or not topic:
         raise StreamError(f"{text!r} must be mqtt://[USER:PASSWORD@]HOST[:PORT]/TOPIC")
@@ -63,6 +63,8 @@ def blocks(
     known: Callable[[str], Names],
     stop: Stop,
     say: Say,
+    *,
+    grows: bool = False,
 ) -> Iterator[Block]:
     """Yield each message as a block: JSON, by the rules of `onlad.streams.records`."""
     readers: dict[str, Records] = {}
@@ -70,20 +72,20 @@ def blocks(
     for count, (topic, payload) in enumerate(_messages(address, stop, say)):
         reader = readers.get(topic)
         if reader is None and len(readers) < MOST:
-            reader = readers[topic] = Records(choice, known(topic), say)
+            reader = readers[topic] = Records(choice, known(topic), say, grows=grows)
         size = payload if isinstance(payload, int) else len(payload)
         found: Iterable[Sample | str]
         if reader is None:
-            found = [f"topic {topic!r} is one too many; {MOST} are watched"]
+            found = [f"topic {topic!r} is one too many: at most {MOST} are watched"]
         elif isinstance(payload, int) or size > LONGEST:
             found = [f"it has {size} bytes; a message may have {LONGEST}"]
         else:
             found = reader.read(payload)
         placed = [(f"message {count} of {topic}", each) for each in found]
-        block = collected(placed, row, reader.roles if reader else None, row)
-        block.series = topic
+        for block in collected(placed, row, reader.roles if reader else None, row):
+            block.series = topic
+            yield block
         row += len(placed)
-        yield block
 
 
 def _messages(address: Address, stop: Stop, say: Say) -> Iterator[Message]:

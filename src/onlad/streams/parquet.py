@@ -51,9 +51,8 @@ def blocks(file: Any, choice: Choice, known: Names, stop: Stop) -> Iterator[Bloc
         if strange.any():
             for i in np.flatnonzero(strange.any(axis=1)).tolist():
                 j = int(np.argmax(strange[i]))
-                why = (
-                    f"column {roles.features[j]!r} holds {values[i, j]:g}, which is no measurement"
-                )
+                held = f"column {roles.features[j]!r} holds {values[i, j]:g}"
+                why = f"{held}, which cannot be a measurement"
                 bad.append(Bad(f"row {index[i]}", why, int(index[i])))
             kept = np.flatnonzero(~strange.any(axis=1))
             values, index = values[kept], index[kept]

@@ -2,13 +2,15 @@
 
 A sample is an object of names and numbers, an array of numbers, or one number. ``null``, NaN and an
 absent name are missing values; a number as text is refused. The first sample decides the names. A
-name that comes later is not watched, and is reported once; a sample of such names only is refused.
+number with a name that comes later is added to them, unless the user chose the columns; text is
+reported once, and not watched. A sample of such names only is refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -51,12 +53,20 @@ class Records:
     """Reads the samples of one series; the first one decides the names, unless some are `known`.
 
     If the series has `begun`, names that are not known came later, also in the first sample here.
+    One that `grows` has numbers that come later in its samples, after the others.
     """
 
     def __init__(
-        self, choice: Choice, known: Names = (), say: Say = print, *, begun: bool = False
+        self,
+        choice: Choice,
+        known: Names = (),
+        say: Say = print,
+        *,
+        begun: bool = False,
+        grows: bool = False,
     ) -> None:
         self._choice, self._known, self._say, self._begun = choice, known, say, begun
+        self._grows = grows and not choice.columns
         self.roles: Roles | None = None
         self._usual: set[Any] = set()  # names that need no second look
         self._width = 0  # of the first sample
@@ -87,7 +97,7 @@ class Records:
             if not self._begun:
                 self._usual |= record.keys()
         if not record.keys() <= self._usual:
-            self._tell_late(record)
+            values += self._late(record)
         time = record.get(roles.time) if roles.time is not None else None
         label = "" if roles.label is None else record.get(roles.label)
         if isinstance(label, (bool, int, float)):
@@ -102,7 +112,7 @@ class Records:
         if isinstance(sample, (int, float)) and not isinstance(sample, bool):
             sample = [sample]
         if not isinstance(sample, list) or not sample:
-            raise ValueError("it is no object of names and numbers, and no array of numbers")
+            raise ValueError("it is neither an object of names and numbers nor an array of numbers")
         known = self.roles.features if self.roles else self._known
         names: Sequence[Any] = range(self._width or len(sample))
         if any(isinstance(name, str) for name in known):
@@ -115,17 +125,28 @@ class Records:
             raise ValueError(f"it has {len(sample)} values, and the stream has {len(names)}")
         return dict(zip(names, sample, strict=True))
 
-    def _tell_late(self, record: dict[Any, Any]) -> None:
-        """Say, once each, which names came later and are not watched."""
+    def _late(self, record: dict[Any, Any]) -> list[float]:
+        """Return numbers whose names came later, if they are watched; else report them once."""
+        assert self.roles is not None
+        new: dict[str, float] = {}
         for name, value in record.items():
-            if name not in self._usual:
-                if len(self._usual) < MOST:
-                    self._usual.add(name)
-                if self._choice.wants(name):
-                    self.late.append(str(name))
-                    if isinstance(name, str) and isinstance(value, (bool, int, float)):
-                        self.later.append(name)
-                    self._say(f"{str(name)!r} came later and is not watched")
+            if name in self._usual or (self._grows and value is None):
+                continue
+            is_number = isinstance(name, str) and isinstance(value, (bool, int, float))
+            wanted = self._choice.wants(name)
+            if wanted and is_number and self._grows and len(self.roles.features) < MOST:
+                new[name] = _number(value, name)
+                continue
+            if len(self._usual) < MOST:
+                self._usual.add(name)
+            if wanted:
+                self.late.append(str(name))
+                if is_number:
+                    self.later.append(name)
+                self._say(f"{str(name)!r} came later and is not watched")
+        self.roles = self.roles._replace(features=(*self.roles.features, *new))
+        self._usual |= new.keys()
+        return list(new.values())
 
     def _roles(self, record: dict[Any, Any]) -> Roles:
         # A name that the model knows can be missing in a record, so also in the first.
@@ -143,18 +164,23 @@ def _number(value: Any, name: Any) -> float:
         try:
             return sane(float(value), name)
         except OverflowError:
-            raise ValueError(f"column {str(name)!r} holds a number beyond all measure") from None
+            raise ValueError(f"column {str(name)!r} holds a number that is too large") from None
     shown = "an object" if isinstance(value, dict) else "an array"
     if isinstance(value, str):
         shown = f'"{value}"' if len(value) <= 40 else f'"{value[:37]}..."'
-    raise ValueError(f"column {str(name)!r} holds {shown}, which is no number")
+    raise ValueError(f"column {str(name)!r} holds {shown}, which is not a number")
 
 
 def blocks(
-    chunks: Iterable[Chunk], choice: Choice, known: Names = (), say: Say = print
+    chunks: Iterable[Chunk],
+    choice: Choice,
+    known: Names = (),
+    say: Say = print,
+    *,
+    grows: bool = False,
 ) -> Iterator[Block]:
     """Yield the samples of JSON lines."""
-    records = Records(choice, known, say)
+    records = Records(choice, known, say, grows=grows)
     row = 0
     for chunk in chunks:
         found: list[tuple[str, Sample | str]] = []
@@ -164,29 +190,33 @@ def blocks(
         for line, raw in enumerate(chunk.data.split(b"\n"), chunk.line):
             if raw.strip():
                 found += [(f"line {line}", each) for each in records.read(raw)]
-        yield collected(found, row, records.roles, chunk.position)
+        yield from collected(found, row, records.roles, chunk.position)
         row += len(found)
 
 
 def collected(
     found: list[tuple[str, Sample | str]], first: int, roles: Roles | None, position: int
-) -> Block:
-    """Return samples as a block; each has its place, and why it is none if it is bad."""
-    index = [i for i, (_, each) in enumerate(found, first) if not isinstance(each, str)]
+) -> Iterator[Block]:
+    """Yield samples as blocks of one width; each has its place, and why it is none if it is bad."""
     bad = [
         Bad(place, each, i) for i, (place, each) in enumerate(found, first) if isinstance(each, str)
     ]
-    if roles is None or not index:
-        return Block(bad=bad, position=position)
-    values, times, labels = zip(
-        *(each for _, each in found if not isinstance(each, str)), strict=True
-    )
-    return Block(
-        roles.features,
-        np.array(values),
-        np.array(index, np.int64),
-        None if roles.time is None else times,
-        None if roles.label is None else labels,
-        bad=bad,
-        position=position,
-    )
+    good = [(i, each) for i, (_, each) in enumerate(found, first) if not isinstance(each, str)]
+    if roles is None or not good:
+        yield Block(bad=bad, position=position)
+        return
+    for width, run in groupby(good, lambda each: len(each[1][0])):
+        index, samples = zip(*run, strict=True)
+        values, times, labels = zip(*samples, strict=True)
+        yield Block(
+            roles.features[:width],
+            np.array(values),
+            np.array(index, np.int64),
+            None if roles.time is None else times,
+            None if roles.label is None else labels,
+            bad=[each for each in bad if each.row <= index[-1]],
+            position=position,
+        )
+        bad = [each for each in bad if each.row > index[-1]]
+    if bad:
+        yield Block(bad=bad, position=position)

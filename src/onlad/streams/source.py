@@ -43,24 +43,34 @@ class Reading:
     follow: bool = False
 
     def open(
-        self, where: str, known: Callable[[str], Names], stop: Stop, say: Say, cut: int = 0
+        self,
+        where: str,
+        known: Callable[[str], Names],
+        stop: Stop,
+        say: Say,
+        cut: int = 0,
+        *,
+        grows: bool = False,
     ) -> Source:
         """Open a path, ``-`` or ``mqtt://...``; `known` has the names that a series must have.
 
-        If a line of a file ends at the position `cut`, no block goes beyond it.
+        If a line of a file ends at the position `cut`, no block goes beyond it. If a series
+        `grows`, names that come later are added to those that it has.
         """
         if where.startswith(("mqtt://", "mqtts://")):
             from onlad.streams import mqtt  # noqa: PLC0415  (asyncio is slow to import)
 
             address = mqtt.parse_address(where)
-            return Source(mqtt.blocks(address, self.choice, known, stop, say), many=True)
+            return Source(
+                mqtt.blocks(address, self.choice, known, stop, say, grows=grows), many=True
+            )
         path = None if where == "-" else Path(where)
         kind = self.format or (SUFFIXES.get(path.suffix.lower()) if path else None)
         if kind is None and path and path.suffix.lower() in (".gz", ".zst"):
             kind = SUFFIXES.get(Path(path.stem).suffix.lower())
         if kind == "parquet":
             if path is None or self.follow:
-                raise StreamError("Parquet is read from a file that is whole")
+                raise StreamError("Parquet cannot be read from a pipe or a growing file")
             file = parquet.open_parquet(path)
             blocks = parquet.blocks(file, self.choice, known(""), stop)
             return Source(blocks, file.metadata.num_rows)
@@ -71,10 +81,10 @@ class Reading:
         if kind == "influx":
             if self.choice.label or self.choice.time:
                 raise StreamError("line protocol has its own time, and no labels")
-            series = influx.Series(self.choice, known, say)
+            series = influx.Series(self.choice, known, say, grows=grows)
             return Source(influx.blocks(found, series), source.size, many=True, bytes=source)
         if kind == "jsonl":
-            lines = records.blocks(found, self.choice, known(""), say)
+            lines = records.blocks(found, self.choice, known(""), say, grows=grows)
             return Source(lines, source.size, bytes=source)
         table = delimited.blocks(found, self.choice, known(""), self.dialect, say)
         return Source(table, source.size, bytes=source)

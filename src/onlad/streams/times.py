@@ -33,7 +33,9 @@ def seconds(time: str | float) -> float:
     except ValueError:
         found = float("nan")
     if not abs(found) <= LATEST:
-        raise ValueError(f"the time {time!r:.60} is none: give seconds since 1970, or ISO 8601")
+        raise ValueError(
+            f"the time {time!r:.60} cannot be read: give seconds since 1970, or ISO 8601"
+        )
     return found
 
 
