@@ -11,7 +11,7 @@ from onlad.fleet import MonitorBank
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu)")
 
 tensors = pytest.importorskip("onlad.fleet.tensors.bank")
-watchers = pytest.importorskip("onlad.fleet.tensors.watchers")
+store = pytest.importorskip("onlad.fleet.tensors.store")
 limits = pytest.importorskip("onlad.fleet.tensors.limits")
 
 NAN = np.nan
@@ -26,7 +26,7 @@ def _somewhere(monkeypatch):
     """Let PyTorch run on the processor where there is no GPU; several chunks and quarantines."""
     if not torch.cuda.is_available():
         monkeypatch.setattr(tensors, "device", lambda: "cpu")
-    monkeypatch.setattr(watchers, "AT_ONCE", 256)
+    monkeypatch.setattr(store.Store, "at_once", 256)
 
 
 def test_the_kernel_counts_as_pytorch_does(monkeypatch):

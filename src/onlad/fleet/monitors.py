@@ -23,7 +23,7 @@ from onlad.watching import WatchingState
 
 if TYPE_CHECKING:
     from onlad.fleet.tensors.bank import TensorMonitors
-    from onlad.fleet.tensors.watchers import Said
+    from onlad.fleet.tensors.said import Said
 
 NAMED = 5  # devices that a message names
 ON_GPU = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
@@ -113,7 +113,7 @@ class MonitorBank:
         Where `mask` is False there is no row: its verdict is not ready, and its device stays as it
         is. `details`, causes and expected values, are wide: they are there for alarms, for all
         rows, or for none. Arrays give `FleetVerdicts`. On a GPU a tensor gives
-        `onlad.fleet.tensors.watchers.Said`: tensors, with the details of alarms.
+        `onlad.fleet.tensors.said.Said`: tensors, with the details of alarms.
 
         Raises
         ------
