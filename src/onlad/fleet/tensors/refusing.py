@@ -8,8 +8,8 @@ import torch
 
 from onlad.fleet.tensors.pool import FLOAT
 from onlad.fleet.tensors.rows import chosen
+from onlad.fleet.tensors.starting import start
 from onlad.fleet.tensors.store import ROOM, Store
-from onlad.mode import Mode
 from onlad.watching import (
     CANDIDATE,
     EXPIRING,
@@ -57,20 +57,19 @@ class Refusing(Store):
         self.refuge.windows[at[who], place[who, when] % ROOM] = torch.cat(lags, 1)
         size = size + unusual.sum(1)
         self.refuge.size[at] = size
-        for device in devices[size >= CANDIDATE].tolist():
-            self._make_candidate(device)
+        self._make_candidates(devices[size >= CANDIDATE])
 
-    def _make_candidate(self, device: int) -> None:
-        """Start a mode from the quarantine of one device: rare, so the definition does it."""
-        rows = self.refuge.rows(int(self.quarantine[device]))
-        mode = Mode(self.features, self.width, True, self.seed)
-        mode.start(rows, rows[:, : self.features] == rows[:, : self.features])
-        slot = self._slot()
-        self.more.put(torch.tensor([slot], device=self.device), mode.learned())
-        self.more.anchors.there[slot] = False
-        self.candidate[device] = slot
-        self.explained[device], self.foreign[device] = 0, 0
-        self._release(torch.tensor([device], device=self.device))
+    def _make_candidates(self, devices: Any) -> None:
+        """Start a mode from the quarantine of each of the devices."""
+        some = max(1, self.at_once // ROOM)
+        for first in range(0, len(devices), some):
+            part = devices[first : first + some]
+            places, slots = self.quarantine[part], self._places(len(part))
+            start(self.more, slots, *self.refuge.filled(places))
+            self.more.anchors.there[slots] = False
+            self.candidate[part] = slots
+        self.explained[devices], self.foreign[devices] = 0, 0
+        self._release(devices)
 
     def _explain(self, devices: Any, unusual: Any) -> Any:
         """Let candidates learn refused rows that they explain; return which are confirmed."""
@@ -91,23 +90,30 @@ class Refusing(Store):
         if bool(dropped.any()):
             self._free_modes += at[dropped].tolist()
             self.candidate[devices[dropped]] = -1
-        for device in devices[confirmed].tolist():
-            self._confirm(device)
+        self._confirm(devices[confirmed])
         return confirmed
 
-    def _confirm(self, device: int) -> None:
-        """Let the candidate of one device be a mode; if there are too many, the least one goes."""
-        slots = [slot for slot in self.slots[device].tolist() if slot >= 0]
-        if len(slots) == MODES - 1:
-            counts = [int(self.first.count[device]), *self.more.count[slots].tolist()]
-            least = counts.index(min(counts))
-            if least == 0:
-                self.first.copy(device, self.more, slots[0])
-            self._free_modes.append(slots.pop(max(least - 1, 0)))
-            mode = self.mode[device]
-            moved = torch.where(mode == least, 0, mode - (mode > least).to(mode.dtype))
-            self.mode[device] = moved
-        slots.append(int(self.candidate[device]))
-        self.candidate[device] = -1
-        self.slots[device] = torch.tensor(slots + [-1] * (MODES - 1 - len(slots)))
-        self.current[device] = self.current[device].clamp(max=len(slots))
+    def _confirm(self, devices: Any) -> None:
+        """Let candidates be modes; of a device that has too many the least one goes."""
+        self._drop_least(devices[(self.slots[devices] >= 0).all(1)])
+        last = (self.slots[devices] >= 0).sum(1)
+        self.slots[devices, last] = self.candidate[devices]
+        self.candidate[devices] = -1
+        self.current[devices] = torch.minimum(self.current[devices], last + 1)
+
+    def _drop_least(self, devices: Any) -> None:
+        """Take the mode that learned least from devices that have as many as there may be."""
+        if len(devices) == 0:
+            return
+        slots = self.slots[devices]
+        counts = torch.cat((self.first.count[devices][:, None], self.more.count[slots]), 1)
+        ranks = torch.arange(MODES, device=self.device)
+        least = torch.where(counts == counts.amin(1, keepdim=True), ranks, MODES).amin(1)[:, None]
+        moves = devices[least[:, 0] == 0]
+        self.first.copy(moves, self.more, self.slots[moves, 0])
+        gone = ranks[:-1] == (least - 1).clamp(min=0)
+        self._free_modes += slots[gone].tolist()
+        self.slots[devices] = -1
+        self.slots[devices, : MODES - 2] = slots[~gone].view(-1, MODES - 2)
+        mode = self.mode[devices]
+        self.mode[devices] = torch.where(mode == least, 0, mode - (mode > least).to(mode.dtype))

@@ -48,13 +48,17 @@ class Refuge(Pool):
             "size": ((), whole, 0),
         }
 
+    def filled(self, at: Any) -> tuple[Any, Any]:
+        """Return quarantines, the oldest row first, and how many rows each has."""
+        order = self.start[at][:, None] + torch.arange(ROOM, device=self.device)
+        return self.windows[at[:, None], order % ROOM], self.size[at]
+
     def rows(self, at: int) -> Any:
         """Return one quarantine, the oldest row first; of -1, none."""
         if at < 0:
             return np.empty((0, self.inputs))
-        start, size = int(self.start[at]), int(self.size[at])
-        order = (start + torch.arange(size, device=self.device)) % ROOM
-        return self.windows[at][order].cpu().numpy()
+        windows, size = self.filled(torch.tensor([at], device=self.device))
+        return windows[0, : int(size)].cpu().numpy()
 
 
 class Store(Pool):
@@ -190,14 +194,17 @@ class Store(Pool):
         self.now[devices] = now
         self.gate[devices] = REFUSED * self.limits.base[devices].clamp(min=1.0) * trust
 
-    def _slot(self) -> int:
-        """Return a free place in `more`."""
-        if not self._free_modes:
+    def _places(self, count: int) -> Any:
+        """Return free places in `more`."""
+        short = count - len(self._free_modes)
+        if short > 0:
             size = len(self.more.count)
-            more = max(4, size // 2)
+            more = max(short, 4, size // 2)
             self.more.grow(more)
             self._free_modes += range(size, size + more)
-        return self._free_modes.pop()
+        found = self._free_modes[:count]
+        del self._free_modes[:count]
+        return torch.tensor(found, dtype=torch.int64, device=self.device)
 
     def _release(self, devices: Any) -> None:
         """Give up the quarantines of devices."""
@@ -216,8 +223,8 @@ class Store(Pool):
             more = max(short, size // 2)
             self.refuge.grow(more)
             self._free_refuge += range(size, size + more)
-        at = torch.tensor([self._free_refuge.pop() for _ in range(len(lack))])
-        at = at.to(self.device)
+        at = torch.tensor(self._free_refuge[: len(lack)], device=self.device)
+        del self._free_refuge[: len(lack)]
         self.quarantine[lack] = at
         self.refuge.start[at], self.refuge.size[at] = 0, 0
 
@@ -244,7 +251,7 @@ class Store(Pool):
         if state.candidate is not None:
             further.append((state.candidate, None))
         for rank, (mode, anchor) in enumerate(further, 1):
-            slots = torch.tensor([self._slot() for _ in range(len(at))], device=self.device)
+            slots = self._places(len(at))
             self.more.put(slots, mode)
             self.more.anchors.put(slots, anchor)
             if rank < len(state.modes):
