@@ -210,15 +210,14 @@ def main() -> int:
         return 0
     console = Console()
     if args.page:
-        records = [
+        runs = [
             measure(devices, rows, WARM + max(WRITES // rows, 4), 1, console)
             for devices, rows in RUNS
         ]
-        RECORD.write_text("".join(json.dumps(record) + "\n" for record in records))
+        RECORD.write_text("".join(json.dumps(record) + "\n" for record in runs))
     if args.page or args.paper:
         head, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        records = [json.loads(line) for line in RECORD.read_text().splitlines()]
-        table = f"{head}{mark}\n\n{paper(records)}\n\n{END}"
+        table = f"{head}{mark}\n\n{paper(records())}\n\n{END}"
         PAGE.write_text(table + rest.partition(END)[2], encoding="utf-8")
         return 0
     for rows in args.rows:
@@ -270,14 +269,19 @@ def measure(
     return record
 
 
-def costs(records: list[dict[str, Any]]) -> tuple[float, float, float, float]:
+def records() -> list[dict[str, Any]]:
+    """Return the records of the runs of the page."""
+    return [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
+
+
+def costs(runs: list[dict[str, Any]]) -> tuple[float, float, float, float]:
     """Return the core seconds of a micro-batch, of a device, of writing its model, and of a row.
 
     Four runs give the four: one row of few devices, of many, and of few as many rows as make the
     models be written, and more.
     """
     seconds = {
-        (r["devices"], r["rows"]): r["devices"] * r["rows"] * r["cores"]["1"][CORE] for r in records
+        (r["devices"], r["rows"]): r["devices"] * r["rows"] * r["cores"]["1"][CORE] for r in runs
     }
     few, many, writes, most = (seconds[run] for run in RUNS)
     devices = RUNS[0][0]
@@ -287,10 +291,10 @@ def costs(records: list[dict[str, Any]]) -> tuple[float, float, float, float]:
     return few - devices * each, each - write / WRITES - row, write, row
 
 
-def paper(records: list[dict[str, Any]]) -> str:
+def paper(runs: list[dict[str, Any]]) -> str:
     """Return the table that carries the runs on to many devices, on paper."""
-    base, each, write, row = costs(records)
-    size, log = records[0]["cores"]["1"][STATE], 8 * records[0]["features"] + 4
+    base, each, write, row = costs(runs)
+    size, log = runs[0]["cores"]["1"][STATE], 8 * runs[0]["features"] + 4
     lines = [
         f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, "
         f"each row {row * 1e3:.3f} ms, and the writing of a model {write * 1e3:.2f} ms. A device "

@@ -27,6 +27,7 @@ from experiments.records import read
 from onlad import Detector, Monitor, limit, monitor, persist, watching
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
+from onlad.fleet.spark import kept
 from onlad.serve import checkpoint, connection, disk, marks, service
 
 ROOT = Path(__file__).parent.parent
@@ -116,6 +117,9 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "models written": lambda: f"{60 * disk.RATE / 1e6:.0f} MB",
     "headers": lambda: f"{connection.HEADERS:g} to {2 * connection.HEADERS:g}",
     "model of eight": lambda: model_of(8),
+    "memory of eight": lambda: f"{results('monitors')[1]['kB_in_memory']:.0f} kB",
+    "folded": lambda: str(kept.FOLDED),
+    "remembered": lambda: f"{kept.REMEMBERED // 2**20} MiB",
     "monitor sums": lambda: sums_of(8),
     "float32 run": lambda: precision(2, mean=False),
     "float32 mean": lambda: precision(2, mean=True),

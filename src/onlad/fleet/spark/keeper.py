@@ -24,18 +24,18 @@ from onlad.rows import Names
 # What is said of a row, besides its key, its time and the columns that are kept.
 NUMBERS = ("score", "threshold", "p_value", "severity")
 FLAGS = ("ready", "is_anomaly", "learned", "drift")
-BAND = st.StructType().add("feature", "string").add("expected", "double")
-BAND = BAND.add("low", "double").add("high", "double")
-CAUSE = st.StructType().add("feature", "string").add("share", "double")  # a map has no order
+# Arrays of features cross as arrays of numbers: Spark would convert each struct of them by itself.
+WIDE: dict[str, st.DataType] = {
+    "order": st.IntegerType(),  # of the features, by their shares
+    "shares": st.DoubleType(),  # in this order
+    "expected": st.DoubleType(),
+    "half": st.DoubleType(),  # of the width of a band
+}
 VERDICT = st.StructType(
     [
-        st.StructField("ready", st.BooleanType()),
         *(st.StructField(name, st.DoubleType()) for name in NUMBERS),
-        st.StructField("is_anomaly", st.BooleanType()),
-        st.StructField("causes", st.ArrayType(CAUSE)),
-        st.StructField("bands", st.ArrayType(BAND)),
-        st.StructField("learned", st.BooleanType()),
-        st.StructField("drift", st.BooleanType()),
+        *(st.StructField(name, st.BooleanType()) for name in FLAGS),
+        *(st.StructField(name, st.ArrayType(kind)) for name, kind in WIDE.items()),
         st.StructField("drifting", st.StringType()),
         st.StructField("note", st.StringType()),
     ]
@@ -151,7 +151,7 @@ class Keeper(StatefulProcessor):
         if self.timed:
             _mark(note, code, told["time"], fleet.last_of(keys, now))
         watched = pd.isna(note)
-        said = _Said(self.names, watched)
+        said = _Said(watched)
         state = None
         if watched.any():
             sent = np.unique(code[watched])
@@ -337,39 +337,24 @@ class _Said:
     Spark wants columns, so this is beside `onlad.report.record` by design.
     """
 
-    def __init__(self, names: tuple[str, ...], watched: Array) -> None:
-        self._names, self._watched = names, watched
+    def __init__(self, watched: Array) -> None:
+        self._watched = watched
         self.columns: dict[str, Array] = {}
         for name in NUMBERS:
             self.columns[name] = np.full(len(watched), np.nan)  # which Spark reads as null
-        for name in (*FLAGS, "causes", "bands", "drifting"):
+        for name in (*FLAGS, *WIDE, "drifting"):
             self.columns[name] = np.full(len(watched), None, object)
 
     def fill(self, said: FleetVerdicts, wide: Array) -> None:
         """Put in the verdicts on the rows that were watched; `wide` are shares and bands."""
-        shares = wide[:, 0]
+        shares, rows = wide[:, 0], np.flatnonzero(self._watched)
         for name in NUMBERS + FLAGS:
-            self.columns[name][self._watched] = getattr(said, name)
-        order = np.argsort(-shares, axis=1, kind="stable")
-        counts = np.count_nonzero(shares > 0, axis=1).tolist()
-        rows = zip(
-            np.flatnonzero(self._watched).tolist(), order.tolist(), counts,
-            np.take_along_axis(shares, order, axis=1).tolist(), strict=True,
-        )  # fmt: skip
-        names, causes = self._names, self.columns["causes"]
-        for at, features, count, parts in rows:
-            causes[at] = [
-                {"feature": names[j], "share": share}
-                for j, share in zip(features[:count], parts[:count], strict=True)
-            ]
+            self.columns[name][rows] = getattr(said, name)
+        order = np.argsort(-shares, axis=1, kind="stable").astype("int32")
+        arrays = order, np.take_along_axis(shares, order, axis=1), wide[:, 1], wide[:, 2]
+        for name, array in zip(WIDE, arrays, strict=True):
+            column = self.columns[name]
+            for at, each in zip(rows.tolist(), array, strict=True):
+                column[at] = each
         at = np.flatnonzero(said.drifting >= 0)
-        drifting = [said[i].drifting for i in at.tolist()]
-        self.columns["drifting"][np.flatnonzero(self._watched)[at]] = drifting
-        for at, (_, expected, half) in zip(
-            np.flatnonzero(self._watched).tolist(), wide.tolist(), strict=True
-        ):
-            self.columns["bands"][at] = [
-                {"feature": name, "expected": value, "low": value - width, "high": value + width}
-                for name, value, width in zip(names, expected, half, strict=True)
-                if not np.isnan(value)
-            ]
+        self.columns["drifting"][rows[at]] = [said[i].drifting for i in at.tolist()]
