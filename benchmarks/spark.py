@@ -45,6 +45,7 @@ WARM = 3  # micro-batches that are left out: Java compiles what it runs
 LOOPS = 4  # micro-batches of the loops
 WRITES = FOLDED + 1  # rows of each device after which a bank is written
 RUNS = ((600, 1), (3000, 1), (600, WRITES), (600, 100))  # devices and rows, for the page
+COMMAND = "python -m benchmarks.spark --page"
 RECORD = Path(__file__).parent / "results" / "spark.jsonl"
 PARTS = ("model", "file", "state", "pandas")
 CORE, STATE, WRITTEN = "core seconds a row", "state bytes a device", "written bytes a device"
@@ -211,7 +212,7 @@ def main() -> int:
     console = Console()
     if args.page:
         runs = [
-            measure(devices, rows, WARM + max(WRITES // rows, 4), 1, console)
+            measure(devices, rows, WARM + max(WRITES // rows, 4), 1, console) | {"command": COMMAND}
             for devices, rows in RUNS
         ]
         RECORD.write_text("".join(json.dumps(record) + "\n" for record in runs))
