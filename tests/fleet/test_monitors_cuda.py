@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from onlad import Monitor, OnladError
+from onlad.counter import Counters
 from onlad.fleet import MonitorBank
 from onlad.mode import Mode
 
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu
 tensors = pytest.importorskip("onlad.fleet.tensors.bank")
 store = pytest.importorskip("onlad.fleet.tensors.store")
 limits = pytest.importorskip("onlad.fleet.tensors.limits")
+counting = pytest.importorskip("onlad.fleet.tensors.counting")
 modes = pytest.importorskip("onlad.fleet.tensors.modes")
 starting = pytest.importorskip("onlad.fleet.tensors.starting")
 
@@ -155,6 +157,51 @@ def test_a_new_mode_takes_the_place_of_the_one_that_learned_least(counts):
     assert expected.drift.sum() == 1
     compare(found, expected)
     compare(bank[0].observe_many(X), alone.observe_many(X))
+
+
+def test_counters_are_watched_by_their_rate_on_a_gpu_too():
+    rng, n, devices, rows = np.random.default_rng(0), 3, 3, 400
+
+    def counted_streams(count, seed):
+        X = streams(count, rows, n, seed)
+        X[..., 1] = np.cumsum(rng.uniform(1, 2, X.shape[:2]), axis=1)
+        X[rng.uniform(size=X.shape) < 0.05] = NAN
+        return X
+
+    start = Monitor().fit(counted_streams(1, 0)[0])
+    assert start.describe()["counters"] == [1]
+    X = counted_streams(devices, 1)
+    X[..., 1] += 700
+    X[0, 200:, 1] -= np.nanmax(X[0, :200, 1])  # it is read out, and begins from 0
+    X[1, 300:, 1] -= 50.0  # which no counter does
+    X[2, 100:140, 1] = NAN
+    bank = MonitorBank(start, devices, device="cuda")
+    parts = [slice(0, 1), slice(1, 150), slice(150, rows)]
+    found = [bank.observe_many(X[:, part], details="all") for part in parts]
+    for i in range(devices):
+        alone = Monitor.resumed(start.settings(), start.learned())
+        for part, mine in zip(parts, found, strict=True):
+            T = part.stop - part.start
+            compare(mine, alone.observe_many(X[i, part]), slice(i * T, (i + 1) * T))
+        counted = (each.learned().watching.counted for each in (bank[i], alone))
+        np.testing.assert_array_equal(*counted)
+
+
+def test_rates_of_devices_with_different_numbers_of_rows_are_those_of_each():
+    rng, n, rows = np.random.default_rng(0), 3, 40
+    X = np.cumsum(rng.uniform(1, 2, (5, rows, n)), axis=1)
+    X[rng.uniform(size=X.shape) < 0.3] = NAN
+    X[1, 20:] -= 30.0  # some fall to less than half
+    X[2] = NAN
+    counts = np.array([rows, 25, 7, 1, 0])
+    counted = np.array([[[NAN, 2.0, 1.5], [0.0, 3.0, 0.0]]] * 5)
+    on = [torch.tensor(each, device=tensors.device()) for each in (counted, X, counts)]
+    said = [each.cpu().numpy() for each in counting.rates(*on)]
+    for i, count in enumerate(counts):
+        alone = Counters(counted[i].copy())
+        for mine, theirs in zip(said[:3], alone.rates(X[i, :count]), strict=True):
+            np.testing.assert_array_equal(mine[i, :count], theirs)
+        np.testing.assert_array_equal(said[3][i], alone.counted)
 
 
 def test_devices_with_different_numbers_of_rows_go_their_own_way():

@@ -18,7 +18,7 @@ from onlad.fleet.tensors.rows import Found, Rows, chosen, indices
 from onlad.fleet.tensors.said import Details, Said
 from onlad.fleet.tensors.store import Store
 from onlad.judge import FILLED, KEEP
-from onlad.mode import SMOOTHING, STATISTICS, STILL, WINSOR
+from onlad.mode import LEANING, SMOOTHING, STATISTICS, STILL, WINSOR
 from onlad.watching import TICK
 
 
@@ -173,7 +173,7 @@ class Judging(Store):
             bounded = standard.clamp(max=1.0).permute(2, 0, 1).contiguous()
             slow = torch.empty_like(bounded)
             errors, leaned = E.clamp(-WINSOR, WINSOR), torch.empty_like(E)
-            pull = SMOOTHING * present.to(FLOAT)[:, None]
+            pull = LEANING * present.to(FLOAT)[:, None]
             for t in range(T):
                 means = torch.lerp(means, bounded[t], weight[t], out=slow[t])
                 leans = torch.lerp(leans, errors[:, :, t], pull[:, :, t])
@@ -217,7 +217,7 @@ class Judging(Store):
             is_own = (ranks == current[:, None])[..., None, None]
             lean = torch.where(is_own, leans[:, None], 0.0)
             step = E[:, :, :, t].clamp(-WINSOR, WINSOR) - lean
-            lean = lean + SMOOTHING * step * present[:, None, None, t]
+            lean = lean + LEANING * step * present[:, None, None, t]
             slow = (mean - levels[:, :, 2]) / levels[:, :, 3]
             squares = lean**2 / leaning
             found = torch.cat((squares.sum(3) / n, squares.amax(3)), 2)

@@ -13,6 +13,7 @@ from onlad.mode import (
     CORRELATED,
     COVERED,
     FEW,
+    LEANING,
     LEAST,
     PRIOR,
     QUANTILE,
@@ -63,7 +64,7 @@ def _levels(modes: Modes, at: Any, E: Any, known: Any, there: Any) -> None:
     standard = ((found - levels[0][..., None]) / levels[1][..., None]).clamp(max=1.0)
     means, leans = torch.empty_like(standard), torch.empty_like(E)
     mean, lean = quantile(standard, there, 0.5), E.new_zeros(len(E), 2, n)
-    errors, pull = E.clamp(-WINSOR, WINSOR), SMOOTHING * known.to(FLOAT)[:, None]
+    errors, pull = E.clamp(-WINSOR, WINSOR), LEANING * known.to(FLOAT)[:, None]
     for t in range(E.shape[2]):
         mean = torch.lerp(mean, standard[..., t], SMOOTHING)
         lean = torch.lerp(lean, errors[:, :, t], pull[:, :, t])
@@ -73,10 +74,10 @@ def _levels(modes: Modes, at: Any, E: Any, known: Any, there: Any) -> None:
     wide = rows[:, None, None]
     usual = (squares * there[..., None]).sum(2) / wide
     shrunk = (wide * usual + PRIOR * usual.mean(2, keepdim=True)) / (wide + PRIOR)
-    leaning = shrunk.clamp(min=CORRELATED * SMOOTHING / (2 - SMOOTHING))
+    leaning = shrunk.clamp(min=CORRELATED * LEANING / (2 - LEANING))
     modes.leaning[at] = leaning
     found = statistics(squares / leaning[:, :, None], n)
-    levels += _level(found, there, CORRELATED / SMOOTHING, LEAST[0])
+    levels += _level(found, there, CORRELATED / LEANING, LEAST[0])
     modes.levels[at] = torch.stack(levels, 1)
 
 

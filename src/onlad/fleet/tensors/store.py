@@ -75,6 +75,7 @@ class Store(Pool):
     held: Any
     age: Any
     patience: Any
+    counted: Any  # of counters the last value, else NaN; rows since then
     means: Any
     leans: Any
     current: Any
@@ -115,6 +116,7 @@ class Store(Pool):
             "held": ((n,), FLOAT, nan),
             "age": ((n,), FLOAT, 0.0),
             "patience": ((n,), FLOAT, 0.0),
+            "counted": ((2, n), FLOAT, nan),
             "means": ((STATISTICS,), FLOAT, 0.0),
             "leans": ((2, n), FLOAT, 0.0),
             "current": ((), whole, 0),
@@ -240,7 +242,7 @@ class Store(Pool):
             column = getattr(self, name)
             array = tensor(getattr(state, name), self.device, column.dtype)
             column[devices, : 2 * TICK] = array
-        for name in ("held", "age", "patience", "means", "leans"):
+        for name in ("held", "age", "patience", "counted", "means", "leans"):
             getattr(self, name)[devices] = tensor(getattr(state, name), self.device)
         for name in ("current", "at", "begun", "drifting", "explained", "foreign"):
             getattr(self, name)[devices] = getattr(state, name)
@@ -295,6 +297,7 @@ class Store(Pool):
             held=array("held"),
             age=array("age"),
             patience=array("patience"),
+            counted=array("counted"),
             means=array("means"),
             leans=array("leans"),
             score=array("score", 2 * TICK),

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from onlad.fleet.tensors.counting import rates
 from onlad.fleet.tensors.judging import Judging
 from onlad.fleet.tensors.rows import Rows, chosen, count, indices
 from onlad.fleet.tensors.said import NARROW, Said
@@ -27,6 +28,18 @@ class Watchers(Judging, Ticking):
         `devices` is a slice or indices that differ from each other. Of device i the first
         ``counts[i]`` rows are there. Details are given of ``"alarms"`` or of ``"all"`` rows.
         """
+        counted = self.counted[devices]
+        if X.shape[1] == 0 or not bool((~counted[:, 0].isnan()).any()):
+            return self._watch(devices, X, counts, paused, details)
+        X, base, gap, self.counted[devices] = rates(counted, X, counts)
+        said = self._watch(devices, X, counts, paused, details)
+        row, n = said.details.row, X.shape[2]
+        expected = said.details.around[:, :n]
+        expected.mul_(gap.reshape(-1, n)[row]).add_(base.reshape(-1, n)[row])
+        return said
+
+    def _watch(self, devices: Any, X: Any, counts: Any, paused: Any, details: str) -> Said:
+        """Judge rows that have the rates of counters."""
         b, T, n = X.shape
         said = Said(b, T, n, self.device)
         if b == 0 or T == 0:
