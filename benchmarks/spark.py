@@ -5,9 +5,8 @@ Rows per second of: the plain loop (`observe` per sample, one core), the loop in
 For the streaming query also the processor time of Java and Python together, and where it goes: the
 model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
 and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
-its own. The first micro-batches are left out: Java compiles. `--devices 600 --rows 1`, `--devices
-3000 --rows 1` and `--devices 600 --rows 100`, each with `--cores 1 --json FILE`, are the runs of
-the page.
+its own. The first micro-batches are left out: Java compiles. So many are timed that each bank is
+written once if a device sends one row in each. `--page` makes the four runs of the page.
 """
 
 from __future__ import annotations
@@ -33,17 +32,23 @@ from rich.table import Table
 from onlad import Monitor, persist
 from onlad.fleet import spark as fleet
 from onlad.fleet.spark import keeper
+from onlad.fleet.spark.kept import FOLDED
 from onlad.kernel import BACKEND
 
 FEATURES = [f"x{j}" for j in range(8)]
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "spark.md"
-BEGIN = "<!-- capacity: python -m benchmarks.spark --paper benchmarks/results/spark.jsonl -->"
+BEGIN = "<!-- capacity: python -m benchmarks.spark --paper -->"
 END = "<!-- end of capacity -->"
 ROWS = (1, 100)  # of a device in a micro-batch
 FULL = 200  # devices of a bucket
 WARM = 3  # micro-batches that are left out: Java compiles what it runs
+LOOPS = 4  # micro-batches of the loops
+WRITES = FOLDED + 1  # rows of each device after which a bank is written
+RUNS = ((600, 1), (3000, 1), (600, WRITES), (600, 100))  # devices and rows, for the page
+COMMAND = "python -m benchmarks.spark --page"
+RECORD = Path(__file__).parent / "results" / "spark.jsonl"
 PARTS = ("model", "file", "state", "pandas")
-CORE, STATE = "core seconds a row", "state bytes a device"
+CORE, STATE, WRITTEN = "core seconds a row", "state bytes a device", "written bytes a device"
 
 
 class Timed(keeper.Keeper):
@@ -73,11 +78,12 @@ class Timed(keeper.Keeper):
         for part, names in own.items():
             for name in names:
                 setattr(bank, name, timed(part, getattr(bank, name)))
-        store, self.state = self.state, _TimedState(self.state, timed)
+        stores = self.banks, self.since
+        self.banks, self.since = (_TimedState(each, timed) for each in stores)
         try:
             yield from super().handleInputRows(key, rows, timerValues)
         finally:
-            self.state = store
+            self.banks, self.since = stores
             for name, work in kept.items():
                 setattr(bank, name, work)
         spent["pandas"] += clock() - begin - (sum(spent.values()) - before)
@@ -166,7 +172,11 @@ def child(cores: int, folder: str, batches: int, devices: int) -> dict[str, Any]
         for part, value in json.loads(path.read_text(encoding="utf-8")).items():
             spent[part] += value
     shares = {part: value / core_seconds for part, value in spent.items()}
-    state = later[-1]["stateOperators"][0]
+    written = [
+        p["stateOperators"][0]["customMetrics"]["rocksdbTotalBytesWritten"] / devices
+        for p in query.recentProgress
+        if p["numInputRows"]
+    ]
     fleet.watch.__globals__["Keeper"] = keeper.Keeper
     batch = fleet.watch(spark.read.parquet(f"{folder}/in"), "device", FEATURES, **options)
     batch.write.format("noop").mode("overwrite").save()  # compiles
@@ -180,31 +190,37 @@ def child(cores: int, folder: str, batches: int, devices: int) -> dict[str, Any]
         "stream rows/s": sum(p["numInputRows"] for p in later) / seconds,
         "core seconds a row": core_seconds / sum(p["numInputRows"] for p in later),
         "shares": shares | {"spark": 1 - sum(shares.values())},
-        "state bytes a device": state["customMetrics"]["rocksdbTotalBytesWritten"] / devices,
+        STATE: max(written),
+        WRITTEN: sum(written[-len(later) :]) / len(later),
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--devices", type=int, default=1000)
-    parser.add_argument("--batches", type=int, default=8, help="micro-batches, above 3")
+    parser.add_argument("--batches", type=int, default=WARM + WRITES, help="micro-batches, above 3")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="at most")
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS, help="of a device")
     parser.add_argument("--json", help="append the numbers to this file")
-    parser.add_argument(
-        "--paper", metavar="FILE", help="only put the table of that run on the page"
-    )
+    parser.add_argument("--page", action="store_true", help="the runs of the page, and its table")
+    parser.add_argument("--paper", action="store_true", help="only the table, of the record")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         print(json.dumps(child(int(args.child[0]), args.child[1], args.batches, args.devices)))
         return 0
-    if args.paper:
+    console = Console()
+    if args.page:
+        runs = [
+            measure(devices, rows, WARM + max(WRITES // rows, 4), 1, console) | {"command": COMMAND}
+            for devices, rows in RUNS
+        ]
+        RECORD.write_text("".join(json.dumps(record) + "\n" for record in runs))
+    if args.page or args.paper:
         head, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        table = f"{head}{mark}\n\n{paper(last_run(Path(args.paper)))}\n\n{END}"
+        table = f"{head}{mark}\n\n{paper(records())}\n\n{END}"
         PAGE.write_text(table + rest.partition(END)[2], encoding="utf-8")
         return 0
-    console = Console()
     for rows in args.rows:
         record = measure(args.devices, rows, args.batches, args.cores, console)
         show(console, record)
@@ -225,8 +241,9 @@ def measure(
         "devices": devices,
         "rows": rows,
         "features": len(FEATURES),
-        "loop rows/s": plain(devices, rows, batches, block=False),
-        "blocks rows/s": plain(devices, rows, batches, block=True),
+        "batches": batches,
+        "loop rows/s": plain(devices, rows, LOOPS, block=False),
+        "blocks rows/s": plain(devices, rows, LOOPS, block=True),
         "cores": {},
     }
     command = [sys.executable, "-m", "benchmarks.spark"]
@@ -253,46 +270,48 @@ def measure(
     return record
 
 
-def last_run(path: Path) -> list[dict[str, Any]]:
-    """Return the records of the last three runs: few devices, many, and few with many rows."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[-3:]]
+def records() -> list[dict[str, Any]]:
+    """Return the records of the runs of the page."""
+    return [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
 
 
-def costs(records: list[dict[str, Any]]) -> tuple[float, float, float]:
-    """Return the core seconds of a micro-batch, of each of its devices, and of each further row.
+def costs(runs: list[dict[str, Any]]) -> tuple[float, float, float, float]:
+    """Return the core seconds of a micro-batch, of a device, of writing its model, and of a row.
 
-    Three runs give the three: one row of few devices, of many, and many rows of few.
+    Four runs give the four: one row of few devices, of many, and of few as many rows as make the
+    models be written, and more.
     """
+    seconds = {
+        (r["devices"], r["rows"]): r["devices"] * r["rows"] * r["cores"]["1"][CORE] for r in runs
+    }
+    few, many, writes, most = (seconds[run] for run in RUNS)
+    devices = RUNS[0][0]
+    row = (most - writes) / devices / (RUNS[3][1] - WRITES)
+    write = ((writes - few) / devices - (WRITES - 1) * row) * WRITES / (WRITES - 1)
+    each = (many - few) / (RUNS[1][0] - devices)
+    return few - devices * each, each - write / WRITES - row, write, row
 
-    def seconds(record: dict[str, Any]) -> float:
-        return float(record["devices"] * record["rows"] * record["cores"]["1"][CORE])
 
-    many_rows = max(records, key=lambda record: record["rows"])
-    few, many = sorted((r for r in records if r is not many_rows), key=lambda r: r["devices"])
-    each = (seconds(many) - seconds(few)) / (many["devices"] - few["devices"])
-    row = (seconds(many_rows) - seconds(few)) / few["devices"] / (many_rows["rows"] - 1)
-    return seconds(few) - few["devices"] * each, each, row
-
-
-def paper(records: list[dict[str, Any]]) -> str:
-    """Return the table that carries three runs on to many devices, on paper."""
-    base, each, row = costs(records)
-    size = max(record["cores"]["1"][STATE] for record in records)
+def paper(runs: list[dict[str, Any]]) -> str:
+    """Return the table that carries the runs on to many devices, on paper."""
+    base, each, write, row = costs(runs)
+    size, log = runs[0]["cores"]["1"][STATE], 8 * runs[0]["features"] + 4
     lines = [
         f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, "
-        f"each further row of a device {row * 1e3:.3f} ms. A device writes {size / 1000:.0f} kB "
-        "of state.",
+        f"each row {row * 1e3:.3f} ms, and the writing of a model {write * 1e3:.2f} ms. A device "
+        f"takes {size / 1000:.0f} kB of state.",
         "",
         "| devices, one row per minute each | trigger | cores | state | written |",
         "|---|---|---|---|---|",
     ]
     for devices in (10_000, 1_000_000, 100_000_000):
         for minutes in (1, 10, 60):
-            used = base + devices * (each + (minutes - 1) * row)
+            share = min(1.0, minutes / WRITES)  # of the micro-batches that write a model
+            used = base + devices * (each + share * write + minutes * row)
+            written = devices * (share * size + (1 - share) * log * WRITES / 2)
             lines.append(
                 f"| {devices:,} | {minutes} min | {used / (60 * minutes):,.2f} "
-                f"| {devices * size / 1e9:,.1f} GB "
-                f"| {devices * size / (60 * minutes) / 1e6:,.1f} MB/s |"
+                f"| {devices * size / 1e9:,.1f} GB | {written / (60 * minutes) / 1e6:,.1f} MB/s |"
             )
     return "\n".join(lines)
 

@@ -1,18 +1,24 @@
 """A bank of monitors on a GPU against a loop of monitors: on a GPU, or with PyTorch without one."""
 
 import re
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from onlad import Monitor, OnladError
+from onlad.counter import Counters
 from onlad.fleet import MonitorBank
+from onlad.mode import Mode
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu)")
 
 tensors = pytest.importorskip("onlad.fleet.tensors.bank")
-watchers = pytest.importorskip("onlad.fleet.tensors.watchers")
+store = pytest.importorskip("onlad.fleet.tensors.store")
 limits = pytest.importorskip("onlad.fleet.tensors.limits")
+counting = pytest.importorskip("onlad.fleet.tensors.counting")
+modes = pytest.importorskip("onlad.fleet.tensors.modes")
+starting = pytest.importorskip("onlad.fleet.tensors.starting")
 
 NAN = np.nan
 # Both sides solve the same normal equations, whose condition is up to 1e6 here, in float64: errors
@@ -26,7 +32,7 @@ def _somewhere(monkeypatch):
     """Let PyTorch run on the processor where there is no GPU; several chunks and quarantines."""
     if not torch.cuda.is_available():
         monkeypatch.setattr(tensors, "device", lambda: "cpu")
-    monkeypatch.setattr(watchers, "AT_ONCE", 256)
+    monkeypatch.setattr(store.Store, "at_once", 256)
 
 
 def test_the_kernel_counts_as_pytorch_does(monkeypatch):
@@ -105,6 +111,97 @@ def test_a_bank_on_a_gpu_is_a_loop_of_monitors_within_rounding(n, options):
         assert drifts  # it was all in the streams
         assert found.is_anomaly.any()
         assert len(bank[1].describe()["modes"]) > 1
+
+
+@pytest.mark.parametrize(("n", "width"), [(8, 4), (3, 1), (70, 4)])
+def test_modes_that_start_together_are_those_that_start_alone(n, width):
+    rng, rows, most = np.random.default_rng(0), [256, 300, 319, 257], 320
+    X = rng.normal(size=(len(rows), most, n * width)) + 3 * rng.normal(size=n * width)
+    X[rng.uniform(size=X.shape) < 0.05] = NAN
+    X[..., n - 1] = 4.0  # never moved
+    X[2, :, 0] = NAN  # never came
+    X[3, :, 1] = X[3, :, 2]
+    where = tensors.device()
+    pool = modes.Modes(n, width, 3, len(rows), where)
+    on = [torch.tensor(each, device=where) for each in (np.arange(len(rows)), X, rows)]
+    for _ in range(2):  # a place that was used before is as good
+        starting.start(pool, *on)
+    for i, count in enumerate(rows):
+        alone = Mode(n, width, True, 3)
+        alone.start(X[i, :count], X[i, :count, :n] == X[i, :count, :n])
+        found, expected = pool.learned(i), alone.learned()
+        for field in fields(expected):
+            mine, theirs = (getattr(state, field.name) for state in (found, expected))
+            np.testing.assert_allclose(mine, theirs, rtol=CLOSE, atol=CLOSE, err_msg=field.name)
+
+
+@pytest.mark.parametrize("counts", [(900, 300, 500, 700), (200, 300, 500, 700)])
+def test_a_new_mode_takes_the_place_of_the_one_that_learned_least(counts):
+    start, n = started(3, window=1), 3
+    state = start.learned()
+    first, anchor = state.watching.modes[0], state.watching.anchors[0]
+    several = tuple(
+        replace(first, centre=first.centre + 60 * k, count=count) for k, count in enumerate(counts)
+    )
+    state = replace(
+        state, watching=replace(state.watching, modes=several, anchors=(anchor, None, None, anchor))
+    )
+    start = Monitor.resumed(start.settings(), state)
+    X = streams(1, 2200, n, seed=1)[0]
+    X[:, n - 1] = 4.0
+    for k in range(4):
+        X[50 * k : 50 * (k + 1)] += 60 * k  # it is in all of them
+    X[200:] -= 80
+    bank, alone = MonitorBank(start, 1, device="cuda"), Monitor.resumed(start.settings(), state)
+    found, expected = bank.observe_many(X[None], details="all"), alone.observe_many(X)
+    assert expected.drift.sum() == 1
+    compare(found, expected)
+    compare(bank[0].observe_many(X), alone.observe_many(X))
+
+
+def test_counters_are_watched_by_their_rate_on_a_gpu_too():
+    rng, n, devices, rows = np.random.default_rng(0), 3, 3, 400
+
+    def counted_streams(count, seed):
+        X = streams(count, rows, n, seed)
+        X[..., 1] = np.cumsum(rng.uniform(1, 2, X.shape[:2]), axis=1)
+        X[rng.uniform(size=X.shape) < 0.05] = NAN
+        return X
+
+    start = Monitor().fit(counted_streams(1, 0)[0])
+    assert start.describe()["counters"] == [1]
+    X = counted_streams(devices, 1)
+    X[..., 1] += 700
+    X[0, 200:, 1] -= np.nanmax(X[0, :200, 1])  # it is read out, and begins from 0
+    X[1, 300:, 1] -= 50.0  # which no counter does
+    X[2, 100:140, 1] = NAN
+    bank = MonitorBank(start, devices, device="cuda")
+    parts = [slice(0, 1), slice(1, 150), slice(150, rows)]
+    found = [bank.observe_many(X[:, part], details="all") for part in parts]
+    for i in range(devices):
+        alone = Monitor.resumed(start.settings(), start.learned())
+        for part, mine in zip(parts, found, strict=True):
+            T = part.stop - part.start
+            compare(mine, alone.observe_many(X[i, part]), slice(i * T, (i + 1) * T))
+        counted = (each.learned().watching.counted for each in (bank[i], alone))
+        np.testing.assert_array_equal(*counted)
+
+
+def test_rates_of_devices_with_different_numbers_of_rows_are_those_of_each():
+    rng, n, rows = np.random.default_rng(0), 3, 40
+    X = np.cumsum(rng.uniform(1, 2, (5, rows, n)), axis=1)
+    X[rng.uniform(size=X.shape) < 0.3] = NAN
+    X[1, 20:] -= 30.0  # some fall to less than half
+    X[2] = NAN
+    counts = np.array([rows, 25, 7, 1, 0])
+    counted = np.array([[[NAN, 2.0, 1.5], [0.0, 3.0, 0.0]]] * 5)
+    on = [torch.tensor(each, device=tensors.device()) for each in (counted, X, counts)]
+    said = [each.cpu().numpy() for each in counting.rates(*on)]
+    for i, count in enumerate(counts):
+        alone = Counters(counted[i].copy())
+        for mine, theirs in zip(said[:3], alone.rates(X[i, :count]), strict=True):
+            np.testing.assert_array_equal(mine[i, :count], theirs)
+        np.testing.assert_array_equal(said[3][i], alone.counted)
 
 
 def test_devices_with_different_numbers_of_rows_go_their_own_way():

@@ -12,11 +12,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from onlad.fleet.spark.keeper import VERDICT
 from onlad.rows import LARGEST
 
 # Full precision, and the offset, so that no time has two readings.
 JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+# What is said of a row.
+SAID = (
+    "ready", "score", "threshold", "p_value", "severity", "is_anomaly", "causes", "bands",
+    "learned", "drift", "drifting", "note",
+)  # fmt: skip
 
 WHOLE = (st.LongType, st.IntegerType, st.ShortType, st.ByteType)
 NUMBER = (*WHOLE, st.FractionalType, st.BooleanType)
@@ -62,7 +67,7 @@ class Columns:
         for names in (self.features, shown):
             if len(set(names)) < len(names):
                 raise ValueError(f"a column is named twice: {', '.join(names)}")
-        taken = [name for name in shown if name in VERDICT.names]
+        taken = [name for name in shown if name in SAID]
         if taken:
             raise ValueError(f"{taken[0]!r} is a column of the verdict: rename that of df")
         need_types(df, (self.key,), (*WHOLE, st.StringType), "text or whole numbers")
@@ -102,7 +107,33 @@ class Columns:
             schema = df.select(*self.keep).schema
             answered = answered.withColumn("kept", sf.from_json("kept", schema, JSON))
             columns += [sf.col("kept").getField(field.name).alias(field.name) for field in schema]
-        return answered.select(*columns, *(sf.col(name) for name in VERDICT.names))
+        said = {name: sf.col(name) for name in SAID}
+        said |= {"causes": self._causes(), "bands": self._bands()}
+        return answered.select(*columns, *(said[name].alias(name) for name in SAID))
+
+    def _causes(self) -> Column:
+        """Return features and their shares, the largest first."""
+
+        def cause(j: Column, k: Column) -> Column:
+            return sf.struct(self._name(j), sf.get("shares", k).alias("share"))
+
+        return sf.filter(sf.transform("order", cause), lambda each: each["share"] > 0)
+
+    def _bands(self) -> Column:
+        """Return what was expected of each feature, and between which values it should lie."""
+
+        def band(value: Column, j: Column) -> Column:
+            half = sf.get("half", j)
+            low, high = (value - half).alias("low"), (value + half).alias("high")
+            return sf.struct(self._name(j), value.alias("expected"), low, high)
+
+        def known(each: Column) -> Column:
+            return each["expected"].isNotNull() & ~sf.isnan(each["expected"])
+
+        return sf.filter(sf.transform("expected", band), known)
+
+    def _name(self, j: Column) -> Column:
+        return sf.get(sf.array(*map(sf.lit, self.features)), j).alias("feature")
 
     @property
     def _no_time(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.fleet.monitors import MonitorBank
+from onlad.fleet.spark.kept import FOLDED, Kept, bank_of, memory
 from onlad.fleet.verdicts import FleetVerdicts
 from onlad.monitor import Monitor
 from onlad.reference import Array
@@ -22,18 +24,18 @@ from onlad.rows import Names
 # What is said of a row, besides its key, its time and the columns that are kept.
 NUMBERS = ("score", "threshold", "p_value", "severity")
 FLAGS = ("ready", "is_anomaly", "learned", "drift")
-BAND = st.StructType().add("feature", "string").add("expected", "double")
-BAND = BAND.add("low", "double").add("high", "double")
-CAUSE = st.StructType().add("feature", "string").add("share", "double")  # a map has no order
+# Arrays of features cross as arrays of numbers: Spark would convert each struct of them by itself.
+WIDE: dict[str, st.DataType] = {
+    "order": st.IntegerType(),  # of the features, by their shares
+    "shares": st.DoubleType(),  # in this order
+    "expected": st.DoubleType(),
+    "half": st.DoubleType(),  # of the width of a band
+}
 VERDICT = st.StructType(
     [
-        st.StructField("ready", st.BooleanType()),
         *(st.StructField(name, st.DoubleType()) for name in NUMBERS),
-        st.StructField("is_anomaly", st.BooleanType()),
-        st.StructField("causes", st.ArrayType(CAUSE)),
-        st.StructField("bands", st.ArrayType(BAND)),
-        st.StructField("learned", st.BooleanType()),
-        st.StructField("drift", st.BooleanType()),
+        *(st.StructField(name, st.BooleanType()) for name in FLAGS),
+        *(st.StructField(name, st.ArrayType(kind)) for name, kind in WIDE.items()),
         st.StructField("drifting", st.StringType()),
         st.StructField("note", st.StringType()),
     ]
@@ -43,15 +45,6 @@ VERDICT = st.StructType(
 def answers(rows: st.StructType) -> st.StructType:
     """Return the columns that a keeper answers prepared rows with."""
     return st.StructType([*(rows[name] for name in ("key", "time", "kept")), *VERDICT.fields])
-
-
-class Kept(NamedTuple):
-    """The state of a bucket: a bank in bytes, and of each of its devices key and times."""
-
-    bank: bytes
-    keys: list[Any]
-    last: list[Any]  # time of the last row
-    heard: list[int]  # when it came, in milliseconds of Spark's clock
 
 
 class Keeper(StatefulProcessor):
@@ -87,10 +80,13 @@ class Keeper(StatefulProcessor):
         self.timed = clock is not None
         self.schema = (
             st.StructType()
-            .add("bank", "binary")
             .add("keys", st.ArrayType(key))
             .add("last", st.ArrayType(clock or st.LongType()))
             .add("heard", st.ArrayType(st.LongType()))
+            .add("devices", "binary")
+            .add("rows", "binary")
+            .add("mark", "binary")
+            .add("written", "long")
         )
         self.expire = None if expire is None else int(expire.total_seconds() * 1000)
 
@@ -98,7 +94,10 @@ class Keeper(StatefulProcessor):
 
     def init(self, handle: Any) -> None:
         """Say what the state of a bucket is."""
-        self.state = handle.getValueState("bank", self.schema, self.expire)
+        # A bank is written again before it is as old as `expire`: it outlives the rest.
+        twice = None if self.expire is None else 2 * self.expire
+        self.banks = handle.getValueState("bank", st.StructType().add("bank", "binary"), twice)
+        self.since = handle.getValueState("since", self.schema, self.expire)
 
     def handleInputRows(
         self,
@@ -107,19 +106,30 @@ class Keeper(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[pd.DataFrame]:
         """Answer the rows of one bucket in a micro-batch."""
-        found = self.state.get()
-        kept = None if found is None else Kept(*found)
-        answered, state = self.answer(pd.concat(list(rows)), kept, self._now(timerValues))
+        now = self._now(timerValues)
+        answered, state = self.answer(pd.concat(list(rows)), self._kept(), now)
         if state is not None:
-            self.state.update(tuple(state))
+            self._keep(state)
         yield answered
 
     def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
         """Take over models of another checkpoint."""
-        found = self.state.get()
-        fleet = Fleet(self, None if found is None else Kept(*found))
-        fleet.take_over(initialState, self._now(timerValues))
-        self.state.update(tuple(fleet.kept()))
+        fleet, now = Fleet(self, self._kept()), self._now(timerValues)
+        fleet.take_over(initialState, now)
+        self._keep(fleet.kept(now))
+
+    def stored(self) -> bytes:
+        """Return the bank of the bucket as it was written."""
+        return bytes(self.banks.get()[0])
+
+    def _kept(self) -> Kept | None:
+        found = self.since.get()
+        return None if found is None else Kept(None, *found)
+
+    def _keep(self, state: Kept) -> None:
+        if state.bank is not None:
+            self.banks.update((state.bank,))
+        self.since.update(tuple(state[1:]))
 
     def close(self) -> None:
         """Do nothing: the state is Spark's."""
@@ -141,7 +151,7 @@ class Keeper(StatefulProcessor):
         if self.timed:
             _mark(note, code, told["time"], fleet.last_of(keys, now))
         watched = pd.isna(note)
-        said = _Said(self.names, watched)
+        said = _Said(watched)
         state = None
         if watched.any():
             sent = np.unique(code[watched])
@@ -173,11 +183,6 @@ class Keeper(StatefulProcessor):
         return rows, code, [key.item() if isinstance(key, np.generic) else key for key in keys]
 
 
-def bank_of(data: bytes, name: str) -> MonitorBank:
-    """Return the bank in the state of a bucket; `name` is what an error calls it."""
-    return MonitorBank.from_bytes(bytes(data), name, threads=1, trusted=True)
-
-
 class Fleet:
     """The devices of a bucket."""
 
@@ -185,23 +190,34 @@ class Fleet:
         self._names, self._renew, self._expire = keeper.names, keeper.renew, keeper.expire
         self._start: Monitor = persist.from_bytes(keeper.start)
         self._features: Names = self._start.names or self._names
-        self._kept = kept
+        self._keeper, self._kept = keeper, kept
         self._bank: MonitorBank | None = None
+        self._size = 0  # of its file
         self._keys: list[Any] = [] if kept is None else list(kept.keys)
         self._last: list[Any] = [] if kept is None else list(kept.last)
         self._heard: list[int] = [] if kept is None else list(kept.heard)
         self._place = {key: at for at, key in enumerate(self._keys)}
+        self._changed = kept is None  # other devices than in the bank that was written
+        self._devices, self._rows = (b"", b"") if kept is None else (kept.devices, kept.rows)
 
     @property
     def bank(self) -> MonitorBank:
         """The monitors, which are made of the state when they are needed."""
         if self._bank is None:
-            if self._kept is None:
-                self._bank = MonitorBank(self._start, 0, names=self._features, threads=1)
-            else:
-                name = f"the state of {self._keys[0]} and {len(self._keys) - 1} more"
-                self._bank = bank_of(self._kept.bank, name)
+            self._bank, self._size = self._made()
         return self._bank
+
+    def _made(self) -> tuple[MonitorBank, int]:
+        """Return the bank of the state, and its bytes in the store."""
+        kept = self._kept
+        if kept is None:
+            return MonitorBank(self._start, 0, names=self._features, threads=1), 0
+        known = memory.take(kept.mark)
+        if known is not None:
+            return known
+        data = self._keeper.stored() if kept.bank is None else kept.bank
+        name = f"the state of {self._keys[0]} and {len(self._keys) - 1} more"
+        return bank_of(kept._replace(bank=data), name), len(data)
 
     def last_of(self, keys: Sequence[Any], now: int) -> list[Any]:
         """Return the time of the last row of each device; None if it has none."""
@@ -224,6 +240,7 @@ class Fleet:
             gone.append(at)
         self._remove(set(gone))
         new = [key for key in keys if key not in self._place]
+        self._changed |= bool(new)
         bank.grow(len(new), self._start, self._features)
         self._note(new, [None] * len(new), now)
         return [self._place[key] for key in keys]
@@ -241,6 +258,8 @@ class Fleet:
             rows[shape] = is_it[places], order
             wide[rows[shape][0], : len(names)] = X[rows[shape][0]][:, order]
         said = bank.observe_rows(places, wide, details="all")
+        self._devices += places.astype("int32").tobytes()
+        self._rows += wide.tobytes()
         found = said.wide[:, :, : len(names)].copy()
         for mine, order in rows.values():
             found[np.ix_(mine, np.arange(3), np.array(order))] = said.wide[mine, :, : len(names)]
@@ -250,7 +269,7 @@ class Fleet:
         """Note the last rows of devices, and return the new state."""
         for at, time in zip(places, times, strict=True):
             self._last[at], self._heard[at] = time, now
-        return self.kept()
+        return self.kept(now)
 
     def take_over(self, models: pd.DataFrame, now: int) -> None:
         """Add devices with their models, or replace them."""
@@ -258,11 +277,24 @@ class Fleet:
             monitor: Monitor = persist.from_bytes(bytes(row.model), f"the model of {row.key}")
             self._remove({self._place[row.key]} if row.key in self._place else set())
             self.bank.grow(1, monitor, monitor.names or self._features)
+            self._changed = True
             self._note([row.key], [row.time], now)
 
-    def kept(self) -> Kept:
+    def kept(self, now: int) -> Kept:
         """Return the state."""
-        return Kept(self.bank.to_bytes(), self._keys, self._last, self._heard)
+        mark, bank, kept = os.urandom(16), self.bank, self._kept
+        if kept is None or self._due(kept.written, now):
+            data = bank.to_bytes()
+            kept, self._size = Kept(data, [], [], [], written=now), len(data)
+        else:
+            kept = kept._replace(devices=self._devices, rows=self._rows)
+        memory.put(mark, bank, self._size)
+        return kept._replace(keys=self._keys, last=self._last, heard=self._heard, mark=mark)
+
+    def _due(self, written: int, now: int) -> bool:
+        """Return whether the bank has to be written."""
+        old = self._expire is not None and now - written >= self._expire
+        return old or self._changed or len(self._devices) // 4 > FOLDED * len(self._keys)
 
     def _expired(self, at: int, now: int) -> bool:
         return self._expire is not None and now - self._heard[at] >= self._expire
@@ -277,6 +309,7 @@ class Fleet:
     def _remove(self, gone: set[int]) -> None:
         if not gone:
             return
+        self._changed = True
         self.bank.remove(sorted(gone))
         self._keys, self._last, self._heard = (
             [value for at, value in enumerate(values) if at not in gone]
@@ -304,39 +337,24 @@ class _Said:
     Spark wants columns, so this is beside `onlad.report.record` by design.
     """
 
-    def __init__(self, names: tuple[str, ...], watched: Array) -> None:
-        self._names, self._watched = names, watched
+    def __init__(self, watched: Array) -> None:
+        self._watched = watched
         self.columns: dict[str, Array] = {}
         for name in NUMBERS:
             self.columns[name] = np.full(len(watched), np.nan)  # which Spark reads as null
-        for name in (*FLAGS, "causes", "bands", "drifting"):
+        for name in (*FLAGS, *WIDE, "drifting"):
             self.columns[name] = np.full(len(watched), None, object)
 
     def fill(self, said: FleetVerdicts, wide: Array) -> None:
         """Put in the verdicts on the rows that were watched; `wide` are shares and bands."""
-        shares = wide[:, 0]
+        shares, rows = wide[:, 0], np.flatnonzero(self._watched)
         for name in NUMBERS + FLAGS:
-            self.columns[name][self._watched] = getattr(said, name)
-        order = np.argsort(-shares, axis=1, kind="stable")
-        counts = np.count_nonzero(shares > 0, axis=1).tolist()
-        rows = zip(
-            np.flatnonzero(self._watched).tolist(), order.tolist(), counts,
-            np.take_along_axis(shares, order, axis=1).tolist(), strict=True,
-        )  # fmt: skip
-        names, causes = self._names, self.columns["causes"]
-        for at, features, count, parts in rows:
-            causes[at] = [
-                {"feature": names[j], "share": share}
-                for j, share in zip(features[:count], parts[:count], strict=True)
-            ]
+            self.columns[name][rows] = getattr(said, name)
+        order = np.argsort(-shares, axis=1, kind="stable").astype("int32")
+        arrays = order, np.take_along_axis(shares, order, axis=1), wide[:, 1], wide[:, 2]
+        for name, array in zip(WIDE, arrays, strict=True):
+            column = self.columns[name]
+            for at, each in zip(rows.tolist(), array, strict=True):
+                column[at] = each
         at = np.flatnonzero(said.drifting >= 0)
-        drifting = [said[i].drifting for i in at.tolist()]
-        self.columns["drifting"][np.flatnonzero(self._watched)[at]] = drifting
-        for at, (_, expected, half) in zip(
-            np.flatnonzero(self._watched).tolist(), wide.tolist(), strict=True
-        ):
-            self.columns["bands"][at] = [
-                {"feature": name, "expected": value, "low": value - width, "high": value + width}
-                for name, value, width in zip(names, expected, half, strict=True)
-                if not np.isnan(value)
-            ]
+        self.columns["drifting"][rows[at]] = [said[i].drifting for i in at.tolist()]

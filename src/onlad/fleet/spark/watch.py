@@ -17,7 +17,8 @@ from pyspark.sql import types as st
 from onlad import persist, samples
 from onlad.errors import OnladError
 from onlad.fleet.spark.columns import Columns, bucket
-from onlad.fleet.spark.keeper import Keeper, answers, bank_of
+from onlad.fleet.spark.keeper import Keeper, answers
+from onlad.fleet.spark.kept import Kept, bank_of
 from onlad.fleet.spark.session import PROVIDER, ROCKSDB
 from onlad.monitor import Monitor
 
@@ -106,7 +107,11 @@ def models(spark: SparkSession, checkpoint: str, operator: int = 0) -> DataFrame
     to `onlad.persist.from_bytes`. `operator` counts the stateful steps of a query that has more.
     """
     reader = spark.read.format("statestore").option("operatorId", operator)
-    state = reader.option("stateVarName", "bank").load(checkpoint).select("value.*")
+    banks, since = (
+        reader.option("stateVarName", name).load(checkpoint).select("key", "value.*")
+        for name in ("bank", "since")
+    )
+    state = banks.join(since, "key").drop("key")
     key, time = (state.schema[name].dataType.elementType for name in ("keys", "last"))
     schema = st.StructType().add("key", key).add("time", time).add("model", "binary")
     return state.mapInPandas(_files, schema)
@@ -116,6 +121,6 @@ def _files(states: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """Yield the devices of each bucket."""
     for frame in states:
         for state in frame.itertuples(index=False):
-            bank = bank_of(state.bank, "the state of a bucket")
+            bank = bank_of(Kept(*state), "the state of a bucket")
             files = [persist.to_bytes(bank[at]) for at in range(len(bank))]
             yield pd.DataFrame({"key": state.keys, "time": state.last, "model": files})

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.tensors.watchers import NARROW, Said, Watchers
+from onlad.fleet.tensors.said import NARROW, Said
+from onlad.fleet.tensors.watchers import Watchers
 from onlad.monitor import MonitorSettings
 from onlad.reference import Array
 from onlad.watching import WatchingState

@@ -106,8 +106,8 @@ class Modes(Pool):
         super().grow(count)
         self.anchors.grow(count)
 
-    def copy(self, to: int, source: Pool, at: int) -> None:
-        """Copy one mode and its anchor."""
+    def copy(self, to: Any, source: Pool, at: Any) -> None:
+        """Copy modes and their anchors."""
         assert isinstance(source, Modes)
         super().copy(to, source, at)
         self.anchors.copy(to, source.anchors, at)
@@ -131,28 +131,34 @@ class Modes(Pool):
         `Z` has the `width` - 1 rows before the first, (modes, width - 1 + rows, features).
         """
         before = self.width - 1
-        modes, rows = len(Z), Z.shape[1] - before
-        X = Z[:, before:].reshape(modes * rows, self.features)
+        rows = Z.shape[1] - before
+        lags = [Z[:, before - lag : before - lag + rows] for lag in range(self.width)]
+        return self.layers(Z[:, before:], torch.cat(lags, 2) if before else Z)
+
+    def layers(self, X: Any, V: Any) -> tuple[Any, Any]:
+        """Return the units of scaled rows `X`, (modes, rows, features), and windows `V`."""
+        modes, rows, n = X.shape
+        X = X.reshape(modes * rows, n)
         H = X.new_empty(self.groups, modes * rows, HIDDEN)
         for k in range(self.groups):
             torch.addmm(self._b[k], X, self._alpha[k], out=H[k])
         H.tanh_()
-        lags = [Z[:, before - lag : before - lag + rows] for lag in range(self.width)]
-        V = torch.cat(lags, 2) if before else Z
         U = V if self.projection is None else V @ self.projection
         return H.view(self.groups * modes, rows, HIDDEN), U
 
     def errors(self, at: Any, Z: Any, H: Any, U: Any) -> Any:
         """Return the errors of both instances, (modes, 2, rows, features)."""
-        n, modes = self.features, len(Z)
-        X = Z[:, self.width - 1 :]
-        beta = self.beta[at].transpose(0, 1).reshape(self.groups * modes, HIDDEN, self.each)
+        return self.left(Z[:, self.width - 1 :], H, U, self.beta[at], self.linear_beta[at])
+
+    def left(self, X: Any, H: Any, U: Any, beta: Any, linear_beta: Any) -> Any:
+        """Return what is left of scaled rows when their predictions are taken off."""
+        modes, rows, n = X.shape
+        beta = beta.transpose(0, 1).reshape(self.groups * modes, HIDDEN, self.each)
         made = torch.bmm(H, beta).view(self.groups, modes, -1, self.each)
         made = made.permute(1, 2, 3, 0).flatten(2)[..., :n]
-        linear = self.linear_beta[at]
-        E = X.new_empty(modes, 2, X.shape[1], n)
+        E = X.new_empty(modes, 2, rows, n)
         torch.sub(X, made, out=E[:, 0])
-        made = torch.baddbmm(linear[:, -1:], U, linear[:, :-1])
+        made = torch.baddbmm(linear_beta[:, -1:], U, linear_beta[:, :-1])
         torch.sub(X, made, out=E[:, 1])
         return E
 
@@ -186,31 +192,38 @@ class Modes(Pool):
         Z = self.scaled(at, rows)
         H, U = self.hidden(Z)
         E = self.errors(at, Z, H, U)
-        modes, count = len(Z), chosen.sum(1)
-        weight = chosen.to(FLOAT)
+        count = chosen.sum(1)
         forgotten = torch.pow(FORGETTING, 2 * count.to(FLOAT))
-        by_group = H.view(self.groups, modes, -1, HIDDEN).mul_(weight[..., None])
-        X = Z[:, self.width - 1 :]
-        gram = torch.bmm(H.transpose(1, 2), H).view(self.groups, modes, HIDDEN, HIDDEN)
-        self.gram[at] = self.gram[at] * forgotten[:, None, None, None] + gram.transpose(0, 1)
-        wide = torch.nn.functional.pad(X, (0, self.groups * self.each - self.features))
-        parts = wide.unflatten(2, (self.each, self.groups)).permute(3, 0, 1, 2)
-        moment = by_group.transpose(2, 3) @ parts
-        self.moment[at] = self.moment[at] * forgotten[:, None, None, None] + moment.transpose(0, 1)
-        U = torch.cat((U * weight[..., None], weight[..., None]), 2)
-        forgotten = forgotten[:, None, None]
-        self.linear_gram[at] = self.linear_gram[at] * forgotten + torch.bmm(U.transpose(1, 2), U)
-        if self.projected:
-            moment = torch.bmm(U.transpose(1, 2), X)
-            self.linear_moment[at] = self.linear_moment[at] * forgotten + moment
+        for name, added in self.sums(Z[:, self.width - 1 :], H, U, chosen).items():
+            old = getattr(self, name)[at]
+            old = old * forgotten.view(-1, *[1] * (old.ndim - 1))
+            getattr(self, name)[at] = old.add_(added)
         self.solve(at)
         known = present & chosen[..., None]
-        self._take(at, E, known, count)
+        self.take(at, E, known, count)
         self.widen(at, E[:, 1], known, count > 0)
         self.count[at] += count
         self.settle(at)
 
-    def _take(self, at: Any, E: Any, known: Any, count: Any) -> None:
+    def sums(self, X: Any, H: Any, U: Any, chosen: Any) -> dict[str, Any]:
+        """Return the sums of the chosen rows, by name; the tanh units of others become 0."""
+        modes, weight = len(X), chosen.to(FLOAT)[..., None]
+        by_group = H.view(self.groups, modes, -1, HIDDEN).mul_(weight)
+        gram = torch.bmm(H.transpose(1, 2), H).view(self.groups, modes, HIDDEN, HIDDEN)
+        wide = torch.nn.functional.pad(X, (0, self.groups * self.each - self.features))
+        parts = wide.unflatten(2, (self.each, self.groups)).permute(3, 0, 1, 2)
+        moment = by_group.transpose(2, 3) @ parts
+        U = torch.cat((U * weight, weight), 2).transpose(1, 2)
+        sums = {
+            "gram": gram.transpose(0, 1),
+            "moment": moment.transpose(0, 1),
+            "linear_gram": torch.bmm(U, U.mT),
+        }
+        if self.projected:
+            sums["linear_moment"] = torch.bmm(U, X)
+        return sums
+
+    def take(self, at: Any, E: Any, known: Any, count: Any) -> None:
         """Let the usual squares follow errors of the rows that are known, `count` of them."""
         squares = E.square().mul_(known[:, None])
         weight, usual, largest = self.weight[at], self.usual[at], self.largest[at]
@@ -236,16 +249,22 @@ class Modes(Pool):
 
     def solve(self, at: Any) -> None:
         """Compute beta from the sums."""
-        self.beta[at] = solved(self.gram[at] + self._tanh_ridge, self.moment[at])
-        gram, n = self.linear_gram[at], self.features
+        names = "gram", "moment", "linear_gram", "linear_moment"
+        found = self.solution(*(getattr(self, name)[at] for name in names))
+        self.beta[at], self.linear_beta[at] = found
+
+    def solution(
+        self, gram: Any, moment: Any, linear_gram: Any, linear_moment: Any = None
+    ) -> tuple[Any, Any]:
+        """Return what sums say beta is, of both instances."""
+        beta, n = solved(gram + self._tanh_ridge, moment), self.features
         if self.projected:
-            self.linear_beta[at] = solved(gram + self._ridge, self.linear_moment[at])
-            return
-        beta = solved(gram + self._ridge, gram[:, :, :n])
-        own = beta.diagonal(dim1=1, dim2=2)
+            return beta, solved(linear_gram + self._ridge, linear_moment)
+        linear = solved(linear_gram + self._ridge, linear_gram[:, :, :n])
+        own = linear.diagonal(dim1=1, dim2=2)
         rest = (1.0 - own).clamp(min=1e-9)
         own.zero_()
-        self.linear_beta[at] = beta / rest[:, None]
+        return beta, linear / rest[:, None]
 
     def settle(self, at: Any) -> None:
         """Compute the inverse of the usual squares, and give modes that are due an anchor."""

@@ -37,8 +37,8 @@ class Pool:
             old = getattr(self, name)
             setattr(self, name, more if len(old) == 0 else torch.cat((old, more)))
 
-    def copy(self, to: int, source: Pool, at: int) -> None:
-        """Copy one member from its place in another pool."""
+    def copy(self, to: Any, source: Pool, at: Any) -> None:
+        """Copy members from their places in another pool."""
         for name in self.fields():
             getattr(self, name)[to] = getattr(source, name)[at]
 

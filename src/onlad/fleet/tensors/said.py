@@ -1,0 +1,59 @@
+"""`Said`: verdicts of many devices as tensors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from onlad.fleet.tensors.pool import FLOAT
+
+NARROW = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
+
+
+class Details(NamedTuple):
+    """What is wide, of some rows. `row` is the number of a row among those given."""
+
+    row: Any  # (k,)
+    shares: Any  # (k, n)
+    around: Any  # (k, 2 n + 1)
+
+
+class Said:
+    """Verdicts of rows as tensors, (devices, rows); `details` are of alarms alone, or of all."""
+
+    score: Any
+    threshold: Any
+    p_value: Any
+    is_anomaly: Any
+    learned: Any
+    drift: Any
+    drifting: Any
+    details: Details
+
+    def __init__(self, devices: int, rows: int, features: int, device: str) -> None:
+        kinds = {"is_anomaly": torch.bool, "learned": torch.bool, "drift": torch.bool}
+        kinds["drifting"] = torch.int64
+        firsts = {"threshold": torch.inf, "p_value": 1.0, "drifting": -1}
+        for name in NARROW:
+            kind, start = kinds.get(name, FLOAT), firsts.get(name, 0)
+            made = torch.full((devices, rows), start, dtype=kind, device=device)
+            setattr(self, name, made)
+        wide = torch.empty(0, features, dtype=FLOAT, device=device)
+        around = torch.empty(0, 2 * features + 1, dtype=FLOAT, device=device)
+        none = torch.empty(0, dtype=torch.int64, device=device)
+        self.details = Details(none, wide, around)
+        self._parts: list[Details] = []
+
+    def add(self, details: Details) -> None:
+        """Keep the details of more rows."""
+        self._parts.append(details)
+
+    def close(self) -> Said:
+        """Put all details together, in the order of their rows."""
+        if self._parts:
+            row, shares, around = (torch.cat(part) for part in zip(*self._parts, strict=True))
+            order = row.argsort()
+            self.details = Details(row[order], shares[order], around[order])
+            self._parts = []
+        return self

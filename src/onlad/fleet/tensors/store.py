@@ -1,0 +1,322 @@
+"""`Store`: what many monitors have learned, in pools of tensors.
+
+Mode 0 of device i is entry i of `first`. Further modes and candidates are in `more`, quarantines in
+`refuge`: few devices have them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from onlad.fleet.tensors.limits import Limits
+from onlad.fleet.tensors.modes import Modes
+from onlad.fleet.tensors.pool import FLOAT, Pool, tensor
+from onlad.fleet.tensors.rows import indices
+from onlad.mode import STATISTICS
+from onlad.watching import (
+    CANDIDATE,
+    MODES,
+    REFUSED,
+    SHELVED,
+    TICK,
+    YOUNG,
+    WatchingState,
+)
+
+ROOM = CANDIDATE + TICK  # rows of a quarantine
+
+
+class Refuge(Pool):
+    """Quarantines: rings of raw windows."""
+
+    windows: Any
+    start: Any
+    size: Any
+
+    def __init__(self, inputs: int) -> None:
+        self.inputs = inputs
+
+    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+        """Return shape, type and first value of each tensor, by its name."""
+        whole = torch.int64
+        return {
+            "windows": ((ROOM, self.inputs), FLOAT, 0.0),
+            "start": ((), whole, 0),
+            "size": ((), whole, 0),
+        }
+
+    def filled(self, at: Any) -> tuple[Any, Any]:
+        """Return quarantines, the oldest row first, and how many rows each has."""
+        order = self.start[at][:, None] + torch.arange(ROOM, device=self.device)
+        return self.windows[at[:, None], order % ROOM], self.size[at]
+
+    def rows(self, at: int) -> Any:
+        """Return one quarantine, the oldest row first; of -1, none."""
+        if at < 0:
+            return np.empty((0, self.inputs))
+        windows, size = self.filled(torch.tensor([at], device=self.device))
+        return windows[0, : int(size)].cpu().numpy()
+
+
+class Store(Pool):
+    """What monitors with one number of features, window and seed have learned."""
+
+    at_once = 2**19  # rows that are worked on together: their hidden units take half a GiB
+
+    kept: Any  # values held of the rows of two ticks, with those before, and one that is not read
+    present: Any
+    score: Any
+    mode: Any
+    refused: Any
+    open: Any
+    held: Any
+    age: Any
+    patience: Any
+    counted: Any  # of counters the last value, else NaN; rows since then
+    means: Any
+    leans: Any
+    current: Any
+    at: Any
+    begun: Any
+    drifting: Any
+    explained: Any
+    foreign: Any
+    slots: Any  # of the modes after the first, in `more`
+    candidate: Any  # in `more`, or -1
+    quarantine: Any  # in `refuge`, or -1
+    now: Any
+    gate: Any
+
+    def __init__(self, features: int, width: int, ordered: bool, seed: int, device: str) -> None:
+        self.features, self.width, self.ordered, self.seed = features, width, ordered, seed
+        self.make(0, device)
+        self.first = Modes(features, width, seed, 0, device)
+        self.more = Modes(features, width, seed, 0, device)
+        self.limits = Limits()
+        self.limits.make(0, device)
+        self.refuge = Refuge(features * width)
+        self.refuge.make(0, device)
+        self._free_modes: list[int] = []
+        self._free_refuge: list[int] = []
+
+    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+        """Return shape, type and first value of each tensor, by its name."""
+        n, rows = self.features, 2 * TICK + 1
+        whole, nan = torch.int64, torch.nan
+        return {
+            "kept": ((self.width - 1 + rows, n), FLOAT, nan),
+            "present": ((rows, n), torch.bool, 0),
+            "score": ((rows,), FLOAT, 0.0),
+            "mode": ((rows,), torch.int8, 0),
+            "refused": ((rows,), torch.bool, 0),
+            "open": ((rows,), torch.bool, 0),
+            "held": ((n,), FLOAT, nan),
+            "age": ((n,), FLOAT, 0.0),
+            "patience": ((n,), FLOAT, 0.0),
+            "counted": ((2, n), FLOAT, nan),
+            "means": ((STATISTICS,), FLOAT, 0.0),
+            "leans": ((2, n), FLOAT, 0.0),
+            "current": ((), whole, 0),
+            "at": ((), whole, 0),
+            "begun": ((), whole, 0),
+            "drifting": ((), whole, -1),
+            "explained": ((), whole, 0),
+            "foreign": ((), whole, 0),
+            "slots": ((MODES - 1,), whole, -1),
+            "candidate": ((), whole, -1),
+            "quarantine": ((), whole, -1),
+            "now": ((), FLOAT, torch.inf),
+            "gate": ((), FLOAT, torch.inf),
+        }
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def grow(self, count: int) -> None:
+        """Add devices at the end; each needs a `put`."""
+        super().grow(count)
+        self.first.grow(count)
+        self.limits.grow(count)
+
+    def nbytes(self) -> int:
+        """Return the bytes of all tensors."""
+        parts = (self.first, self.more, self.limits, self.refuge)
+        return super().nbytes() + sum(part.nbytes() for part in parts)
+
+    # -- places in the pools ------------------------------------------------------------------
+
+    def _modes(self, devices: Any) -> list[tuple[Modes, Any, Any]]:
+        """Return for each rank of modes: the pool, the places there, and of which of `devices`."""
+        found: list[tuple[Modes, Any, Any]] = [(self.first, devices, None)]
+        if len(self.more.count) == len(self._free_modes):
+            return found
+        slots = self.slots[devices]
+        for rank in range(MODES - 1):
+            own = (slots[:, rank] >= 0).nonzero()[:, 0]
+            if len(own):
+                found.append((self.more, slots[own, rank], own))
+        return found
+
+    def _units(self, devices: Any, mode: Any) -> tuple[Any, Any, Any]:
+        """Return centre, scale and band of one mode for each of the devices."""
+        at = indices(devices, self.device)
+        names = "centre", "scale", "band"
+        found = [getattr(self.first, name)[at] for name in names]
+        further = (mode > 0).nonzero()[:, 0]
+        if len(further):
+            slots = self.slots[at[further], mode[further] - 1]
+            for name, part in zip(names, found, strict=True):
+                part[further] = getattr(self.more, name)[slots]
+        return found[0], found[1], found[2]
+
+    def learned_rows(self, devices: Any) -> Any:
+        """Return how many rows the modes of each device have learned."""
+        total = self.first.count[devices].clone()
+        for pool, at, own in self._modes(devices)[1:]:
+            total[own] += pool.count[at]
+        return total
+
+    def _tick_rows(self, devices: Any, start: int) -> tuple[Any, Any]:
+        """Return raw rows of a tick, with those before, and which values were there."""
+        rows = self.kept[devices, start : start + TICK + self.width - 1]
+        return rows, self.present[devices, start : start + TICK]
+
+    def inform(self, devices: Any) -> None:
+        """Settle the limit of the next tick."""
+        learned = self.learned_rows(devices)
+        now = self.limits.value(devices, learned)
+        trust: Any = 1.0
+        if self.ordered:
+            top = SHELVED * self.score[devices, :TICK].amax(1)
+            now = torch.where(self.limits.shelved(devices), torch.maximum(now, top), now)
+            trust = 1 + YOUNG / learned.to(FLOAT)
+        self.now[devices] = now
+        self.gate[devices] = REFUSED * self.limits.base[devices].clamp(min=1.0) * trust
+
+    def _places(self, count: int) -> Any:
+        """Return free places in `more`."""
+        short = count - len(self._free_modes)
+        if short > 0:
+            size = len(self.more.count)
+            more = max(short, 4, size // 2)
+            self.more.grow(more)
+            self._free_modes += range(size, size + more)
+        found = self._free_modes[:count]
+        del self._free_modes[:count]
+        return torch.tensor(found, dtype=torch.int64, device=self.device)
+
+    def _release(self, devices: Any) -> None:
+        """Give up the quarantines of devices."""
+        if len(devices):
+            self._free_refuge += self.quarantine[devices].tolist()
+            self.quarantine[devices] = -1
+
+    def _shelter(self, devices: Any) -> None:
+        """Give devices that have none an empty quarantine."""
+        lack = devices[self.quarantine[devices] < 0]
+        if len(lack) == 0:
+            return
+        short = len(lack) - len(self._free_refuge)
+        if short > 0:
+            size = len(self.refuge.size)
+            more = max(short, size // 2)
+            self.refuge.grow(more)
+            self._free_refuge += range(size, size + more)
+        at = torch.tensor(self._free_refuge[: len(lack)], device=self.device)
+        del self._free_refuge[: len(lack)]
+        self.quarantine[lack] = at
+        self.refuge.start[at], self.refuge.size[at] = 0, 0
+
+    # -- values in and out --------------------------------------------------------------------
+
+    def put(self, devices: Any, state: WatchingState, rate: float) -> None:
+        """Let devices go on from a state."""
+        at = indices(devices, self.device)
+        self.forget(at)
+        keep = self.width - 1 + 2 * TICK
+        self.kept[devices, :keep] = tensor(state.kept, self.device)
+        for name in ("present", "score", "mode", "refused", "open"):
+            column = getattr(self, name)
+            array = tensor(getattr(state, name), self.device, column.dtype)
+            column[devices, : 2 * TICK] = array
+        for name in ("held", "age", "patience", "counted", "means", "leans"):
+            getattr(self, name)[devices] = tensor(getattr(state, name), self.device)
+        for name in ("current", "at", "begun", "drifting", "explained", "foreign"):
+            getattr(self, name)[devices] = getattr(state, name)
+        self.first.put(devices, state.modes[0])
+        self.first.anchors.put(devices, state.anchors[0])
+        self.limits.put(devices, state.limit, rate)
+        further = [*zip(state.modes[1:], state.anchors[1:], strict=True)]
+        if state.candidate is not None:
+            further.append((state.candidate, None))
+        for rank, (mode, anchor) in enumerate(further, 1):
+            slots = self._places(len(at))
+            self.more.put(slots, mode)
+            self.more.anchors.put(slots, anchor)
+            if rank < len(state.modes):
+                self.slots[at, rank - 1] = slots
+            else:
+                self.candidate[at] = slots
+        if len(state.quarantine):
+            size = len(state.quarantine)
+            windows = tensor(state.quarantine, self.device)
+            self._shelter(at)
+            own = self.quarantine[at]
+            self.refuge.windows[own, :size] = windows
+            self.refuge.size[own] = size
+        self.inform(devices)
+
+    def forget(self, at: Any) -> None:
+        """Give up what devices have in the pools that all share."""
+        self._release(at[self.quarantine[at] >= 0])
+        for slots in (*self.slots[at].T, self.candidate[at]):
+            self._free_modes += slots[slots >= 0].tolist()
+        self.slots[at], self.candidate[at] = -1, -1
+
+    def learned(self, device: int) -> WatchingState:
+        """Return all that was learned of one device."""
+
+        def array(name: str, stop: int | None = None) -> Any:
+            return getattr(self, name)[device][:stop].cpu().numpy().copy()
+
+        def number(name: str) -> int:
+            return int(getattr(self, name)[device])
+
+        slots = [slot for slot in self.slots[device].tolist() if slot >= 0]
+        candidate, quarantine = number("candidate"), number("quarantine")
+        kept = array("kept", self.width - 1 + 2 * TICK)
+        last = TICK + number("at") + self.width - 1
+        return WatchingState(
+            width=self.width,
+            ordered=self.ordered,
+            past=kept[last - self.width + 1 : last][::-1].copy(),
+            kept=kept,
+            held=array("held"),
+            age=array("age"),
+            patience=array("patience"),
+            counted=array("counted"),
+            means=array("means"),
+            leans=array("leans"),
+            score=array("score", 2 * TICK),
+            present=array("present", 2 * TICK),
+            refused=array("refused", 2 * TICK),
+            open=array("open", 2 * TICK),
+            mode=array("mode", 2 * TICK).astype("int64"),
+            current=number("current"),
+            drifting=number("drifting"),
+            at=number("at"),
+            begun=number("begun"),
+            explained=number("explained"),
+            foreign=number("foreign"),
+            modes=(self.first.learned(device), *(self.more.learned(slot) for slot in slots)),
+            candidate=None if candidate < 0 else self.more.learned(candidate),
+            anchors=(
+                self.first.anchors.learned(device),
+                *(self.more.anchors.learned(slot) for slot in slots),
+            ),
+            quarantine=self.refuge.rows(quarantine),
+            limit=self.limits.learned(device),
+        )
