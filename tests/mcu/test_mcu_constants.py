@@ -64,6 +64,7 @@ WHOLE = {
     "MEMORY": mode.MEMORY,
     "RECENT": limit.RECENT,
     "LASTING": limit.LASTING,
+    "TOLD": limit.TOLD,
     "GAP": limit.GAP,
     "SHORT_EPISODE": limit.SHORT,
     "SETTLED": anchor.SETTLED,

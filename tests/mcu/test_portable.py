@@ -9,8 +9,11 @@ from rough import machine
 import onlad
 from onlad import Monitor
 from onlad.errors import ModelFileError
+from onlad.limit import LASTING, TOLD
 from onlad.mcu import PortableMonitor
+from onlad.mcu.convert import to_bytes
 from onlad.mcu.definition import Definition
+from onlad.mcu.layout import State
 from onlad.verdict import Verdicts
 
 COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
@@ -190,6 +193,30 @@ def test_accept_needs_a_row_that_was_judged():
             monitor.accept(ago)
 
 
+def changed(monitor, change):
+    """Return a monitor that took over the dump of another, with a change."""
+    state = State(monitor.sizes(), monitor.dump())
+    change(state)
+    return copy.deepcopy(monitor).restore(to_bytes(state, monitor))
+
+
+def test_an_alarm_is_shelved_if_it_was_told_for_long_and_not_for_refused_rows_alone():
+    X = machine(4000, 3)
+    monitor = PortableMonitor(hidden=8)
+    monitor.observe_many(X[:700])
+
+    def threshold(alarms):
+        def refuse(state):
+            state["since"], state["episode"], state["alarms"] = 1, LASTING, alarms
+            state["highest"] = 1000.0
+
+        chip = changed(monitor, refuse)
+        odd = X[700] + 20 * np.nanstd(X, axis=0)  # the episode goes on
+        return chip.observe_many(np.tile(odd, (65, 1))).threshold[-1]
+
+    assert threshold(TOLD) >= 1000 > threshold(0)
+
+
 def test_nothing_is_learned_while_it_is_paused():
     X = machine(4000, 3)[:1000]
     monitor = PortableMonitor()
@@ -206,7 +233,7 @@ def test_nothing_is_learned_while_it_is_paused():
 
 
 def learned_rows(monitor):
-    return int(np.frombuffer(monitor.dump(), "<u4")[9 + 18 + 1])
+    return int(np.frombuffer(monitor.dump(), "<u4")[9 + 19 + 1])
 
 
 def test_what_is_no_measurement_counts_as_missing():

@@ -9,7 +9,7 @@ import numpy as np
 from onlad.anchor import MEASURED
 from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
-from onlad.limit import LASTING, RECENT
+from onlad.limit import LASTING, RECENT, TOLD
 from onlad.mcu.definition import bin_of
 from onlad.mcu.layout import (
     FIXED_VERSION,
@@ -159,7 +159,7 @@ def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
 
 def _limit(state: State, watching: Watching) -> None:
     limit = watching.limit
-    since, rows, peak, _ = limit.episode
+    since, rows, peak, alarms = limit.episode
     recent = np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]
     for root in recent:
         state.histogram[bin_of(float(root) ** 2)] += 1
@@ -167,7 +167,7 @@ def _limit(state: State, watching: Watching) -> None:
     state["base"], state["factor"] = limit.base, np.exp(limit.factor)
     state["now"], state["gate"] = watching.threshold, watching._gate
     state["since"], state["episode"] = since + 1, min(rows, LASTING)
-    state["peak"] = peak
+    state["alarms"], state["peak"] = min(alarms, TOLD), peak
 
 
 def _rows(state: State, watching: Watching) -> None:

@@ -71,7 +71,7 @@ class Definition:
         self.leaned: list[Array] = []
         self.histogram = np.zeros(BINS, int)
         self.base, self.factor, self.now, self.gate = 0.0, 1.0, 0.0, 0.0
-        self.since = self.episode = 0
+        self.since = self.episode = self.alarms = 0
         self.peak = self.highest = 0.0
         self.ticked = self.explained = self.foreign = self.idle = 0
         self.anchor: Anchored | None = None
@@ -277,7 +277,7 @@ class Definition:
         rows = max(sum(p.rows for p in self.places if p.role == "mode"), 1)
         self.base = max(limit.LEAST, self.tail() ** 2)
         self.now = self.base * self.factor * (1 + limit.YOUNG / rows)
-        if self.since and self.episode >= limit.LASTING:
+        if self.since and self.episode >= limit.LASTING and self.alarms >= limit.TOLD:
             self.now = max(self.now, watching.SHELVED * self.highest)
         trust = 1 + watching.YOUNG / rows
         self.gate = watching.REFUSED * max(1.0, self.base) * trust
@@ -286,6 +286,7 @@ class Definition:
         """Let the factor follow one row."""
         if unusual:
             self.since, self.episode = 1, min(self.episode + 1, limit.LASTING)
+            self.alarms += ratio > 1
             self.peak = max(self.peak, ratio)
         elif self.since:
             self.since += 1
@@ -293,7 +294,7 @@ class Definition:
                 weak = limit.STRONG if self.episode < limit.SHORT else limit.WEAK
                 if 1 < self.peak < weak:
                     self.factor = min(self.factor * np.exp(limit.STEP), np.exp(limit.HIGHEST))
-                self.since, self.episode, self.peak = 0, 0, 0.0
+                self.since, self.episode, self.alarms, self.peak = 0, 0, 0, 0.0
 
     # -- modes --------------------------------------------------------------------------------
 

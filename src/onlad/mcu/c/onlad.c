@@ -66,6 +66,7 @@
 #define MEMORY 5000u
 #define RECENT 2048u
 #define LASTING 512u
+#define TOLD 128u
 #define GAP 10u
 #define SHORT_EPISODE 4u
 #define SETTLED 2048u
@@ -95,6 +96,7 @@ enum {
     REFUSED_ROWS,
     SINCE,
     EPISODE,
+    ALARMS,
     EXPLAINED,
     UNEXPLAINED,
     IDLE,
@@ -797,7 +799,7 @@ static void settle_limit(onlad_monitor* m) {
     const float root = tail(m), rows = learned_rows(m);
     SCALAR(BASE) = larger(LEAST, root * root);
     SCALAR(NOW) = SCALAR(BASE) * SCALAR(FACTOR) * (1.0f + YOUNG_LIMIT / rows);
-    if (m->count[SINCE] && m->count[EPISODE] >= LASTING)
+    if (m->count[SINCE] && m->count[EPISODE] >= LASTING && m->count[ALARMS] >= TOLD)
         SCALAR(NOW) = larger(SCALAR(NOW), SHELVED * SCALAR(HIGHEST));
     SCALAR(GATE) = REFUSED * larger(1.0f, SCALAR(BASE)) * (1.0f + YOUNG_GATE / rows);
 }
@@ -805,15 +807,16 @@ static void settle_limit(onlad_monitor* m) {
 /* Let the factor follow one row. SINCE is 0 if there is no episode, else rows since its last + 1.
  */
 static void follow(onlad_monitor* m, float ratio, int unusual) {
-    uint32_t *since = &m->count[SINCE], *rows = &m->count[EPISODE];
+    uint32_t *since = &m->count[SINCE], *rows = &m->count[EPISODE], *alarms = &m->count[ALARMS];
     if (unusual) {
         *since = 1;
         if (*rows < LASTING) ++*rows;
+        if (ratio > 1.0f && *alarms < TOLD) ++*alarms;
         SCALAR(PEAK) = larger(SCALAR(PEAK), ratio);
     } else if (*since && ++*since > GAP + 1) {
         if (SCALAR(PEAK) > 1.0f && SCALAR(PEAK) < (*rows < SHORT_EPISODE ? STRONG : WEAK))
             SCALAR(FACTOR) = smaller(SCALAR(FACTOR) * STEP_FACTOR, HIGHEST_FACTOR);
-        *since = *rows = 0;
+        *since = *rows = *alarms = 0;
         SCALAR(PEAK) = 0.0f;
     }
 }
@@ -1425,7 +1428,8 @@ static int sound(const onlad_monitor* m, const dump* d) {
     if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
         count_of(d, CURRENT) >= (uint32_t)ONLAD_MODES || count_of(d, PAUSED) > 1 ||
         count_of(d, TICKED) >= ONLAD_DELAY || count_of(d, SINCE) > GAP + 1 ||
-        count_of(d, EPISODE) > LASTING || count_of(d, ANCHORED) > (uint32_t)ONLAD_MODES ||
+        count_of(d, EPISODE) > LASTING || count_of(d, ALARMS) > TOLD ||
+        count_of(d, ANCHORED) > (uint32_t)ONLAD_MODES ||
         count_of(d, SETTLING) > (uint32_t)ONLAD_FEATURES || count_of(d, ANCHOR_ROWS) > MEASURED ||
         count_of(d, DRIFTING) > (uint32_t)ONLAD_FEATURES)
         return 0;
