@@ -48,6 +48,27 @@ def test_a_fresh_export_compiles_without_a_warning_and_passes_its_self_test(tmp_
 
 
 @NEEDS_CC
+@pytest.mark.parametrize("arithmetic", ["float", "fixed"])
+def test_the_source_is_cpp_too(arithmetic, tmp_path):
+    main(["export", "--features", "3", "--arithmetic", arithmetic, "-o", str(tmp_path)])
+    for standard in ("c++11", "c++20"):
+        command = ["g++", "-x", "c++", f"-std={standard}", *STRICT[1:], "-fsyntax-only"]
+        parts = ["onlad.c", "onlad_flash.c", "onlad_selftest.c"]
+        subprocess.run([*command, *parts], cwd=tmp_path, check=True, timeout=60)
+
+
+@NEEDS_CC
+def test_arithmetic_that_knows_no_missing_value_is_refused(tmp_path):
+    main(["export", "--features", "3", "-o", str(tmp_path)])
+    for option in ("-ffast-math", "-ffinite-math-only"):
+        command = ["gcc", option, "-fsyntax-only", "onlad.c"]
+        done = subprocess.run(
+            command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60
+        )
+        assert "onlad needs arithmetic by the standard" in done.stderr
+
+
+@NEEDS_CC
 def test_the_headers_can_be_included_from_cpp(tmp_path):
     main(["export", "--features", "2", "--hidden", "8", "-o", str(tmp_path)])
     includes = ["-include", "onlad.h", "-include", "onlad_flash.h", "-include", "onlad_selftest.h"]

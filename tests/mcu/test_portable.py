@@ -13,7 +13,7 @@ from onlad.limit import LASTING, TOLD
 from onlad.mcu import PortableMonitor
 from onlad.mcu.convert import to_bytes
 from onlad.mcu.definition import Definition
-from onlad.mcu.layout import State
+from onlad.mcu.layout import JUDGED, State
 from onlad.verdict import Verdicts
 
 COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
@@ -198,6 +198,28 @@ def changed(monitor, change):
     state = State(monitor.sizes(), monitor.dump())
     change(state)
     return copy.deepcopy(monitor).restore(to_bytes(state, monitor))
+
+
+def test_no_row_of_a_start_is_accepted_whatever_a_dump_says_of_it():
+    monitor = PortableMonitor(hidden=4)
+    monitor.observe_many(machine(100, 3))
+
+    def judge_all(state):
+        state.flags[:] |= JUDGED
+
+    with pytest.raises(ValueError, match="accept needs one of the last 64 samples judged"):
+        changed(monitor, judge_all).accept()
+
+
+def test_a_unit_that_no_start_can_have_is_refused():
+    monitor = PortableMonitor(hidden=4, arithmetic="fixed")
+    monitor.observe_many(machine(500, 3))
+
+    def shrink(state):
+        state.modes[0]["scale"][1] = 1e-45  # one over it is infinite
+
+    with pytest.raises(ModelFileError, match="the dump is damaged"):
+        changed(monitor, shrink)
 
 
 def test_an_alarm_is_shelved_if_it_was_told_for_long_and_not_for_refused_rows_alone():

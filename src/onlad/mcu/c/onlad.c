@@ -5,7 +5,8 @@
  * rank-one updates. So there is no solve, no sort, and nothing that is done for many rows at once.
  */
 /* A fused multiply-add rounds once where others round twice: without it all chips agree. And a loop
- * that clears memory is to stay one, as memset would be one function more of the C library. */
+ * that clears memory is to stay one, as memset would be one function more of the C library; Clang
+ * calls it all the same. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -15,8 +16,19 @@
 #define ONLAD_IMPLEMENTATION
 #include "onlad.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
+
+#if INT_MAX < 2147483647
+#error "onlad needs a processor with an int of 32 bits"
+#endif
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "onlad needs arithmetic by the standard, as NaN is a missing value: no -ffast-math"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "onlad needs a little-endian processor: dumps are bytes of it"
+#endif
 
 /* constants: python tests/mcu/test_mcu_constants.py */
 #define CLIP 10000.0f
@@ -78,10 +90,11 @@
 #define CLIP 1000.0f /* a word of U is less than 2,048 */
 #endif
 
-#define BLOCK 512u  /* the mean of the largest of so many rows is about the 0.999 quantile */
-#define OCTAVE 16   /* bins of the histogram in a factor of two */
-#define LOWEST (-7) /* the first of them begins at 2^LOWEST, in roots of scores */
-#define MOST 1e15f  /* the sum of its squares over a start is a float */
+#define BLOCK 512u      /* the mean of the largest of so many rows is about the 0.999 quantile */
+#define OCTAVE 16       /* bins of the histogram in a factor of two */
+#define LOWEST (-7)     /* the first of them begins at 2^LOWEST, in roots of scores */
+#define MOST 1e15f      /* the sum of its squares over a start is a float */
+#define SMALLEST 1e-30f /* what moves by less is still */
 #define STATISTICS 4
 
 /* Whole numbers. */
@@ -534,7 +547,7 @@ static void wake(onlad_monitor* m, int slot, int row) {
         if (*scale > 0.0f || !is_present(m, row, j)) continue;
         if (!known(*centre)) *centre = x[j];
         moved = magnitude(x[j] - *centre);
-        if (moved > STILL * magnitude(*centre) + 1e-30f) *scale = moved;
+        if (moved > STILL * magnitude(*centre) + SMALLEST) *scale = moved;
     }
 }
 
@@ -579,7 +592,7 @@ static void settle_units(onlad_monitor* m, int slot) {
         float span = mode[USUAL_AT + ONLAD_FEATURES + j] - mode[USUAL_AT + j];
         float scale = rows > 0.0f ? sqrtf(mode[SCALE_AT + j] / rows) : 0.0f;
         scale = larger(scale, span / RANGE);
-        if (!(scale > STILL * magnitude(mode[j]) + 1e-30f)) scale = 0.0f;
+        if (!(scale > STILL * magnitude(mode[j]) + SMALLEST)) scale = 0.0f;
         mode[SCALE_AT + j] = scale;
         if (rows == 0.0f) mode[j] = from_bits(0x7fc00000u);
         mode[USUAL_AT + j] = mode[USUAL_AT + ONLAD_FEATURES + j] = 0.0f;
@@ -1126,7 +1139,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
     m->count[REFUSED_ROWS] += (uint32_t)unusual;
     FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(verdict->score)) << SCORED |
-                 (open ? OPEN : 0u) | (unusual ? UNUSUAL : 0u);
+                 (open ? (uint32_t)OPEN : 0u) | (unusual ? (uint32_t)UNUSUAL : 0u);
     SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), verdict->score);
     if (open) follow(m, verdict->score / SCALAR(NOW), unusual);
     verdict->drift = (uint8_t)decide(m, before(m, row, ONLAD_DELAY));
@@ -1152,7 +1165,8 @@ onlad_status onlad_accept(onlad_monitor* m, int ago) {
     const int row = before(m, (int)m->count[POSITION], ago);
     float best = -1.0f, found[STATISTICS];
     int slot, own = -1, k;
-    if (ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED)) return ONLAD_BAD_ARGUMENT;
+    if (!m->count[READY] || ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED))
+        return ONLAD_BAD_ARGUMENT;
     for (slot = 0; slot < ONLAD_MODES; ++slot) {
         float score;
         if (SLOT(slot, ROLE) != MODE) continue;
@@ -1371,6 +1385,13 @@ static int sound_factor(const dump* d, int at, int size, float first) {
     return 1;
 }
 
+/* A unit is 0, or what `wake` and `settle_units` take: one over it is finite. */
+static int sound_scale(const dump* d, int at, int size) {
+    for (; size--; ++at)
+        if (float_of(d, at) != 0.0f && !within(d, at, 1, SMALLEST, 2.0f * MOST, 0)) return 0;
+    return 1;
+}
+
 static int sound_beta(const dump* d, int at, int size) {
     const float most = IS_FIXED ? LARGEST_ENTRY : 1e6f;
     for (; size--; ++at)
@@ -1404,7 +1425,7 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
         if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
                           2.0f / RIDGE))
             return 0;
-    return within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 2.0f * MOST, 0) &&
+    return sound_scale(d, at + SCALE_AT, ONLAD_FEATURES) &&
            sound_factor(d, at + LINEAR_AT, ONLAD_INPUTS, 2.0f / CONSTANT) &&
            sound_beta(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS) &&
            within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
@@ -1445,7 +1466,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
               : of_role[FREE] + of_role[TWIN] != (uint32_t)ONLAD_MODES - 1 ||
                     count_of(d, SLOTS) != BEGINNING ||
                     (ONLAD_MODES > 1 && (count_of(d, SLOTS + 4) == TWIN) !=
-                                            (count_of(d, SLOTS + BEGUN) > warmup / 3)) ||
+                                            (count_of(d, SLOTS + (int)BEGUN) > warmup / 3)) ||
                     of_role[TWIN] > 1)
         return 0;
     if (count_of(d, ANCHORED) && count_of(d, SLOTS + 4 * ((int)count_of(d, ANCHORED) - 1)) != MODE)
@@ -1474,7 +1495,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
            within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
-           within(d, SCALARS_AT + RATE, 1, 1e-30f, 0.99999994f, 0) &&
+           within(d, SCALARS_AT + RATE, 1, 1e-45f, 0.99999994f, 0) &&
            within(d, SCALARS_AT + BASE, 1, ready ? LEAST : 0.0f, 1e33f, 0) &&
            within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
            within(d, SCALARS_AT + NOW, 2, ready ? 1e-3f : 0.0f, 1e37f, 0) &&
