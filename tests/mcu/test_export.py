@@ -141,6 +141,29 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, capsy
     assert main([*command, "--ram", "64k"]) == 0
 
 
+def test_a_fitted_model_that_does_not_fit_says_what_would(tmp_path, capsys):
+    X = machine(3000, 3)
+    onlad.save(Monitor().fit(X), tmp_path / "pump.onlad")
+    onlad.save(PortableMonitor(hidden=16).fit(X), tmp_path / "small.onlad")
+    folder = tmp_path / "firmware"
+    assert main(["export", str(tmp_path / "pump.onlad"), "--ram", "8k", "-o", str(folder)]) == 1
+    assert "PortableMonitor(hidden=16).fit(history)" in capsys.readouterr().err
+    small = ["export", str(tmp_path / "small.onlad"), "--ram", "8k", "-o", str(folder)]
+    assert main([*small, "--modes", "2"]) == 1
+    assert "has 3 places, which --modes cannot change" in capsys.readouterr().err
+    assert main(small) == 0
+
+
+def test_files_of_a_project_are_not_replaced(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("of a project")
+    command = ["export", "--features", "3", "-o"]
+    assert main([*command, str(tmp_path)]) == 1
+    assert "has files that are not of an export" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    for _ in range(2):  # an export of before is
+        assert main([*command, str(tmp_path / "onlad")]) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

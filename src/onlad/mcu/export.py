@@ -66,6 +66,15 @@ def instructions(sizes: Sizes, chip: Chip) -> int:
     return round(float(np.dot(chip.costs, parts)))
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse a folder with other files than those of an export: README.md would be replaced."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "onlad_model.h").is_file():
+        raise OnladError(
+            f"{folder} has files that are not of an export, and some might be replaced. "
+            "Give a folder of its own, such as one in it"
+        )
+
+
 def write(monitor: PortableMonitor, folder: Path) -> list[str]:
     """Write the source with this model into a folder; return the names of the files."""
     written: list[str] = []
@@ -193,8 +202,17 @@ def check_ram(monitor: PortableMonitor, ram: int | None) -> None:
     if ram is not None and needed.ram + needed.stack > ram:
         raise OnladError(
             f"the model needs {needed.ram:,} bytes of RAM and {needed.stack:,} of stack, which is "
-            f"more than {ram:,}. Fewer --hidden, --modes or a smaller --window take less"
+            f"more than {ram:,}. {_smaller(monitor)}"
         )
+
+
+def _smaller(monitor: PortableMonitor) -> str:
+    if not monitor.n_seen:
+        return "Fewer --hidden, --modes or a smaller --window take less"
+    return (
+        "Fewer --modes take less, down to one more than it knows; so does a model with "
+        "fewer units: PortableMonitor(hidden=16).fit(history), saved with onlad.save"
+    )
 
 
 def summary(monitor: PortableMonitor) -> str:
