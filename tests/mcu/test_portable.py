@@ -95,8 +95,11 @@ def test_fixed_point_gives_the_verdicts_of_floats(features, hidden, layer):
     said, fixed = one.observe_many(X), other.observe_many(X)
     np.testing.assert_array_equal(said.is_anomaly, fixed.is_anomaly)
     np.testing.assert_array_equal(said.drift, fixed.drift)
-    # Inputs have 15 bits, of which the largest takes two or three; errors are some of 0.1.
-    low = said.score < 1
+    # Inputs have 15 bits, of which the largest takes two or three; errors are some of 0.1. Of the
+    # first 64 rows of a new mode the score is what is left of running means that were ten times as
+    # large, and so are their errors.
+    new = np.convolve(said.drift, np.ones(64))[: len(X)] > 0
+    low = (said.score < 1) & ~new
     np.testing.assert_allclose(fixed.score[low], said.score[low], rtol=0.05, atol=0.02)
 
 

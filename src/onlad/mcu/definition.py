@@ -173,6 +173,9 @@ class Definition:
             if at == 2 * part - 1:
                 self.settle_units(place)
             return False
+        twin = self.places[1] if first and self.modes > 1 else None
+        if twin is not None and at in (6 * part, 9 * part):
+            self.copy(twin, place)
         self.wake(place, ago)
         v, h, errors = self.look(place, ago)
         if at < 4 * part:
@@ -183,12 +186,10 @@ class Definition:
         if at >= 6 * part:
             self.measure(place, errors, ago, at - 6 * part, first)
         self.take(place, errors, ago)
-        twin = self.places[1] if first and self.modes > 1 else None
         if twin is not None:
             if at == 4 * part:
-                twin.centre, twin.scale, twin.rows = place.centre, place.scale, place.rows
-                twin.K, twin.G = place.K.copy(), place.G.copy()
-                twin.moment, twin.role = place.moment.copy(), "twin"
+                self.copy(place, twin)
+                twin.role = "twin"
             self.wake(twin, ago)
             self.learn(twin, *self.look(twin, ago)[:2])
         if at < 12 * part - 1:
@@ -196,9 +197,15 @@ class Definition:
         level(self.measured, place.levels[2:4], 1 / SMOOTHING, mode.LEAST[1])
         level(self.leaned, place.levels[4:], CORRELATED / SMOOTHING, mode.LEAST[0])
         if twin is not None:
-            place.centre, place.scale, place.rows = twin.centre, twin.scale, twin.rows
-            place.K, place.G, place.moment, twin.role = twin.K, twin.G, twin.moment, "free"
+            self.copy(twin, place)
+            twin.role = "free"
         return True
+
+    @staticmethod
+    def copy(source: Place, into: Place) -> None:
+        """Take over what was learned, but not what was measured."""
+        into.centre, into.scale, into.rows = source.centre, source.scale, source.rows
+        into.K, into.G, into.moment = source.K.copy(), source.G.copy(), source.moment.copy()
 
     def settle_units(self, place: Place) -> None:
         """Measure centre and unit of each feature."""

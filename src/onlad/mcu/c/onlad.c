@@ -697,7 +697,8 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
 }
 
 /* One row more of a start; return whether it is the last. What is measured are errors of a model
- * that does not learn meanwhile, as errors of neighbours in time would be too small. */
+ * that does not learn meanwhile, as errors of neighbours in time would be too small. But with those
+ * of a model that knows much less than the mode will, 0 would be far above the usual score. */
 static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
     float* levels = mode_at(m, slot) + LEVELS_AT;
     const uint32_t part = m->count[WARMUP] / 12, at = SLOT(slot, BEGUN)++;
@@ -707,6 +708,8 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         if (at == 2 * part - 1) settle_units(m, slot);
         return 0;
     }
+    if (twin >= 0 && (at == 6 * part || at == 9 * part)) /* each part measures what is known then */
+        copy_mode(m, slot, twin, USUAL_AT);
     wake(m, slot, row);
     look(m, slot, row);
     if (at < 4 * part) {
