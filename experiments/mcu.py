@@ -55,8 +55,19 @@ VARIANTS = {  # of the monitor, each with the boards on which it is measured
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
+
+
+class Unburnt(Monitor):
+    """A `Monitor` without a burn-in, as a chip keeps no rows to start with anew."""
+
+    def _begin(self, X: Array, scale: tuple[Array, Array] | None = None) -> None:
+        super()._begin(X, scale)
+        self._kept = None
+
+
 KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {
     "monitor": Monitor,
+    "unburnt": Unburnt,
     "chip": PortableMonitor,
     "large": lambda: PortableMonitor(hidden=GROUPS * HIDDEN, modes=MODES + 1),
     "long": lambda: PortableMonitor(warmup=1_536),
@@ -370,8 +381,8 @@ def detected() -> str:
             found.append([title, str(r["series"]), measured, *scores, differ])
     large = KINDS["large"]()
     assert isinstance(large, PortableMonitor)
-    heads = ["data", "series", "measure", "`Monitor()`", "`PortableMonitor()`",
-             f"with `hidden={large.hidden}, modes={large.modes}`", "with `warmup=1536`",
+    heads = ["data", "series", "measure", "`Monitor()`", "without burn-in",
+             "`PortableMonitor()`", f"with `hidden={large.hidden}, modes={large.modes}`", "with `warmup=1536`",
              "verdicts that differ"]  # fmt: skip
     return markdown(heads, found)
 
