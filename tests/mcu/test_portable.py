@@ -11,9 +11,9 @@ from onlad import Monitor
 from onlad.errors import ModelFileError
 from onlad.limit import LASTING, TOLD
 from onlad.mcu import PortableMonitor
-from onlad.mcu.convert import to_bytes
 from onlad.mcu.definition import Definition
 from onlad.mcu.layout import JUDGED, State
+from onlad.mcu.portable import to_bytes
 from onlad.verdict import Verdicts
 
 COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
@@ -277,6 +277,13 @@ def test_a_fit_starts_with_all_rows():
     assert monitor.observe(X[1000]).ready
     with pytest.raises(ValueError, match="fit needs at least 96 samples with a value, got 10"):
         monitor.fit(X[:10])
+
+
+def test_a_new_mode_after_a_long_history_starts_as_fast_as_after_none():
+    X = machine(8000, 4)  # another mode from row 4,000 on
+    said = PortableMonitor().fit(X[:4000]).observe_many(X[4000:])
+    # 384 rows of its start, half as many to explain as the 3,333 that were learned, 64 that wait.
+    assert 2050 < np.flatnonzero(said.drift)[0] < 2200
 
 
 @pytest.mark.parametrize(

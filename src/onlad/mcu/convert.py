@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
 
 from onlad.anchor import MEASURED
@@ -11,21 +9,8 @@ from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT, TOLD
 from onlad.mcu.definition import bin_of
-from onlad.mcu.layout import (
-    FIXED_VERSION,
-    HEADER,
-    JUDGED,
-    MAGIC,
-    MODE,
-    OPEN,
-    SCORED,
-    UNUSUAL,
-    VERSION,
-    WORD,
-    Sizes,
-    State,
-)
-from onlad.mcu.portable import Arithmetic, PortableMonitor
+from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes, State
+from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
 from onlad.monitor import Monitor
 from onlad.reference import Array
@@ -86,15 +71,6 @@ def from_monitor(
     state["seen"], state["ready"], state["warmup"] = monitor.n_seen, 1, chip.warmup
     state["rate"] = monitor.false_alarms
     return chip.restore(to_bytes(state, chip))
-
-
-def to_bytes(state: State, chip: PortableMonitor) -> bytes:
-    """Return the dump with this state, of a monitor with the layer and arithmetic of `chip`."""
-    layer = chip.layer()
-    digest = zlib.crc32(layer[1].tobytes(), zlib.crc32(layer[0].tobytes()))
-    version = FIXED_VERSION if chip.is_fixed else VERSION
-    data = HEADER.pack(MAGIC, version, *state.sizes, digest, 0) + state.words.tobytes()
-    return data + zlib.crc32(data).to_bytes(4, "little")
 
 
 def to_words(mode: dict[str, Array], sizes: Sizes) -> None:

@@ -258,15 +258,14 @@ for (;;) {{
 }}
 ```
 
-`onlad_selftest(&monitor)` says whether processor, compiler and library give the bits of the PC. Do
-not compile with `-ffast-math`. `onlad_flash.h` keeps the model through a loss of power. `onlad.h`
-has the rest.
+`onlad_selftest(&monitor)` says whether processor, compiler and library give the bits of the PC.
+`onlad_flash.h` keeps the model through a loss of power. `onlad.h` has the rest.
 
 | for | what |
 |---|---|
 | Arduino | this folder is a library (`library.properties`, `examples/Watch`) |
 | PlatformIO | this folder in `lib/` (`library.json`) |
-| Zephyr | this folder as a module (`zephyr/module.yml`), `CONFIG_ONLAD=y` |
+| Zephyr | `west build -- -DZEPHYR_EXTRA_MODULES=/path/to/this/folder`, `CONFIG_ONLAD=y` |
 | ESP-IDF | this folder in `components/` (`idf_component.yml`) |
 | an emulator | `make -C qemu BOARD=m4f ROWS=rows.bin run` |
 """
