@@ -381,9 +381,9 @@ def detected() -> str:
             found.append([title, str(r["series"]), measured, *scores, differ])
     large = KINDS["large"]()
     assert isinstance(large, PortableMonitor)
-    heads = ["data", "series", "measure", "`Monitor()`", "without burn-in",
-             "`PortableMonitor()`", f"with `hidden={large.hidden}, modes={large.modes}`", "with `warmup=1536`",
-             "verdicts that differ"]  # fmt: skip
+    sizes = f"with `hidden={large.hidden}, modes={large.modes}`"
+    heads = ["data", "series", "measure", "`Monitor()`", "without burn-in", "`PortableMonitor()`",
+             sizes, "with `warmup=1536`", "verdicts that differ"]  # fmt: skip
     return markdown(heads, found)
 
 
