@@ -116,4 +116,6 @@ if __name__ == "__main__":
         (FIXED, TABLE, table(), TABLE_END),
     ):
         before, after = path.read_text().split(begin)
-        path.write_text(before + begin + made + end + after.split(end)[1])
+        old, after = after.split(end)
+        if old.split() != made.split():  # or clang-format would have to follow
+            path.write_text(before + begin + made + end + after)
