@@ -58,6 +58,7 @@ def test_export_foretells_what_was_measured_of_fixed_point_and_drawn_layers():
     records = latest("mcu/variants", "variant", "features", "hidden", "board")
     found = [r for r in records if r["board"] == boards[r["variant"]]]
     assert {r["variant"] for r in found} == set(boards)
+    assert all(r["equal"] and r["worst"] <= 2 * r["typical"] for r in records)
     for r in found:
         options = mcu.VARIANTS[r["variant"]][0]
         monitor = PortableMonitor(hidden=r["hidden"], **options)
