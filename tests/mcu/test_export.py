@@ -124,6 +124,12 @@ def test_a_monitor_that_a_chip_cannot_hold_is_refused():
         from_monitor(Monitor())
     with pytest.raises(OnladError, match="samples without order"):
         from_monitor(Monitor().fit(rng.normal(size=(500, 3))))
+    counting = np.cumsum(np.abs(rng.normal(size=(2000, 2))), axis=0)
+    counting[:, 0] = np.sin(np.arange(2000) / 20) + 0.1 * rng.normal(size=2000)
+    with pytest.raises(
+        OnladError, match=r"the rate of a counter, as a Monitor does: 1\. Fit it on"
+    ):
+        from_monitor(Monitor().fit(counting))
     walk = np.cumsum(rng.normal(size=(500, 300)), axis=0)
     with pytest.raises(OnladError, match="too many features for a chip"):
         from_monitor(Monitor().fit(walk))

@@ -99,6 +99,11 @@ def test_the_constants_of_the_chip_are_those_of_the_monitor():
     assert between == lines(), "run python tests/mcu/test_mcu_constants.py"
 
 
+def test_leans_of_the_chip_may_have_the_constant_of_running_means():
+    """If not, `lean`, `settle_leaning` and `begin_row` in C, and `definition`, need LEANING."""
+    assert mode.LEANING == mode.SMOOTHING
+
+
 def test_the_constants_of_the_structure_are_those_of_the_monitor():
     header = SOURCE.with_suffix(".h").read_text()
     assert f"#define ONLAD_DELAY {watching.TICK} " in header

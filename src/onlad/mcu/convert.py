@@ -40,6 +40,12 @@ def from_monitor(
     if learned is None or learned.watching is None:
         raise OnladError("the monitor has not started: show it more samples, or export a fresh one")
     watching = Watching.resumed(learned.watching, monitor.false_alarms, monitor.seed)
+    counters = ", ".join(map(str, monitor.describe()["counters"]))
+    if counters:
+        raise OnladError(
+            f"a chip does not take the rate of a counter, as a Monitor does: {counters}. "
+            "Fit it on differences, and give the chip differences"
+        )
     if not watching.ordered:
         raise OnladError(
             "the monitor was started on samples without order; a chip watches a stream"
