@@ -26,6 +26,7 @@ REAL = {
     "OFTEN": mode.OFTEN,
     "ACCEPTED": mode.ACCEPTED,
     "SMOOTHING": mode.SMOOTHING,
+    "LEANING": mode.LEANING,
     "BEYOND": mode.BEYOND,
     "FEW": mode.FEW,
     "LEAST_REACH": mode.LEAST[0],
@@ -97,11 +98,6 @@ def test_the_table_of_the_fixed_point_is_tanh():
 def test_the_constants_of_the_chip_are_those_of_the_monitor():
     between = SOURCE.read_text().split(BEGIN)[1].split(END)[0]
     assert between == lines(), "run python tests/mcu/test_mcu_constants.py"
-
-
-def test_leans_of_the_chip_may_have_the_constant_of_running_means():
-    """If not, `lean`, `settle_leaning` and `begin_row` in C, and `definition`, need LEANING."""
-    assert mode.LEANING == mode.SMOOTHING
 
 
 def test_the_constants_of_the_structure_are_those_of_the_monitor():

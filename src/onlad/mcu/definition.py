@@ -14,7 +14,7 @@ import numpy as np
 from onlad import anchor, judge, limit, mode, watching
 from onlad.instance import CONSTANT, RIDGE
 from onlad.mcu.layout import BINS
-from onlad.mode import CORRELATED, SMOOTHING, STATISTICS, STILL, WINSOR
+from onlad.mode import CORRELATED, LEANING, SMOOTHING, STATISTICS, STILL, WINSOR
 from onlad.reference import Array
 
 DELAY = watching.TICK
@@ -119,7 +119,7 @@ class Definition:
     def lean(self, leans: Array, E: Array, ago: int) -> Array:
         """Return the leans after a row; a missing value leaves them as they are."""
         present = self.present[len(self.present) - 1 - ago]
-        return leans + SMOOTHING * (np.clip(E, -WINSOR, WINSOR) - leans) * present
+        return leans + LEANING * (np.clip(E, -WINSOR, WINSOR) - leans) * present
 
     @staticmethod
     def total(place: Place, standard: Array, *slow: Array) -> float:
@@ -195,7 +195,7 @@ class Definition:
         if at < 12 * part - 1:
             return False
         level(self.measured, place.levels[2:4], 1 / SMOOTHING, mode.LEAST[1])
-        level(self.leaned, place.levels[4:], CORRELATED / SMOOTHING, mode.LEAST[0])
+        level(self.leaned, place.levels[4:], CORRELATED / LEANING, mode.LEAST[0])
         if twin is not None:
             self.copy(twin, place)
             twin.role = "free"
@@ -236,7 +236,7 @@ class Definition:
                 square = np.mean(self.leaned, axis=0)
                 least = mode.PRIOR * square.mean(axis=1, keepdims=True)
                 shrunk = (half * square + least) / (half + mode.PRIOR)
-                place.leaning = np.maximum(shrunk, CORRELATED * SMOOTHING / (2 - SMOOTHING))
+                place.leaning = np.maximum(shrunk, CORRELATED * LEANING / (2 - LEANING))
                 self.first_means = np.zeros(STATISTICS)
             return
         self.leaned.append(four(self.first_leans**2 / place.leaning, self.n))

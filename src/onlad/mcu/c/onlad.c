@@ -41,7 +41,8 @@
 #define PRIOR_SQUARE 0.02f
 #define OFTEN 64.0f
 #define ACCEPTED 8.0f
-#define SMOOTHING 0.0333333333f
+#define SMOOTHING 0.0666666667f
+#define LEANING 0.0166666667f
 #define BEYOND 2.0f
 #define FEW 4.0f
 #define LEAST_REACH 0.5f
@@ -484,7 +485,7 @@ static void lean(onlad_monitor* m, int row, const float* before_it) {
     for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         const float last = before_it ? before_it[k] : 0.0f;
         const int present = is_present(m, row, k % ONLAD_FEATURES);
-        LEANED[k] = present ? last + SMOOTHING * (LEANED[k] - last) : last;
+        LEANED[k] = present ? last + LEANING * (LEANED[k] - last) : last;
     }
 }
 
@@ -658,7 +659,7 @@ static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
         mean /= (float)ONLAD_FEATURES;
         for (j = 0; j < ONLAD_FEATURES; ++j)
             leaning[j] = larger((rows * leaning[j] + PRIOR * mean) / (rows + PRIOR),
-                                CORRELATED * SMOOTHING / (2.0f - SMOOTHING));
+                                CORRELATED * LEANING / (2.0f - LEANING));
     }
 }
 
@@ -733,7 +734,7 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
     settle_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, 3 * part, 1.0f / SMOOTHING,
                  LEAST_MEAN_REACH);
     settle_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, 3 * part,
-                 CORRELATED / SMOOTHING, LEAST_REACH);
+                 CORRELATED / LEANING, LEAST_REACH);
     if (twin >= 0) {
         copy_mode(m, slot, twin, USUAL_AT); /* all but usual squares and levels */
         SLOT(twin, ROLE) = FREE;
