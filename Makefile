@@ -86,6 +86,7 @@ benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes 
 mcu: $(VENV)/.dev  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
 	$(BIN)/python -m pytest -q tests/mcu -m "slow or not slow"
 	$(BIN)/python -m experiments.mcu cost
+	$(BIN)/python -m experiments.mcu variants
 
 ARM_TESTS ?= tests/test_kernel.py tests/test_instance.py tests/test_judge.py tests/mcu/test_portable.py
 arm: $(VENV)/.dev  ## wheels for 64-bit and 32-bit Arm, their tests under qemu-user; downloads from Debian

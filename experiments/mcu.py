@@ -31,11 +31,12 @@ from experiments.benchmark.tables import SCORED
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
 from onlad import Monitor
-from onlad.instance import WIDEST
+from onlad.instance import GROUPS, HIDDEN, WIDEST
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.convert import from_monitor
 from onlad.mcu.definition import Definition
 from onlad.reference import Array
+from onlad.watching import MODES
 
 ROWS = 7_000  # the anchor is there after some 2,600
 SIZES = ((3, 16), (8, 32), (32, 64), (8, 16), (16, 32), (16, 64))
@@ -46,7 +47,7 @@ BOARDS = {
     "rv32f": "RV32IMAFC",
     "rv32": "RV32IMAC, soft float",
 }
-SERIES, LONGEST = 2, 3_000  # of each collection, as the definition takes a millisecond per row
+LONGEST = 3_000  # rows of a series, as the definition takes a millisecond per row
 NEAR = 1.25  # a score within this factor of its threshold is near it
 VARIANTS = {  # of the monitor, each with the boards on which it is measured
     "fixed": ({"arithmetic": "fixed"}, ("m0-wide", "rv32")),
@@ -54,9 +55,21 @@ VARIANTS = {  # of the monitor, each with the boards on which it is measured
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
+
+
+class Unburnt(Monitor):
+    """A `Monitor` without a burn-in, as a chip keeps no rows to start with anew."""
+
+    def _begin(self, X: Array, scale: tuple[Array, Array] | None = None) -> None:
+        super()._begin(X, scale)
+        self._kept = None
+
+
 KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {
     "monitor": Monitor,
+    "unburnt": Unburnt,
     "chip": PortableMonitor,
+    "large": lambda: PortableMonitor(hidden=GROUPS * HIDDEN, modes=MODES + 1),
     "long": lambda: PortableMonitor(warmup=1_536),
 }
 
@@ -75,12 +88,16 @@ def stream(rows: int, features: int) -> Array:
 
 
 def source() -> str:
-    """Return a digest of the C source: what is stored for another one is measured again."""
-    folder = Path(export.__file__).parent / "c"
+    """Return a digest of the C source: what is stored for another one is measured again.
+
+    Comments, white space and the values of the monitor's constants do not count.
+    """
     found = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            found.update(path.read_bytes())
+    for name in ("onlad.h", "onlad.c", "onlad_fixed.h"):
+        text = (Path(export.__file__).parent / "c" / name).read_text(encoding="utf-8")
+        text = re.sub(r"/\* constants: .*?/\* end of constants \*/", "", text, flags=re.DOTALL)
+        text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+        found.update("".join(text.split()).encode())
     return found.hexdigest()[:16]
 
 
@@ -210,7 +227,7 @@ def precision() -> None:
         if collection.name not in COLLECTIONS or collection.missing():
             continue
         found: dict[str, list[float]] = {"float64": [], "fixed": [], "near": []}
-        for name in collection.names()[:SERIES]:
+        for name in collection.names():
             X = collection.load(name).X[:LONGEST].astype("float32")
             monitor = PortableMonitor()
             here = monitor.observe_many(X)
@@ -224,7 +241,7 @@ def precision() -> None:
             found["near"] += ((ratio > 1 / NEAR) & (ratio < NEAR)).astype(float).tolist()
         record = {
             "collection": collection.name,
-            "series": min(SERIES, len(collection.names())),
+            "series": len(collection.names()),
             "rows": len(found["fixed"]),
             "float64": round(float(np.mean(found["float64"])), 6),
             "fixed": round(float(np.mean(found["fixed"])), 6),
@@ -362,8 +379,11 @@ def detected() -> str:
             differ = "" if r["differ"] is None else f"{100 * r['differ']:.2f} %"
             scores = [f"{r[key]:.3f}" for key in KINDS]
             found.append([title, str(r["series"]), measured, *scores, differ])
-    heads = ["data", "series", "measure", "`Monitor()`", "`PortableMonitor()`",
-             "with `warmup=1536`", "verdicts that differ"]  # fmt: skip
+    large = KINDS["large"]()
+    assert isinstance(large, PortableMonitor)
+    sizes = f"with `hidden={large.hidden}, modes={large.modes}`"
+    heads = ["data", "series", "measure", "`Monitor()`", "without burn-in", "`PortableMonitor()`",
+             sizes, "with `warmup=1536`", "verdicts that differ"]  # fmt: skip
     return markdown(heads, found)
 
 

@@ -9,6 +9,21 @@ from onlad.mcu import PortableMonitor, export
 RECORDS = latest("mcu/cost", "features", "hidden", "board")
 
 
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("cost", ("features", "hidden", "board")),
+        ("variants", ("variant", "features", "hidden", "board")),
+        ("precision", ("collection",)),
+        ("detection", ("collection",)),
+    ],
+)
+def test_the_records_are_of_the_source_as_it_is(name, keys):
+    records = latest(f"mcu/{name}", *keys)
+    stale = [[r[key] for key in keys] for r in records if r["source"] != mcu.source()]
+    assert not stale, f"run python -m experiments.mcu {name}"
+
+
 def test_every_run_on_a_chip_was_equal_to_python():
     assert len(RECORDS) == len(mcu.LIMITS) * len(mcu.BOARDS) + len(mcu.SIZES) - len(mcu.LIMITS)
     assert all(record["equal"] for record in RECORDS)
@@ -43,6 +58,7 @@ def test_export_foretells_what_was_measured_of_fixed_point_and_drawn_layers():
     records = latest("mcu/variants", "variant", "features", "hidden", "board")
     found = [r for r in records if r["board"] == boards[r["variant"]]]
     assert {r["variant"] for r in found} == set(boards)
+    assert all(r["equal"] and r["worst"] <= 2 * r["typical"] for r in records)
     for r in found:
         options = mcu.VARIANTS[r["variant"]][0]
         monitor = PortableMonitor(hidden=r["hidden"], **options)

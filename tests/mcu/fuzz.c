@@ -141,6 +141,7 @@ int main(int argc, char** argv) {
             for (j = 0; j < ONLAD_FEATURES; ++j)
                 x[j] = draw() % 16 ? (float)((t * (j + 3)) % 64) : value();
             onlad_observe(&m, x, &v);
+            if (draw() % 8 == 0) onlad_accept(&m, (int)(draw() % 70) - 3);
         }
         need_finite(&m, &v);
         if (draw() % 20 == 0) onlad_init(&m);

@@ -48,6 +48,27 @@ def test_a_fresh_export_compiles_without_a_warning_and_passes_its_self_test(tmp_
 
 
 @NEEDS_CC
+@pytest.mark.parametrize("arithmetic", ["float", "fixed"])
+def test_the_source_is_cpp_too(arithmetic, tmp_path):
+    main(["export", "--features", "3", "--arithmetic", arithmetic, "-o", str(tmp_path)])
+    for standard in ("c++11", "c++20"):
+        command = ["g++", "-x", "c++", f"-std={standard}", *STRICT[1:], "-fsyntax-only"]
+        parts = ["onlad.c", "onlad_flash.c", "onlad_selftest.c"]
+        subprocess.run([*command, *parts], cwd=tmp_path, check=True, timeout=60)
+
+
+@NEEDS_CC
+def test_arithmetic_that_knows_no_missing_value_is_refused(tmp_path):
+    main(["export", "--features", "3", "-o", str(tmp_path)])
+    for option in ("-ffast-math", "-ffinite-math-only"):
+        command = ["gcc", option, "-fsyntax-only", "onlad.c"]
+        done = subprocess.run(
+            command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60
+        )
+        assert "onlad needs arithmetic by the standard" in done.stderr
+
+
+@NEEDS_CC
 def test_the_headers_can_be_included_from_cpp(tmp_path):
     main(["export", "--features", "2", "--hidden", "8", "-o", str(tmp_path)])
     includes = ["-include", "onlad.h", "-include", "onlad_flash.h", "-include", "onlad_selftest.h"]
@@ -103,6 +124,12 @@ def test_a_monitor_that_a_chip_cannot_hold_is_refused():
         from_monitor(Monitor())
     with pytest.raises(OnladError, match="samples without order"):
         from_monitor(Monitor().fit(rng.normal(size=(500, 3))))
+    counting = np.cumsum(np.abs(rng.normal(size=(2000, 2))), axis=0)
+    counting[:, 0] = np.sin(np.arange(2000) / 20) + 0.1 * rng.normal(size=2000)
+    with pytest.raises(
+        OnladError, match=r"the rate of a counter, as a Monitor does: 1\. Fit it on"
+    ):
+        from_monitor(Monitor().fit(counting))
     walk = np.cumsum(rng.normal(size=(500, 300)), axis=0)
     with pytest.raises(OnladError, match="too many features for a chip"):
         from_monitor(Monitor().fit(walk))
@@ -118,6 +145,29 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, capsy
     assert f"needs {needed} of RAM and 768 of stack, which is more than 32,768" in said
     assert not folder.exists()
     assert main([*command, "--ram", "64k"]) == 0
+
+
+def test_a_fitted_model_that_does_not_fit_says_what_would(tmp_path, capsys):
+    X = machine(3000, 3)
+    onlad.save(Monitor().fit(X), tmp_path / "pump.onlad")
+    onlad.save(PortableMonitor(hidden=16).fit(X), tmp_path / "small.onlad")
+    folder = tmp_path / "firmware"
+    assert main(["export", str(tmp_path / "pump.onlad"), "--ram", "8k", "-o", str(folder)]) == 1
+    assert "PortableMonitor(hidden=16).fit(history)" in capsys.readouterr().err
+    small = ["export", str(tmp_path / "small.onlad"), "--ram", "8k", "-o", str(folder)]
+    assert main([*small, "--modes", "2"]) == 1
+    assert "has 3 places, which --modes cannot change" in capsys.readouterr().err
+    assert main(small) == 0
+
+
+def test_files_of_a_project_are_not_replaced(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("of a project")
+    command = ["export", "--features", "3", "-o"]
+    assert main([*command, str(tmp_path)]) == 1
+    assert "has files that are not of an export" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    for _ in range(2):  # an export of before is
+        assert main([*command, str(tmp_path / "onlad")]) == 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ PROGRAM = r"""
 
 #include "onlad_flash.h"
 
-static uint8_t memory[2][ONLAD_DUMP + 64];
+static uint8_t memory[2][ONLAD_FLASH_BYTES];
 static size_t power; /* bytes that can still be written */
 
 static int erase(void *context, int slot) {
@@ -30,6 +30,8 @@ static int erase(void *context, int slot) {
 static int program(void *context, int slot, size_t offset, const void *bytes, size_t size) {
     size_t i;
     (void)context;
+    if (size != ONLAD_FLASH_UNIT || offset % size || (uintptr_t)bytes % 4) exit(7);
+    if (offset + size > ONLAD_FLASH_BYTES || (power && memory[slot][offset] != 0xff)) exit(8);
     for (i = 0; i < size; ++i) {
         if (!power) return 1;
         --power;
@@ -62,17 +64,17 @@ int main(void) {
     while (fread(x, sizeof x, 1, stdin)) onlad_observe(&fresh, x, &v);
 
     /* Each write of the newer model is cut off after another byte. */
-    for (cut = 0; cut <= ONLAD_DUMP + 1; ++cut) {
-        static uint8_t before[2][ONLAD_DUMP + 64];
-        int whole = cut == ONLAD_DUMP + 1;
+    for (cut = 0; cut <= ONLAD_FLASH_BYTES + 1; ++cut) {
+        static uint8_t before[2][ONLAD_FLASH_BYTES];
+        int told = cut == ONLAD_FLASH_BYTES + 1, whole = cut > ONLAD_DUMP;
         memcpy(before, memory, sizeof memory);
         power = cut;
-        if ((onlad_store(&fresh, &flash) == ONLAD_OK) != whole) return 3;
+        if ((onlad_store(&fresh, &flash) == ONLAD_OK) != told) return 3;
         memset(&found, 0, sizeof found);
         if (onlad_load(&found, &flash) != ONLAD_OK) return 4;
         if (memcmp(found.memory, (whole ? &fresh : &old)->memory, sizeof found.memory)) return 5;
         if (memcmp(found.count, (whole ? &fresh : &old)->count, sizeof found.count)) return 6;
-        if (!whole) memcpy(memory, before, sizeof memory);
+        if (!told) memcpy(memory, before, sizeof memory);
     }
     fwrite(memory[0], 1, ONLAD_DUMP, stdout);
     fwrite(memory[1], 1, ONLAD_DUMP, stdout);
@@ -82,12 +84,13 @@ int main(void) {
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
-def test_a_write_that_is_cut_at_any_byte_leaves_the_model_before(tmp_path):
+@pytest.mark.parametrize("unit", [4, 8, 32])
+def test_a_write_that_is_cut_at_any_byte_leaves_the_model_before(unit, tmp_path):
     X = machine(4000, 2)[:900]
     monitor = PortableMonitor(hidden=4, modes=1)
     monitor.names = (0, 1)
     export.write(monitor, tmp_path)
-    program = build(tmp_path, PROGRAM)
+    program = build(tmp_path, PROGRAM, f"-DONLAD_FLASH_UNIT={unit}")
     done = subprocess.run(
         [program], input=X.astype("float32").tobytes(), capture_output=True, timeout=300, check=True
     )

@@ -26,6 +26,7 @@ REAL = {
     "OFTEN": mode.OFTEN,
     "ACCEPTED": mode.ACCEPTED,
     "SMOOTHING": mode.SMOOTHING,
+    "LEANING": mode.LEANING,
     "BEYOND": mode.BEYOND,
     "FEW": mode.FEW,
     "LEAST_REACH": mode.LEAST[0],
@@ -64,6 +65,7 @@ WHOLE = {
     "MEMORY": mode.MEMORY,
     "RECENT": limit.RECENT,
     "LASTING": limit.LASTING,
+    "TOLD": limit.TOLD,
     "GAP": limit.GAP,
     "SHORT_EPISODE": limit.SHORT,
     "SETTLED": anchor.SETTLED,
@@ -115,4 +117,6 @@ if __name__ == "__main__":
         (FIXED, TABLE, table(), TABLE_END),
     ):
         before, after = path.read_text().split(begin)
-        path.write_text(before + begin + made + end + after.split(end)[1])
+        old, after = after.split(end)
+        if old.split() != made.split():  # or clang-format would have to follow
+            path.write_text(before + begin + made + end + after)

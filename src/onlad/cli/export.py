@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     print(export.summary(monitor), file=sys.stderr)
     export.check_ram(monitor, args.ram)
     try:
+        export.check_folder(args.output)
         names = export.write(monitor, args.output)
     except OSError as error:
         raise OnladError(f"cannot write {args.output}: {error.strerror}") from None
@@ -117,6 +118,8 @@ def _loaded(args: argparse.Namespace) -> PortableMonitor:
         raise OnladError(
             f"{args.model} holds a {type(model).__name__}; this needs a Monitor or PortableMonitor"
         )
+    if args.modes not in (None, model.modes):
+        raise OnladError(f"{args.model} has {model.modes} places, which --modes cannot change")
     if args.arithmetic not in (None, model.arithmetic):
         raise OnladError(
             f"{args.model} learned in {model.arithmetic} point, which --arithmetic cannot change"

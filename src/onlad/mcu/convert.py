@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
 
 from onlad.anchor import MEASURED
 from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
-from onlad.limit import LASTING, RECENT
+from onlad.limit import LASTING, RECENT, TOLD
 from onlad.mcu.definition import bin_of
-from onlad.mcu.layout import (
-    FIXED_VERSION,
-    HEADER,
-    JUDGED,
-    MAGIC,
-    MODE,
-    OPEN,
-    SCORED,
-    UNUSUAL,
-    VERSION,
-    WORD,
-    Sizes,
-    State,
-)
-from onlad.mcu.portable import Arithmetic, PortableMonitor
+from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes, State
+from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
 from onlad.monitor import Monitor
 from onlad.reference import Array
@@ -58,6 +43,12 @@ def from_monitor(
     if learned is None or learned.watching is None:
         raise OnladError("the monitor has not started: show it more samples, or export a fresh one")
     watching = Watching.resumed(learned.watching, monitor.false_alarms, monitor.seed)
+    counters = ", ".join(map(str, monitor.describe()["counters"]))
+    if counters:
+        raise OnladError(
+            f"a chip does not take the rate of a counter, as a Monitor does: {counters}. "
+            "Fit it on differences, and give the chip differences"
+        )
     if not watching.ordered:
         raise OnladError(
             "the monitor was started on samples without order; a chip watches a stream"
@@ -89,15 +80,6 @@ def from_monitor(
     state["seen"], state["ready"], state["warmup"] = monitor.n_seen, 1, chip.warmup
     state["rate"] = monitor.false_alarms
     return chip.restore(to_bytes(state, chip))
-
-
-def to_bytes(state: State, chip: PortableMonitor) -> bytes:
-    """Return the dump with this state, of a monitor with the layer and arithmetic of `chip`."""
-    layer = chip.layer()
-    digest = zlib.crc32(layer[1].tobytes(), zlib.crc32(layer[0].tobytes()))
-    version = FIXED_VERSION if chip.is_fixed else VERSION
-    data = HEADER.pack(MAGIC, version, *state.sizes, digest, 0) + state.words.tobytes()
-    return data + zlib.crc32(data).to_bytes(4, "little")
 
 
 def to_words(mode: dict[str, Array], sizes: Sizes) -> None:
@@ -162,7 +144,7 @@ def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
 
 def _limit(state: State, watching: Watching) -> None:
     limit = watching.limit
-    since, rows, peak, _ = limit.episode
+    since, rows, peak, alarms = limit.episode
     recent = np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]
     for root in recent:
         state.histogram[bin_of(float(root) ** 2)] += 1
@@ -170,7 +152,7 @@ def _limit(state: State, watching: Watching) -> None:
     state["base"], state["factor"] = limit.base, np.exp(limit.factor)
     state["now"], state["gate"] = watching.threshold, watching._gate
     state["since"], state["episode"] = since + 1, min(rows, LASTING)
-    state["peak"] = peak
+    state["alarms"], state["peak"] = min(alarms, TOLD), peak
 
 
 def _rows(state: State, watching: Watching) -> None:

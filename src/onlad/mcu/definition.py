@@ -14,7 +14,7 @@ import numpy as np
 from onlad import anchor, judge, limit, mode, watching
 from onlad.instance import CONSTANT, RIDGE
 from onlad.mcu.layout import BINS
-from onlad.mode import CORRELATED, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
+from onlad.mode import CORRELATED, LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
 from onlad.reference import Array
 
 DELAY = watching.TICK
@@ -71,7 +71,7 @@ class Definition:
         self.leaned: list[Array] = []
         self.histogram = np.zeros(BINS, int)
         self.base, self.factor, self.now, self.gate = 0.0, 1.0, 0.0, 0.0
-        self.since = self.episode = 0
+        self.since = self.episode = self.alarms = 0
         self.peak = self.highest = 0.0
         self.ticked = self.explained = self.foreign = self.idle = 0
         self.anchor: Anchored | None = None
@@ -119,7 +119,7 @@ class Definition:
     def lean(self, leans: Array, E: Array, ago: int) -> Array:
         """Return the leans after a row; a missing value leaves them as they are."""
         present = self.present[len(self.present) - 1 - ago]
-        return leans + SMOOTHING * (np.clip(E, -WINSOR, WINSOR) - leans) * present
+        return leans + LEANING * (np.clip(E, -WINSOR, WINSOR) - leans) * present
 
     @staticmethod
     def total(place: Place, standard: Array, *slow: Array) -> float:
@@ -173,6 +173,9 @@ class Definition:
             if at == 2 * part - 1:
                 self.settle_units(place)
             return False
+        twin = self.places[1] if first and self.modes > 1 else None
+        if twin is not None and at in (6 * part, 9 * part):
+            self.copy(twin, place)
         self.wake(place, ago)
         v, h, errors = self.look(place, ago)
         if at < 4 * part:
@@ -183,22 +186,26 @@ class Definition:
         if at >= 6 * part:
             self.measure(place, errors, ago, at - 6 * part, first)
         self.take(place, errors, ago)
-        twin = self.places[1] if first and self.modes > 1 else None
         if twin is not None:
             if at == 4 * part:
-                twin.centre, twin.scale, twin.rows = place.centre, place.scale, place.rows
-                twin.K, twin.G = place.K.copy(), place.G.copy()
-                twin.moment, twin.role = place.moment.copy(), "twin"
+                self.copy(place, twin)
+                twin.role = "twin"
             self.wake(twin, ago)
             self.learn(twin, *self.look(twin, ago)[:2])
         if at < 12 * part - 1:
             return False
         level(self.measured, place.levels[2:4], 1 / SMOOTHING, mode.LEAST[1])
-        level(self.leaned, place.levels[4:], CORRELATED / SMOOTHING, mode.LEAST[0])
+        level(self.leaned, place.levels[4:], CORRELATED / LEANING, mode.LEAST[0])
         if twin is not None:
-            place.centre, place.scale, place.rows = twin.centre, twin.scale, twin.rows
-            place.K, place.G, place.moment, twin.role = twin.K, twin.G, twin.moment, "free"
+            self.copy(twin, place)
+            twin.role = "free"
         return True
+
+    @staticmethod
+    def copy(source: Place, into: Place) -> None:
+        """Take over what was learned, but not what was measured."""
+        into.centre, into.scale, into.rows = source.centre, source.scale, source.rows
+        into.K, into.G, into.moment = source.K.copy(), source.G.copy(), source.moment.copy()
 
     def settle_units(self, place: Place) -> None:
         """Measure centre and unit of each feature."""
@@ -229,7 +236,7 @@ class Definition:
                 square = np.mean(self.leaned, axis=0)
                 least = mode.PRIOR * square.mean(axis=1, keepdims=True)
                 shrunk = (half * square + least) / (half + mode.PRIOR)
-                place.leaning = np.maximum(shrunk, CORRELATED * SMOOTHING / (2 - SMOOTHING))
+                place.leaning = np.maximum(shrunk, CORRELATED * LEANING / (2 - LEANING))
                 self.first_means = np.zeros(STATISTICS)
             return
         self.leaned.append(four(self.first_leans**2 / place.leaning, self.n))
@@ -277,7 +284,7 @@ class Definition:
         rows = max(sum(p.rows for p in self.places if p.role == "mode"), 1)
         self.base = max(limit.LEAST, self.tail() ** 2)
         self.now = self.base * self.factor * (1 + limit.YOUNG / rows)
-        if self.since and self.episode >= limit.LASTING:
+        if self.since and self.episode >= limit.LASTING and self.alarms >= limit.TOLD:
             self.now = max(self.now, watching.SHELVED * self.highest)
         trust = 1 + watching.YOUNG / rows
         self.gate = watching.REFUSED * max(1.0, self.base) * trust
@@ -286,6 +293,7 @@ class Definition:
         """Let the factor follow one row."""
         if unusual:
             self.since, self.episode = 1, min(self.episode + 1, limit.LASTING)
+            self.alarms += ratio > 1
             self.peak = max(self.peak, ratio)
         elif self.since:
             self.since += 1
@@ -293,7 +301,7 @@ class Definition:
                 weak = limit.STRONG if self.episode < limit.SHORT else limit.WEAK
                 if 1 < self.peak < weak:
                     self.factor = min(self.factor * np.exp(limit.STEP), np.exp(limit.HIGHEST))
-                self.since, self.episode, self.peak = 0, 0, 0.0
+                self.since, self.episode, self.alarms, self.peak = 0, 0, 0, 0.0
 
     # -- modes --------------------------------------------------------------------------------
 

@@ -31,11 +31,11 @@ class Chip(NamedTuple):
     costs: tuple[float, float, float]  # instructions of a row by what is counted (`instructions`)
 
 
-# Code measured: 11,458 to 11,702 bytes; costs: least squares over six sizes, within 4 % of each.
-FLOAT = Chip("Cortex-M4F", 11_600, (7_800.0, 22.05, 37.2))
-# Code measured: 15,210 to 15,554 bytes; costs: from three sizes.
-FIXED = Chip("Cortex-M0", 15_400, (90_300.0, 248.7, 220.8))
-DRAWN = 32.0  # instructions for each weight that is drawn from a seed; measured: 25 to 33
+# Code measured: 11,636 to 11,888 bytes; costs: least squares over six sizes, within 5 % of each.
+FLOAT = Chip("Cortex-M4F", 11_800, (6_490.0, 22.32, 36.5))
+# Code measured: 15,366 to 15,718 bytes; costs: from three sizes.
+FIXED = Chip("Cortex-M0", 15_550, (89_650.0, 249.6, 219.0))
+DRAWN = 32.0  # instructions for each weight that is drawn from a seed; measured: 26 to 34
 
 
 class Figures(NamedTuple):
@@ -64,6 +64,15 @@ def instructions(sizes: Sizes, chip: Chip) -> int:
     """Return about how many instructions a usual row takes with a stored layer."""
     parts = (1, sizes.inputs**2, sizes.hidden * sizes.features)
     return round(float(np.dot(chip.costs, parts)))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder with other files than those of an export: README.md would be replaced."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "onlad_model.h").is_file():
+        raise OnladError(
+            f"{folder} has files that are not of an export, and some might be replaced. "
+            "Give a folder of its own, such as one in it"
+        )
 
 
 def write(monitor: PortableMonitor, folder: Path) -> list[str]:
@@ -193,8 +202,17 @@ def check_ram(monitor: PortableMonitor, ram: int | None) -> None:
     if ram is not None and needed.ram + needed.stack > ram:
         raise OnladError(
             f"the model needs {needed.ram:,} bytes of RAM and {needed.stack:,} of stack, which is "
-            f"more than {ram:,}. Fewer --hidden, --modes or a smaller --window take less"
+            f"more than {ram:,}. {_smaller(monitor)}"
         )
+
+
+def _smaller(monitor: PortableMonitor) -> str:
+    if not monitor.n_seen:
+        return "Fewer --hidden, --modes or a smaller --window take less"
+    return (
+        "Fewer --modes take less, down to one more than it knows; so does a model with "
+        "fewer units: PortableMonitor(hidden=16).fit(history), saved with onlad.save"
+    )
 
 
 def summary(monitor: PortableMonitor) -> str:
@@ -240,15 +258,14 @@ for (;;) {{
 }}
 ```
 
-`onlad_selftest(&monitor)` says whether processor, compiler and library give the bits of the PC. Do
-not compile with `-ffast-math`. `onlad_flash.h` keeps the model through a loss of power. `onlad.h`
-has the rest.
+`onlad_selftest(&monitor)` says whether processor, compiler and library give the bits of the PC.
+`onlad_flash.h` keeps the model through a loss of power. `onlad.h` has the rest.
 
 | for | what |
 |---|---|
 | Arduino | this folder is a library (`library.properties`, `examples/Watch`) |
 | PlatformIO | this folder in `lib/` (`library.json`) |
-| Zephyr | this folder as a module (`zephyr/module.yml`), `CONFIG_ONLAD=y` |
+| Zephyr | `west build -- -DZEPHYR_EXTRA_MODULES=/path/to/this/folder`, `CONFIG_ONLAD=y` |
 | ESP-IDF | this folder in `components/` (`idf_component.yml`) |
 | an emulator | `make -C qemu BOARD=m4f ROWS=rows.bin run` |
 """

@@ -20,8 +20,8 @@ BINS = 129  # of the histogram of recent scores, two in a word
 PAIRS = (BINS + 1) // 2
 COUNTS = (
     "seen", "ready", "position", "current", "warmup", "paused", "ticked", "refused", "since",
-    "episode", "explained", "foreign", "idle", "anchored", "settling", "anchor_rows", "drifting",
-    "total",
+    "episode", "alarms", "explained", "foreign", "idle", "anchored", "settling", "anchor_rows",
+    "drifting", "total",
 )  # fmt: skip
 SCALARS = ("rate", "base", "factor", "now", "gate", "peak", "highest")
 FREE, MODE, BEGINNING, WAITING, TWIN = range(5)  # roles of a place

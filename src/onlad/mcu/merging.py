@@ -10,9 +10,9 @@ import numpy as np
 
 from onlad.instance import CONSTANT, RIDGE
 from onlad.limit import RECENT
-from onlad.mcu.convert import factors, to_bytes, to_words
+from onlad.mcu.convert import factors, to_words
 from onlad.mcu.layout import MODE, WORD, Sizes, State
-from onlad.mcu.portable import PortableMonitor
+from onlad.mcu.portable import PortableMonitor, to_bytes
 from onlad.mode import MEMORY
 from onlad.reference import Array
 

@@ -176,7 +176,8 @@ class PortableMonitor:
     def fit(self, X: Any) -> PortableMonitor:
         """Forget everything and start from the rows of `X`, which are known to be normal.
 
-        The start is as long as the rows allow, so that its levels come from many of them.
+        The start is as long as the rows allow, so that its levels come from many of them. That of a
+        new mode is as long as without a history.
         """
         rows, names = read_many(X, self.names)
         useful = rows[~np.isnan(rows).all(axis=1)] if len(rows) else rows
@@ -189,6 +190,9 @@ class PortableMonitor:
         self._make()
         self._chip.warmup(min(len(useful) // 12 * 12, 98_304))
         self._watch(useful)
+        state = State(self.sizes(), self.dump())
+        state["warmup"] = self.warmup  # of candidates: they have no history
+        self.restore(to_bytes(state, self))
         self.n_seen = len(rows)
         return self
 
@@ -415,3 +419,12 @@ class PortableMonitor:
 
     def __repr__(self) -> str:
         return repr(self.settings()).replace("PortableSettings", "PortableMonitor", 1)
+
+
+def to_bytes(state: State, chip: PortableMonitor) -> bytes:
+    """Return the dump with this state, of a monitor with the layer and arithmetic of `chip`."""
+    layer = chip.layer()
+    digest = zlib.crc32(layer[1].tobytes(), zlib.crc32(layer[0].tobytes()))
+    version = FIXED_VERSION if chip.is_fixed else VERSION
+    data = HEADER.pack(MAGIC, version, *state.sizes, digest, 0) + state.words.tobytes()
+    return data + zlib.crc32(data).to_bytes(4, "little")

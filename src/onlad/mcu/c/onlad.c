@@ -5,7 +5,8 @@
  * rank-one updates. So there is no solve, no sort, and nothing that is done for many rows at once.
  */
 /* A fused multiply-add rounds once where others round twice: without it all chips agree. And a loop
- * that clears memory is to stay one, as memset would be one function more of the C library. */
+ * that clears memory is to stay one, as memset would be one function more of the C library; Clang
+ * calls it all the same. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -15,8 +16,19 @@
 #define ONLAD_IMPLEMENTATION
 #include "onlad.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
+
+#if INT_MAX < 2147483647
+#error "onlad needs a processor with an int of 32 bits"
+#endif
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "onlad needs arithmetic by the standard, as NaN is a missing value: no -ffast-math"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "onlad needs a little-endian processor: dumps are bytes of it"
+#endif
 
 /* constants: python tests/mcu/test_mcu_constants.py */
 #define CLIP 10000.0f
@@ -29,7 +41,8 @@
 #define PRIOR_SQUARE 0.02f
 #define OFTEN 64.0f
 #define ACCEPTED 8.0f
-#define SMOOTHING 0.0333333333f
+#define SMOOTHING 0.0666666667f
+#define LEANING 0.0166666667f
 #define BEYOND 2.0f
 #define FEW 4.0f
 #define LEAST_REACH 0.5f
@@ -66,6 +79,7 @@
 #define MEMORY 5000u
 #define RECENT 2048u
 #define LASTING 512u
+#define TOLD 128u
 #define GAP 10u
 #define SHORT_EPISODE 4u
 #define SETTLED 2048u
@@ -77,10 +91,11 @@
 #define CLIP 1000.0f /* a word of U is less than 2,048 */
 #endif
 
-#define BLOCK 512u  /* the mean of the largest of so many rows is about the 0.999 quantile */
-#define OCTAVE 16   /* bins of the histogram in a factor of two */
-#define LOWEST (-7) /* the first of them begins at 2^LOWEST, in roots of scores */
-#define MOST 1e15f  /* the sum of its squares over a start is a float */
+#define BLOCK 512u      /* the mean of the largest of so many rows is about the 0.999 quantile */
+#define OCTAVE 16       /* bins of the histogram in a factor of two */
+#define LOWEST (-7)     /* the first of them begins at 2^LOWEST, in roots of scores */
+#define MOST 1e15f      /* the sum of its squares over a start is a float */
+#define SMALLEST 1e-30f /* what moves by less is still */
 #define STATISTICS 4
 
 /* Whole numbers. */
@@ -95,6 +110,7 @@ enum {
     REFUSED_ROWS,
     SINCE,
     EPISODE,
+    ALARMS,
     EXPLAINED,
     UNEXPLAINED,
     IDLE,
@@ -469,7 +485,7 @@ static void lean(onlad_monitor* m, int row, const float* before_it) {
     for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         const float last = before_it ? before_it[k] : 0.0f;
         const int present = is_present(m, row, k % ONLAD_FEATURES);
-        LEANED[k] = present ? last + SMOOTHING * (LEANED[k] - last) : last;
+        LEANED[k] = present ? last + LEANING * (LEANED[k] - last) : last;
     }
 }
 
@@ -532,7 +548,7 @@ static void wake(onlad_monitor* m, int slot, int row) {
         if (*scale > 0.0f || !is_present(m, row, j)) continue;
         if (!known(*centre)) *centre = x[j];
         moved = magnitude(x[j] - *centre);
-        if (moved > STILL * magnitude(*centre) + 1e-30f) *scale = moved;
+        if (moved > STILL * magnitude(*centre) + SMALLEST) *scale = moved;
     }
 }
 
@@ -577,7 +593,7 @@ static void settle_units(onlad_monitor* m, int slot) {
         float span = mode[USUAL_AT + ONLAD_FEATURES + j] - mode[USUAL_AT + j];
         float scale = rows > 0.0f ? sqrtf(mode[SCALE_AT + j] / rows) : 0.0f;
         scale = larger(scale, span / RANGE);
-        if (!(scale > STILL * magnitude(mode[j]) + 1e-30f)) scale = 0.0f;
+        if (!(scale > STILL * magnitude(mode[j]) + SMALLEST)) scale = 0.0f;
         mode[SCALE_AT + j] = scale;
         if (rows == 0.0f) mode[j] = from_bits(0x7fc00000u);
         mode[USUAL_AT + j] = mode[USUAL_AT + ONLAD_FEATURES + j] = 0.0f;
@@ -643,7 +659,7 @@ static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
         mean /= (float)ONLAD_FEATURES;
         for (j = 0; j < ONLAD_FEATURES; ++j)
             leaning[j] = larger((rows * leaning[j] + PRIOR * mean) / (rows + PRIOR),
-                                CORRELATED * SMOOTHING / (2.0f - SMOOTHING));
+                                CORRELATED * LEANING / (2.0f - LEANING));
     }
 }
 
@@ -682,7 +698,8 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
 }
 
 /* One row more of a start; return whether it is the last. What is measured are errors of a model
- * that does not learn meanwhile, as errors of neighbours in time would be too small. */
+ * that does not learn meanwhile, as errors of neighbours in time would be too small. But with those
+ * of a model that knows much less than the mode will, 0 would be far above the usual score. */
 static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
     float* levels = mode_at(m, slot) + LEVELS_AT;
     const uint32_t part = m->count[WARMUP] / 12, at = SLOT(slot, BEGUN)++;
@@ -692,6 +709,8 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         if (at == 2 * part - 1) settle_units(m, slot);
         return 0;
     }
+    if (twin >= 0 && (at == 6 * part || at == 9 * part)) /* each part measures what is known then */
+        copy_mode(m, slot, twin, USUAL_AT);
     wake(m, slot, row);
     look(m, slot, row);
     if (at < 4 * part) {
@@ -715,7 +734,7 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
     settle_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, 3 * part, 1.0f / SMOOTHING,
                  LEAST_MEAN_REACH);
     settle_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, 3 * part,
-                 CORRELATED / SMOOTHING, LEAST_REACH);
+                 CORRELATED / LEANING, LEAST_REACH);
     if (twin >= 0) {
         copy_mode(m, slot, twin, USUAL_AT); /* all but usual squares and levels */
         SLOT(twin, ROLE) = FREE;
@@ -797,7 +816,7 @@ static void settle_limit(onlad_monitor* m) {
     const float root = tail(m), rows = learned_rows(m);
     SCALAR(BASE) = larger(LEAST, root * root);
     SCALAR(NOW) = SCALAR(BASE) * SCALAR(FACTOR) * (1.0f + YOUNG_LIMIT / rows);
-    if (m->count[SINCE] && m->count[EPISODE] >= LASTING)
+    if (m->count[SINCE] && m->count[EPISODE] >= LASTING && m->count[ALARMS] >= TOLD)
         SCALAR(NOW) = larger(SCALAR(NOW), SHELVED * SCALAR(HIGHEST));
     SCALAR(GATE) = REFUSED * larger(1.0f, SCALAR(BASE)) * (1.0f + YOUNG_GATE / rows);
 }
@@ -805,15 +824,16 @@ static void settle_limit(onlad_monitor* m) {
 /* Let the factor follow one row. SINCE is 0 if there is no episode, else rows since its last + 1.
  */
 static void follow(onlad_monitor* m, float ratio, int unusual) {
-    uint32_t *since = &m->count[SINCE], *rows = &m->count[EPISODE];
+    uint32_t *since = &m->count[SINCE], *rows = &m->count[EPISODE], *alarms = &m->count[ALARMS];
     if (unusual) {
         *since = 1;
         if (*rows < LASTING) ++*rows;
+        if (ratio > 1.0f && *alarms < TOLD) ++*alarms;
         SCALAR(PEAK) = larger(SCALAR(PEAK), ratio);
     } else if (*since && ++*since > GAP + 1) {
         if (SCALAR(PEAK) > 1.0f && SCALAR(PEAK) < (*rows < SHORT_EPISODE ? STRONG : WEAK))
             SCALAR(FACTOR) = smaller(SCALAR(FACTOR) * STEP_FACTOR, HIGHEST_FACTOR);
-        *since = *rows = 0;
+        *since = *rows = *alarms = 0;
         SCALAR(PEAK) = 0.0f;
     }
 }
@@ -1123,7 +1143,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
     m->count[REFUSED_ROWS] += (uint32_t)unusual;
     FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(verdict->score)) << SCORED |
-                 (open ? OPEN : 0u) | (unusual ? UNUSUAL : 0u);
+                 (open ? (uint32_t)OPEN : 0u) | (unusual ? (uint32_t)UNUSUAL : 0u);
     SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), verdict->score);
     if (open) follow(m, verdict->score / SCALAR(NOW), unusual);
     verdict->drift = (uint8_t)decide(m, before(m, row, ONLAD_DELAY));
@@ -1149,7 +1169,8 @@ onlad_status onlad_accept(onlad_monitor* m, int ago) {
     const int row = before(m, (int)m->count[POSITION], ago);
     float best = -1.0f, found[STATISTICS];
     int slot, own = -1, k;
-    if (ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED)) return ONLAD_BAD_ARGUMENT;
+    if (!m->count[READY] || ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED))
+        return ONLAD_BAD_ARGUMENT;
     for (slot = 0; slot < ONLAD_MODES; ++slot) {
         float score;
         if (SLOT(slot, ROLE) != MODE) continue;
@@ -1368,6 +1389,13 @@ static int sound_factor(const dump* d, int at, int size, float first) {
     return 1;
 }
 
+/* A unit is 0, or what `wake` and `settle_units` take: one over it is finite. */
+static int sound_scale(const dump* d, int at, int size) {
+    for (; size--; ++at)
+        if (float_of(d, at) != 0.0f && !within(d, at, 1, SMALLEST, 2.0f * MOST, 0)) return 0;
+    return 1;
+}
+
 static int sound_beta(const dump* d, int at, int size) {
     const float most = IS_FIXED ? LARGEST_ENTRY : 1e6f;
     for (; size--; ++at)
@@ -1401,7 +1429,7 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
         if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
                           2.0f / RIDGE))
             return 0;
-    return within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 2.0f * MOST, 0) &&
+    return sound_scale(d, at + SCALE_AT, ONLAD_FEATURES) &&
            sound_factor(d, at + LINEAR_AT, ONLAD_INPUTS, 2.0f / CONSTANT) &&
            sound_beta(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS) &&
            within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
@@ -1425,7 +1453,8 @@ static int sound(const onlad_monitor* m, const dump* d) {
     if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
         count_of(d, CURRENT) >= (uint32_t)ONLAD_MODES || count_of(d, PAUSED) > 1 ||
         count_of(d, TICKED) >= ONLAD_DELAY || count_of(d, SINCE) > GAP + 1 ||
-        count_of(d, EPISODE) > LASTING || count_of(d, ANCHORED) > (uint32_t)ONLAD_MODES ||
+        count_of(d, EPISODE) > LASTING || count_of(d, ALARMS) > TOLD ||
+        count_of(d, ANCHORED) > (uint32_t)ONLAD_MODES ||
         count_of(d, SETTLING) > (uint32_t)ONLAD_FEATURES || count_of(d, ANCHOR_ROWS) > MEASURED ||
         count_of(d, DRIFTING) > (uint32_t)ONLAD_FEATURES)
         return 0;
@@ -1441,7 +1470,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
               : of_role[FREE] + of_role[TWIN] != (uint32_t)ONLAD_MODES - 1 ||
                     count_of(d, SLOTS) != BEGINNING ||
                     (ONLAD_MODES > 1 && (count_of(d, SLOTS + 4) == TWIN) !=
-                                            (count_of(d, SLOTS + BEGUN) > warmup / 3)) ||
+                                            (count_of(d, SLOTS + (int)BEGUN) > warmup / 3)) ||
                     of_role[TWIN] > 1)
         return 0;
     if (count_of(d, ANCHORED) && count_of(d, SLOTS + 4 * ((int)count_of(d, ANCHORED) - 1)) != MODE)
@@ -1470,7 +1499,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
            within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
-           within(d, SCALARS_AT + RATE, 1, 1e-30f, 0.99999994f, 0) &&
+           within(d, SCALARS_AT + RATE, 1, 1e-45f, 0.99999994f, 0) &&
            within(d, SCALARS_AT + BASE, 1, ready ? LEAST : 0.0f, 1e33f, 0) &&
            within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
            within(d, SCALARS_AT + NOW, 2, ready ? 1e-3f : 0.0f, 1e37f, 0) &&

@@ -49,7 +49,7 @@ extern "C" {
 #define ONLAD_FLOATS                                                                       \
     (ONLAD_MODES * ONLAD_MODE_FLOATS + ONLAD_ANCHOR_FLOATS + ONLAD_RING * ONLAD_FEATURES + \
      6 * ONLAD_FEATURES + ONLAD_SCALARS)
-#define ONLAD_COUNTS (18 + 4 * ONLAD_MODES + ONLAD_PAIRS + ONLAD_RING * (1 + ONLAD_MASKS))
+#define ONLAD_COUNTS (19 + 4 * ONLAD_MODES + ONLAD_PAIRS + ONLAD_RING * (1 + ONLAD_MASKS))
 #define ONLAD_WIDEST (ONLAD_UNITS > ONLAD_INPUTS ? ONLAD_UNITS : ONLAD_INPUTS)
 #ifdef ONLAD_FIXED /* matrices in fixed point, for chips without an FPU */
 #define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + 8 * ONLAD_FEATURES)

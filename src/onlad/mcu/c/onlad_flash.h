@@ -8,10 +8,21 @@
 extern "C" {
 #endif
 
-/* What the board can do. A slot has at least ONLAD_DUMP bytes; both functions return 0 if they
- * succeeded. `program` gets the bytes in order; its writes may be cut off at any byte. */
+/* Bytes that are programmed at a time, a multiple of 4: what your flash writes at once, or a
+ * multiple of it. 32 is one for most chips. */
+#ifndef ONLAD_FLASH_UNIT
+#define ONLAD_FLASH_UNIT 32
+#endif
+
+/* Bytes of a slot that are used: a dump, and what fills its last unit. */
+#define ONLAD_FLASH_BYTES \
+    ((ONLAD_DUMP + ONLAD_FLASH_UNIT - 1) / ONLAD_FLASH_UNIT * ONLAD_FLASH_UNIT)
+
+/* What the board can do. Both functions return 0 if they succeeded. `program` gets ONLAD_FLASH_UNIT
+ * bytes at a time, in order, from an address that is a multiple of 4, and each place once after
+ * `erase`. Both may be cut off at any byte. */
 typedef struct {
-    const uint8_t* slot[2]; /* where the slots can be read */
+    const uint8_t* slot[2]; /* where the slots can be read, ONLAD_FLASH_BYTES each */
     int (*erase)(void* context, int slot);
     int (*program)(void* context, int slot, size_t offset, const void* bytes, size_t size);
     void* context;
