@@ -134,6 +134,17 @@ def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
         ('state = "state"', 'state = "a\\u0000b"', "service.state: must be a path, got 'a"),
         ('name = "fan"', f'name = "fan"\nseed = {10**48}', "streams.seed: must be in [0, 9,223"),
         ('"flow", "power"]', '"flow", "t"]\ntime = "t"', "columns: 't' is the time, and never"),
+        ('version = "3.1.1"', f'username = "{"u" * 70_000}"', "mqtt.username: must match"),
+        ('version = "3.1.1"', "username = 'u'\npassword_file = '/proc/kallsyms'", "is too long for"),
+        *(
+            ("[service]", f"[webhook]\n{line}\n[service]", message)
+            for line, message in (
+                ('url = "http://[::1"', "webhook.url: Invalid IPv6 URL, got 'http://[::1'"),
+                ('url = "http://a:99999"', "webhook.url: Port out of range"),
+                ('url = "http://:80"', "webhook.url: it needs a host, and a port"),
+                ('url = "http://a"\ntoken = "a\\nb"', "webhook.token: must match [!-~]+"),
+            )
+        ),
         (RIGHT, '[service]\nstate = "s"\nstreams = 1\n', "a table [[streams]] is needed"),
         (RIGHT, '[service]\nstate = "s"\n[[streams]]\nname = "a"', "[mqtt] or [http] is needed"),
     ],
