@@ -29,20 +29,11 @@ class Devices:
 
     def add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
         """Watch a device that the journal or a checkpoint knows."""
-        self.need_columns(name, monitor)
+        need_columns(self.streams[name], monitor)
         watcher = Watcher(number, self.streams[name], device, monitor, self._service.history)
         self.watchers[name, device] = watcher
         self.born.add(number)
         return watcher
-
-    def need_columns(self, name: str, monitor: Monitor) -> None:
-        """Refuse a monitor that has learned other columns than its stream has now."""
-        columns = self.streams[name].columns
-        if columns and monitor.names and set(columns) != set(monitor.names):
-            raise StateError(
-                f"stream {name} has learned the columns {list(monitor.names)}, and the "
-                f"configuration says {list(columns)}. Give the stream another name"
-            )
 
     @property
     def full(self) -> bool:
@@ -92,6 +83,15 @@ class Devices:
         """Remove all devices."""
         self.watchers.clear()
         self.born.clear()
+
+
+def need_columns(stream: StreamTable, monitor: Monitor) -> None:
+    """Refuse a monitor that has learned other columns than its stream has now."""
+    if stream.columns and monitor.names and set(stream.columns) != set(monitor.names):
+        raise StateError(
+            f"stream {stream.name} has learned the columns {list(monitor.names)}, and the "
+            f"configuration says {list(stream.columns)}. Give the stream another name"
+        )
 
 
 def _template(stream: StreamTable) -> Monitor:

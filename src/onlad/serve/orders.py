@@ -14,6 +14,7 @@ from onlad.monitor import Monitor
 from onlad.rules import Rules
 from onlad.serve import checkpoint, logs, replay, whatif
 from onlad.serve.checkpoint import StateError
+from onlad.serve.devices import need_columns
 from onlad.serve.frames import Fact
 from onlad.serve.watcher import LABELS, Alarm, Watcher, key
 from onlad.serve.whatif import Tried
@@ -208,7 +209,7 @@ class Orders:
                 raise StateError(f"{name} is watched again. Forget that one first")
             if devices.full:
                 raise StateError(devices.rule)
-            devices.need_columns(saved.stream, model)
+            need_columns(devices.streams[saved.stream], model)
             number = devices.next
             self._note("restored", number=number, stream=saved.stream, file=file)
             watcher = devices.put_back(number, file)

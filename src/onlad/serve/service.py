@@ -40,7 +40,6 @@ from onlad.serve.quarantine import Quarantine
 from onlad.serve.resume import resume
 from onlad.serve.step import step
 from onlad.serve.watcher import Watcher
-from onlad.streams.settings import kept
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
 BATCH, BYTES = 500, 250_000  # messages of one step: others must not wait for a backlog
@@ -92,12 +91,13 @@ class Service:
                 changed.append(Fact("false_alarms", facts))
                 with contextlib.suppress(OSError):
                     self.audit.note("false_alarms", sync=False, device=watcher.key, rate=rate)
-            watcher.kept = kept(watcher.monitor, wanted[watcher.stream.name])
+            want = wanted[watcher.stream.name]
+            watcher.kept = settings.kept_by(watcher.stream, want, watcher.monitor)
         if changed:
             with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
                 self.store.journal.append(changed)
         devices = ((w.stream.name, w.device, w.monitor) for w in watchers)
-        for line in settings.kept_by(wanted, devices):
+        for line in settings.lines(self.streams, wanted, devices):
             logs.warning(line)
 
     def listen(self, listener: Listener) -> None:
