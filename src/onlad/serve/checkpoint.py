@@ -134,10 +134,13 @@ class Store:
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
         path = self.models / Path(saved.file).name
+        way = f"Restore it from a copy, or start the device anew: onlad repair {self.folder}"
         try:
             model = _model(path)
         except OSError as error:
-            raise StateError(f"{path} cannot be read: {error.strerror}. Restore it") from None
+            raise StateError(f"{path} cannot be read: {error.strerror}. {way}") from None
+        except ModelFileError as error:
+            raise ModelFileError(f"{error}. {way}") from None
         if not isinstance(model, Monitor):
             raise StateError(f"{path} holds no monitor. Restore it from a copy")
         return model
@@ -331,7 +334,7 @@ def _model(path: Path) -> object:
     try:
         data = gzip.decompress(path.read_bytes())
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ModelFileError(f"{path} is damaged: {error}. Restore it from a copy") from None
+        raise ModelFileError(f"{path} is damaged: {error}") from None
     return persist.from_bytes(data, path)
 
 

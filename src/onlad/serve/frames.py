@@ -5,6 +5,7 @@ A frame is a mark by which it is found, its length, a CRC-32 and the records of 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import struct
@@ -110,14 +111,9 @@ def decode(body: bytes) -> Iterator[Record]:
     if body[:1] != b"M":
         yield _decode_one(body)
         return
-    _, kind, seen, k, n, size = _MANY.unpack_from(body)
-    about, at = zlib.decompress(body[_MANY.size : _MANY.size + size]), _MANY.size + size
-    columns, start = [], 0
-    for column in ("<u4", "<u8", "<u4", "<u2", "?"):
-        columns.append(np.frombuffer(about, column, k, start).tolist())
-        start += np.dtype(column).itemsize * k
-    counts = columns[2]
-    times = np.frombuffer(about, "<f8", sum(counts), start).astype(float, copy=False)
+    _, kind, seen, _, n, size = _MANY.unpack_from(body)
+    columns, times = _about(body)
+    counts, at = columns[2], _MANY.size + size
     marks = [
         Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + sum(columns[3]) * _MARK.size])
     ]
@@ -128,6 +124,17 @@ def decode(body: bytes) -> Iterator[Record]:
         few = marks[mark : mark + n_marks]
         yield Rows(watcher, first, paused, seen, X[here], times[here], few)
         row, mark = row + rows, mark + n_marks
+
+
+def _about(body: bytes) -> tuple[list[list[Any]], Array]:
+    """Return whose rows are in some bytes: a list per column, and the times. It has a checksum."""
+    _, _, _, k, _, size = _MANY.unpack_from(body)
+    about = zlib.decompress(body[_MANY.size : _MANY.size + size])
+    columns, start = [], 0
+    for column in ("<u4", "<u8", "<u4", "<u2", "?"):
+        columns.append(np.frombuffer(about, column, k, start).tolist())
+        start += np.dtype(column).itemsize * k
+    return columns, np.frombuffer(about, "<f8", sum(columns[2]), start).astype(float, copy=False)
 
 
 def _decode_one(body: bytes) -> Rows:
@@ -186,3 +193,22 @@ def records(frame: bytes) -> Iterator[Record]:
         (length,) = _SIZE.unpack_from(frame, at)
         at += _SIZE.size + length
         yield from decode(frame[at - length : at])
+
+
+def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield watcher, first row and number of rows that stood in bytes between frames.
+
+    As far as that can be told.
+    """
+    at = damaged.find(MAGIC)
+    while at >= 0:
+        start = at + _HEAD.size
+        with contextlib.suppress(struct.error, zlib.error, ValueError):
+            while start < len(damaged):
+                (length,) = _SIZE.unpack_from(damaged, start)
+                start += _SIZE.size + length
+                body = damaged[start - length : start]
+                if body[:1] == b"M":
+                    (watchers, firsts, counts, *_), _ = _about(body)
+                    yield from zip(watchers, firsts, counts, strict=True)
+        at = damaged.find(MAGIC, at + 1)

@@ -41,7 +41,7 @@ class Journal:
 
     def segments(self) -> list[int]:
         """Return the numbers of the segments, in order."""
-        names = (path.name for path in self.folder.iterdir())
+        names = (path.name for path in self.folder.iterdir() if path.is_file())
         return sorted(int(name[:10]) for name in names if re.fullmatch(r"[0-9]{10}\.journal", name))
 
     def replay(self, first: int, *, needed: bool = False) -> Iterator[Record]:
