@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import shutil
+import threading
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from serving import machine, models, resumed, sample
 
 from onlad import Detector, ModelFileError, Monitor, persist
+from onlad.serve import replay
 from onlad.serve.checkpoint import SNAPSHOTS, StateError
 from onlad.serve.config import load
 from onlad.serve.frames import Mark
@@ -514,6 +516,51 @@ def test_samples_are_replayed_onto_a_snapshot(tmp_path):
     shutil.rmtree(tmp_path / "state" / "journal" / "archive")
     with pytest.raises(StateError, match="no longer has its sample 500"):
         asyncio.run(service.orders.revert(watcher, file, again=True))
+    service.close()
+
+
+@pytest.mark.parametrize("what", ["revert", "fault"])
+def test_others_are_judged_while_samples_are_replayed(tmp_path, what, monkeypatch):
+    X = machine(900)
+    X[700:760:20, 2] += 20
+    service = started(tmp_path)
+    feed(service, X[:500])
+    watcher = service.watchers["pump", ""]
+    file = asyncio.run(service.orders.snapshot(watcher))
+    feed(service, X[500:800])
+    begun, go, replayed = threading.Event(), threading.Event(), replay.replayed
+
+    def slowly(*rest):
+        begun.set()
+        assert go.wait(20)
+        return replayed(*rest)
+
+    monkeypatch.setattr(replay, "replayed", slowly)
+
+    async def work():
+        if what == "revert":
+            order = service.orders.revert(watcher, file, again=True)
+        else:
+            order = service.orders.label(watcher, watcher.alarms[-1].id, "fault")
+        ordered = asyncio.ensure_future(order)
+        await asyncio.to_thread(begun.wait, 20)
+        for device, rows in (("", X[800:]), ("b", X[:5])):
+            data = json.dumps([sample(row) for row in rows]).encode()
+            service.submit(Item(service.streams["pump"], device, data, time.perf_counter()))
+        await asyncio.wait_for(service.drain(), 10)
+        seen = service.watchers["pump", "b"].monitor.n_seen
+        go.set()
+        await ordered
+        return seen
+
+    assert asyncio.run(work()) == 5
+    twin, pause = Monitor(names=watcher.names), np.zeros(len(X), bool)
+    if what == "fault":
+        pause[slice(*watcher.rows_of(watcher.alarms[-1]))] = True
+    twin.observe_many(X, pause=pause)
+    if what == "fault":
+        twin.reject()
+    assert persist.to_bytes(watcher.monitor) == persist.to_bytes(twin)
     service.close()
 
 

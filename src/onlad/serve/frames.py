@@ -103,8 +103,8 @@ def _is_long(rows: Rows) -> bool:
     return decimals.packed(rows.X) is None
 
 
-def decode(body: bytes) -> Iterator[Record]:
-    """Yield the records in some bytes."""
+def decode(body: bytes, only: int | None = None) -> Iterator[Record]:
+    """Yield the records in some bytes; of rows, those of a watcher `only` if one is given."""
     if body[:1] == b"F":
         yield Fact(*json.loads(body[1:]))
         return
@@ -113,6 +113,8 @@ def decode(body: bytes) -> Iterator[Record]:
         return
     _, kind, seen, _, n, size = _MANY.unpack_from(body)
     columns, times = _about(body)
+    if only is not None and only not in columns[0]:
+        return
     counts, at = columns[2], _MANY.size + size
     marks = [
         Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + sum(columns[3]) * _MARK.size])
@@ -122,7 +124,8 @@ def decode(body: bytes) -> Iterator[Record]:
     for watcher, first, rows, n_marks, paused in zip(*columns, strict=True):
         here = slice(row, row + rows)
         few = marks[mark : mark + n_marks]
-        yield Rows(watcher, first, paused, seen, X[here], times[here], few)
+        if only is None or watcher == only:
+            yield Rows(watcher, first, paused, seen, X[here], times[here], few)
         row, mark = row + rows, mark + n_marks
 
 
@@ -186,13 +189,13 @@ def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         at = data.find(MAGIC, stop)
 
 
-def records(frame: bytes) -> Iterator[Record]:
-    """Yield the records of a frame."""
+def records(frame: bytes, only: int | None = None) -> Iterator[Record]:
+    """Yield the records of a frame; of rows, those of a watcher `only` if one is given."""
     at = 0
     while at < len(frame):
         (length,) = _SIZE.unpack_from(frame, at)
         at += _SIZE.size + length
-        yield from decode(frame[at - length : at])
+        yield from decode(frame[at - length : at], only)
 
 
 def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:

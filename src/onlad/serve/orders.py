@@ -6,7 +6,7 @@ All of it raises `DiskError`, and changes nothing, when the journal cannot be wr
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onlad import persist
 from onlad.errors import OnladError
@@ -33,6 +33,14 @@ class DiskError(OnladError):
 
 class UnknownError(OnladError):
     """There is no such device or alarm."""
+
+
+class _Ahead(NamedTuple):
+    """A model that has seen the samples of a device once more, up to a moment ago."""
+
+    model: Monitor
+    since: int  # segment of the journal with what came then
+    rows: tuple[int, int]  # that were left out
 
 
 class Orders:
@@ -62,6 +70,7 @@ class Orders:
 
         An empty label takes it back, as long as nothing was learned.
         """
+        ahead = await self._without(watcher, alarm) if label == "fault" else None
         async with self._service.turn:
             found = _alarm(watcher, alarm)
             if label not in LABELS:
@@ -75,38 +84,52 @@ class Orders:
                 _need_ready(watcher)
                 found.undo = self._snapshot(watcher)
             taken = 0
-            if label == "fault" and found.label != "fault":
-                taken = await self._take_back(watcher, found, by)
+            if ahead is not None and found.label != "fault":
+                taken = await self._take_back(watcher, found, by, ahead)
             said: dict[str, Any] = {"alarm": alarm, "label": label}
             said["comment"] = comment[:LONGEST]
             said |= {"undo": found.undo, "row": watcher.journaled}
             self._note("label", watcher, by, number=watcher.number, **said)
             return watcher.put_label(found, label, comment[:LONGEST]) or taken
 
-    async def _take_back(self, watcher: Watcher, alarm: Alarm, by: str) -> int:
+    async def _without(self, watcher: Watcher, name: str) -> _Ahead | None:
+        """Return a model that has seen all but an alarm, made while others have their turn.
+
+        None if nothing of it was learned, or the journal lacks samples.
+        """
+        alarm = _alarm(watcher, name)
+        if not _learned_of(watcher, alarm):
+            return None
+        try:
+            return await asyncio.to_thread(self._seen_without, watcher, alarm)
+        except StateError as error:  # the label counts all the same
+            logs.warning("what was learned of a fault stays", why=str(error))
+            return None
+
+    def _seen_without(self, watcher: Watcher, alarm: Alarm) -> _Ahead:
+        store, fresh = self._service.store, self._service.devices.fresh(watcher.stream)
+        since, rows = store.journal.number, watcher.rows_of(alarm)
+        start = replay.before(store, watcher, fresh, alarm.row)
+        return _Ahead(replay.replayed(store, watcher, start, rows), since, rows)
+
+    async def _take_back(self, watcher: Watcher, alarm: Alarm, by: str, ahead: _Ahead) -> int:
         """Let the model be as if it had never learned from an alarm; return of how many samples.
 
         The samples since the newest snapshot before it go through the model once more, without
-        those of the alarm.
+        those of the alarm. `ahead` has most of them.
         """
-        store, fresh = self._service.store, self._service.devices.fresh(watcher.stream)
-        alarm_rows = watcher.rows_of(alarm)
-        learned = alarm.learned[alarm.before : alarm.before + alarm_rows[1] - alarm_rows[0]]
-        if not any(learned) and len(learned) == alarm_rows[1] - alarm_rows[0]:
-            return 0  # nothing of it was learned
-
-        def work() -> Monitor:
-            start = replay.before(store, watcher, fresh, alarm.row)
-            return replay.replayed(store, watcher, start, alarm_rows)
-
-        try:
-            model = await asyncio.to_thread(work)
-        except StateError as error:  # the label counts all the same
-            logs.warning("what was learned of a fault stays", why=str(error))
-            return 0
+        store, rows, learned = (
+            self._service.store,
+            watcher.rows_of(alarm),
+            _learned_of(watcher, alarm),
+        )
+        if rows != ahead.rows and ahead.rows[1] < ahead.model.n_seen:  # rows between were learned
+            ahead = await asyncio.to_thread(self._seen_without, watcher, alarm)
+        rest = (store, watcher, ahead.model, rows, ahead.since)
+        model = await asyncio.to_thread(replay.replayed, *rest)
         alarm.undo = self._snapshot(watcher)
         self._revert(watcher, self._keep(watcher, model), by)
-        return sum(learned)
+        return learned
 
     async def snapshot(self, watcher: Watcher) -> str:
         """Keep the model of a device as it is now; return the name of the snapshot."""
@@ -142,11 +165,13 @@ class Orders:
         Unless the samples since then are learned `again`, as the model of then would.
         """
         store = self._service.store
+        since, model = store.journal.number, store.snapped(watcher.number, file)
+        if again:  # most of it while others have their turn
+            model = await asyncio.to_thread(replay.replayed, store, watcher, model)
         async with self._service.turn:
             if again:
-                model = store.snapped(watcher.number, file)
-                model = await asyncio.to_thread(replay.replayed, store, watcher, model)
-                file = self._keep(watcher, model)
+                rest = (store, watcher, model, (0, 0), since)
+                file = self._keep(watcher, await asyncio.to_thread(replay.replayed, *rest))
             self._revert(watcher, file, by)
 
     async def maintain(self, watcher: Watcher, windows: tuple[str, ...], by: str = "") -> None:
@@ -247,6 +272,13 @@ def _alarm(watcher: Watcher, name: str) -> Alarm:
     if watcher.failed:
         raise StateError(watcher.failed)
     return found
+
+
+def _learned_of(watcher: Watcher, alarm: Alarm) -> int:
+    """Return how many samples of an alarm were learned, at least; 0 if none was."""
+    first, end = watcher.rows_of(alarm)
+    known = alarm.learned[alarm.before : alarm.before + end - first]
+    return sum(known) or (len(known) < end - first)
 
 
 def _need_ready(watcher: Watcher) -> None:
