@@ -52,7 +52,7 @@ class Orders:
     async def pause(self, watcher: Watcher, paused: bool) -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note("paused", watcher, number=watcher.number, paused=paused)
+            self._note([_fact("paused", watcher, paused=paused)], watcher)
             watcher.paused = paused
 
     async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
@@ -60,7 +60,7 @@ class Orders:
         async with self._service.turn:
             found = _alarm(watcher, alarm)
             _need_ready(watcher)
-            self._note("normal", watcher, number=watcher.number, alarm=alarm)
+            self._note([_fact("normal", watcher, alarm=alarm)], watcher)
             return watcher.mark_normal(found)
 
     async def label(
@@ -75,21 +75,28 @@ class Orders:
             found = _alarm(watcher, alarm)
             if label not in LABELS:
                 raise StateError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
-            if label == "" and found.undo:
-                self._revert(watcher, found.undo, by)
-                found.marked, found.undo = False, ""
-            if found.marked and label != "normal":
+            undo, marked, taken = found.undo, found.marked, 0
+            back: str | None = None  # the snapshot that the model goes back to
+            if label == "" and undo:
+                back, undo, marked = undo, "", False
+            if marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
-            if label == "normal" and not found.marked:
+            if label == "normal" and not marked:
                 _need_ready(watcher)
-                found.undo = self._snapshot(watcher)
-            taken = 0
+                undo = self._snapshot(watcher)
             if ahead is not None and found.label != "fault":
-                taken = await self._take_back(watcher, found, by, ahead)
-            said: dict[str, Any] = {"alarm": alarm, "label": label}
-            said["comment"] = comment[:LONGEST]
-            said |= {"undo": found.undo, "row": watcher.journaled}
-            self._note("label", watcher, by, number=watcher.number, **said)
+                taken = _learned_of(watcher, found)
+                back = self._keep(watcher, await self._rest_without(watcher, found, ahead))
+                undo = self._snapshot(watcher)
+            said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST], "undo": undo}
+            facts = [_fact("label", watcher, **said, row=watcher.journaled)]
+            if back is not None:
+                model = self._service.store.snapped(watcher.number, back)
+                facts.insert(0, _fact("reverted", watcher, file=back, row=watcher.journaled))
+            self._note(facts, watcher, by)
+            if back is not None:
+                watcher.revert(model)
+            found.undo, found.marked = undo, marked
             return watcher.put_label(found, label, comment[:LONGEST]) or taken
 
     async def _without(self, watcher: Watcher, name: str) -> _Ahead | None:
@@ -112,24 +119,13 @@ class Orders:
         start = replay.before(store, watcher, fresh, alarm.row)
         return _Ahead(replay.replayed(store, watcher, start, rows), since, rows)
 
-    async def _take_back(self, watcher: Watcher, alarm: Alarm, by: str, ahead: _Ahead) -> int:
-        """Let the model be as if it had never learned from an alarm; return of how many samples.
-
-        The samples since the newest snapshot before it go through the model once more, without
-        those of the alarm. `ahead` has most of them.
-        """
-        store, rows, learned = (
-            self._service.store,
-            watcher.rows_of(alarm),
-            _learned_of(watcher, alarm),
-        )
+    async def _rest_without(self, watcher: Watcher, alarm: Alarm, ahead: _Ahead) -> Monitor:
+        """Return the model of `_without` when it has seen what came meanwhile."""
+        rows, store = watcher.rows_of(alarm), self._service.store
         if rows != ahead.rows and ahead.rows[1] < ahead.model.n_seen:  # rows between were learned
             ahead = await asyncio.to_thread(self._seen_without, watcher, alarm)
         rest = (store, watcher, ahead.model, rows, ahead.since)
-        model = await asyncio.to_thread(replay.replayed, *rest)
-        alarm.undo = self._snapshot(watcher)
-        self._revert(watcher, self._keep(watcher, model), by)
-        return learned
+        return await asyncio.to_thread(replay.replayed, *rest)
 
     async def snapshot(self, watcher: Watcher) -> str:
         """Keep the model of a device as it is now; return the name of the snapshot."""
@@ -183,15 +179,13 @@ class Orders:
                 raise StateError(str(error)) from None
             if len(windows) > MOST_WINDOWS:
                 raise StateError(f"at most {MOST_WINDOWS} times of maintenance are kept")
-            row = watcher.journaled
-            self._note("maintenance", watcher, by, number=watcher.number, row=row,
-                       windows=list(windows))  # fmt: skip
+            said = {"row": watcher.journaled, "windows": list(windows)}
+            self._note([_fact("maintenance", watcher, **said)], watcher, by)
             watcher.serve_at(windows)
 
     def _revert(self, watcher: Watcher, file: str, by: str) -> None:
         model = self._service.store.snapped(watcher.number, file)
-        row = watcher.journaled
-        self._note("reverted", watcher, by, number=watcher.number, file=file, row=row)
+        self._note([_fact("reverted", watcher, file=file, row=watcher.journaled)], watcher, by)
         watcher.revert(model)
 
     async def tried(
@@ -215,7 +209,7 @@ class Orders:
             except OSError as error:
                 what = f"the undo file cannot be written: {error.strerror}"
                 raise DiskError(f"{what}. Nothing was changed") from None
-            self._note("forgotten", watcher, number=watcher.number)
+            self._note([_fact("forgotten", watcher)], watcher)
             service.remove(watcher)
         logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
         for listener in service.listeners:
@@ -236,7 +230,7 @@ class Orders:
                 raise StateError(devices.rule)
             need_columns(devices.streams[saved.stream], model)
             number = devices.next
-            self._note("restored", number=number, stream=saved.stream, file=file)
+            self._note([Fact("restored", {"number": number, "stream": saved.stream, "file": file})])
             watcher = devices.put_back(number, file)
             service.settle([watcher])  # settings may have changed since
             return watcher
@@ -247,21 +241,24 @@ class Orders:
             twin = watcher.twin()
         return await asyncio.to_thread(persist.to_bytes, twin)
 
-    def _note(self, kind: str, watcher: Watcher | None = None, by: str = "", **values: Any) -> None:
+    def _note(self, facts: list[Fact], watcher: Watcher | None = None, by: str = "") -> None:
         """Put what a person does into the audit trail and the journal before it is done."""
-        told = dict(values)
+        audit, where = self._service.audit, dict[str, Any]()
         if watcher is not None:
-            told |= {"stream": watcher.stream.name, "device": watcher.device}
+            where = {"stream": watcher.stream.name, "device": watcher.device}
+        end = audit.end
         try:
-            self._service.audit.note(kind, **told, by=by)
-            try:
-                self._service.store.journal.append([Fact(kind, values)])
-            except OSError:
-                self._service.audit.take_back()
-                raise
+            for fact in facts:
+                audit.note(fact.kind, **fact.values | where, by=by)
+            self._service.store.journal.append(facts)
         except OSError as error:
+            audit.take_back(end)
             what = f"the journal cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None
+
+
+def _fact(kind: str, watcher: Watcher, **values: Any) -> Fact:
+    return Fact(kind, {"number": watcher.number, **values})
 
 
 def _alarm(watcher: Watcher, name: str) -> Alarm:
