@@ -300,7 +300,7 @@ class Device:
                     ui.notify(str(error), type="negative")
 
             for file in kept:
-                _, seen, same = file.removesuffix(".onlad").split("-")
+                _, seen, same = file.split(".")[0].split("-")
                 taken = ago(time.time() - self._service.store.age(file))
                 text = f"After {int(seen):,} samples"
                 text += f", number {int(same) + 1}" if int(same) else ""
