@@ -11,9 +11,9 @@ from test_state import crash, started
 
 from onlad import persist
 from onlad.errors import OnladError
+from onlad.serve.alarm import LABELS
 from onlad.serve.frames import Mark, digest
 from onlad.serve.intake import Item
-from onlad.serve.watcher import LABELS
 
 CONFIG = """
 [service]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from onlad.reference import Array
+from onlad.serve.alarm import Alarm, rounded
 from onlad.serve.history import Point
-from onlad.serve.watcher import Alarm, rounded
 
 POINTS = 500  # of a curve: more than a phone has columns
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"

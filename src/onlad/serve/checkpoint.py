@@ -29,9 +29,10 @@ from typing import Any, NamedTuple
 from onlad import modelfile, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.monitor import Monitor
+from onlad.serve.alarm import Alarm
 from onlad.serve.frames import Mark
 from onlad.serve.journal import Journal
-from onlad.serve.watcher import Alarm, Said, Watcher
+from onlad.serve.watcher import Said, Watcher
 
 FORMAT = 3
 SNAPSHOTS = 20  # of each device

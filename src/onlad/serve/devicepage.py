@@ -13,10 +13,11 @@ from nicegui import ui
 from onlad.errors import OnladError
 from onlad.report.lines import digits
 from onlad.serve import whatif
+from onlad.serve.alarm import Alarm
 from onlad.serve.charts import bands, scores, when
 from onlad.serve.service import Service
 from onlad.serve.shown import ALARMS, COLOURS, EVERY, address_of, ago, drifting, severity
-from onlad.serve.watcher import Alarm, Watcher
+from onlad.serve.watcher import Watcher
 from onlad.serve.whatif import Tried
 
 CAUSES = 6  # features that are named

@@ -13,10 +13,11 @@ from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.rules import Rules
 from onlad.serve import checkpoint, logs, replay, whatif
+from onlad.serve.alarm import LABELS, Alarm, key
 from onlad.serve.checkpoint import StateError
 from onlad.serve.devices import need_columns
 from onlad.serve.frames import Fact
-from onlad.serve.watcher import LABELS, Alarm, Watcher, key
+from onlad.serve.watcher import Watcher
 from onlad.serve.whatif import Tried
 
 if TYPE_CHECKING:

@@ -20,12 +20,13 @@ from nicegui import Client, ui
 
 from onlad.incident import TOGETHER
 from onlad.report.lines import digits
+from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
 from onlad.serve.devicepage import Device
 from onlad.serve.peers import FEWEST, peers
 from onlad.serve.service import Service
 from onlad.serve.shown import ALARMS, COLOURS, EVERY, address_of, ago, drifting, severity
-from onlad.serve.watcher import Alarm, Watcher
+from onlad.serve.watcher import Watcher
 
 SHOWN = 100  # devices in the list; the filter finds the others
 RECENT = 7 * 86400  # seconds that the list of incidents goes back

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from onlad import modelfile
 from onlad.errors import OnladError
+from onlad.serve.alarm import key
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
 from onlad.serve.frames import END, Fact, Record, framed, frames, legible, records
-from onlad.serve.watcher import key
 
 
 def repair(folder: Path) -> Iterator[str]:

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from onlad.serve import logs
+from onlad.serve.alarm import key
 from onlad.serve.checkpoint import StateError
 from onlad.serve.config import Config
 from onlad.serve.disk import AT_STOP
 from onlad.serve.service import Service
-from onlad.serve.watcher import Watcher, key
+from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt

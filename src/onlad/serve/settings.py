@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from onlad.monitor import Monitor, MonitorSettings
+from onlad.serve.alarm import key
 from onlad.serve.checkpoint import peek
 from onlad.serve.config import Config, StreamTable
 from onlad.serve.devices import need_columns
-from onlad.serve.watcher import key
 from onlad.streams.settings import kept
 
 SHOWN = 5  # devices in a line

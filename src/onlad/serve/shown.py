@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 from nicegui import ui
 
-from onlad.serve.watcher import Alarm, Watcher
+from onlad.serve.alarm import Alarm
+from onlad.serve.watcher import Watcher
 
 EVERY = 1.0  # seconds between two looks
 ALARMS = 8  # in a list, newest first

@@ -23,8 +23,8 @@ from onlad.serve.quarantine import REPLAYING, WATCHING
 from onlad.verdict import Verdicts
 
 if TYPE_CHECKING:
+    from onlad.serve.alarm import Alarm
     from onlad.serve.service import Service
-    from onlad.serve.watcher import Alarm
 
 Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
 
