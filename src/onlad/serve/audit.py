@@ -40,14 +40,17 @@ class Audit:
             if whole:
                 self._head = hashlib.sha256(whole[:-1].split(b"\n")[-1]).hexdigest()
 
-    def note(self, kind: str, **values: Any) -> None:
-        """Add a line, on the disk when this returns; `OSError` if it cannot be."""
+    def note(self, kind: str, *, sync: bool = True, **values: Any) -> None:
+        """Add a line; `OSError` if it cannot be.
+
+        With `sync` it is on the disk when this returns, which takes long on a card.
+        """
         said = {"time": round(time.time(), 3), "kind": kind, **values, "before": self._head}
         line = json.dumps(said, ensure_ascii=False).encode()
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         try:
             end = os.fstat(file).st_size
-            append(file, line + b"\n", end, sync=True)
+            append(file, line + b"\n", end, sync=sync)
         finally:
             os.close(file)
         self._before = (end, self._head)

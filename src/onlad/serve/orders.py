@@ -115,18 +115,21 @@ class Orders:
 
     def _keep(self, watcher: Watcher, model: Monitor) -> str:
         """Keep a model of a device as a snapshot; the trail has its digest."""
-        store = self._service.store
         try:
-            file = store.snapshot(watcher.number, model)
-            counts = {"seen": model.n_seen, "learned": watcher.samples - watcher.excluded,
-                      "excluded": watcher.excluded}  # fmt: skip
-            self._service.audit.note(
-                "snapshot", device=watcher.key, file=file, sha256=store.digest(file), **counts
-            )
+            file = self._service.store.snapshot(watcher.number, model)
+            self.note_snapshot(watcher, file, model.n_seen)
         except OSError as error:
             what = f"the snapshot cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed") from None
         return file
+
+    def note_snapshot(self, watcher: Watcher, file: str, seen: int, *, sync: bool = True) -> None:
+        """Put a snapshot into the audit trail, with its digest."""
+        learned = watcher.samples - watcher.excluded
+        counts = {"seen": seen, "learned": learned, "excluded": watcher.excluded}
+        digest = self._service.store.digest(file)
+        said = {"device": watcher.key, "file": file, "sha256": digest, **counts}
+        self._service.audit.note("snapshot", sync=sync, **said)
 
     async def revert(
         self, watcher: Watcher, file: str, by: str = "", *, again: bool = False

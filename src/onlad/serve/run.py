@@ -170,7 +170,6 @@ def _jobs(service: Service, mqtt: Mqtt | None) -> list[Callable[[], Coroutine[An
     """Return what runs as long as the service does."""
     config = service.config
     jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
-    jobs.append(service.keep_snapshots)
     if any(stream.silent_after is not None for stream in config.streams):
         jobs.append(service.keep_listening)
     if mqtt is not None:

@@ -23,7 +23,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from onlad.errors import OnladError
 from onlad.serve import logs, settings
 from onlad.serve.audit import Audit
 from onlad.serve.checkpoint import Store
@@ -73,7 +72,6 @@ class Service:
         self.ending = False  # nothing more is taken from where it can wait
         self._pending: deque[tuple[Item, ...]] = deque()
         self._wake = asyncio.Event()
-        self._snapped: dict[int, int] = {}  # changes of a device at its last snapshot
 
     def resume(self) -> Iterator[str]:
         """Go on where the last service in the folder was; yield how far that is, for others."""
@@ -193,20 +191,6 @@ class Service:
                 for watcher in self.watchers.values():
                     if watcher.falls_silent():
                         self._silence(watcher)
-
-    async def keep_snapshots(self) -> None:
-        """Take a snapshot of each device now and then: a model as it was yesterday."""
-        every = self.config.service.snapshots
-        while True:
-            await asyncio.sleep(min(every / 4, 600.0))
-            for watcher in list(self.watchers.values()):
-                kept = self.store.snapshots(watcher.number)
-                due = not kept or self.store.age(kept[-1]) >= every
-                if due and watcher.changes != self._snapped.get(watcher.number):
-                    with contextlib.suppress(OnladError):  # the journal says so when it is full
-                        await self.orders.snapshot(watcher)
-                    self._snapped[watcher.number] = watcher.changes
-                    await asyncio.sleep(0)
 
     def _silence(self, watcher: Watcher) -> None:
         watcher.silent = True

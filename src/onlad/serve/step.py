@@ -233,7 +233,7 @@ def _say(
     watcher.hear(part.seen)
     for i in np.flatnonzero(verdicts.drift).tolist() if verdicts.drift.any() else ():
         with contextlib.suppress(OSError):  # the journal says so when the disk is full
-            service.audit.note("mode added", device=watcher.key, row=first + i)
+            service.audit.note("mode added", sync=False, device=watcher.key, row=first + i)
     for alarm in alarms:
         logs.warning("alarm", **alarm.message())
         service.outbox.add(alarm.message())
