@@ -50,6 +50,7 @@ class Orders:
         """Learn the samples of an alarm that was none; return how many were learned."""
         async with self._service.turn:
             found = _alarm(watcher, alarm)
+            _need_ready(watcher)
             self._note("normal", watcher, number=watcher.number, alarm=alarm)
             return watcher.mark_normal(found)
 
@@ -70,6 +71,7 @@ class Orders:
             if found.marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
             if label == "normal" and not found.marked:
+                _need_ready(watcher)
                 found.undo = self._snapshot(watcher)
             taken = 0
             if label == "fault" and found.label != "fault":
@@ -239,3 +241,10 @@ def _alarm(watcher: Watcher, name: str) -> Alarm:
     if watcher.failed:
         raise StateError(watcher.failed)
     return found
+
+
+def _need_ready(watcher: Watcher) -> None:
+    """Refuse to learn an alarm with a model that has gone back to its warm-up."""
+    said = watcher.monitor.describe()
+    if not said["ready"]:
+        raise StateError(f"the model of {watcher.key} is not ready yet: {said['why']}")

@@ -169,7 +169,7 @@ class Watcher:
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
         self.mode_row = -1  # of the sample that confirmed the newest mode
-        self.unnamed: tuple[str, ...] = ()  # names that came later, and the journal lacks
+        self.unnamed: Names = ()  # names that came later, and the journal lacks
         self.windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
         self.begin_counts()
         self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
@@ -348,7 +348,7 @@ class Watcher:
 
     def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:
         """Apply the rules to verdicts on samples, note them, and return the alarms that began."""
-        first = self.monitor.n_seen - len(X)
+        first, self.unnamed = self.monitor.n_seen - len(X), ()
         if not self._before:
             self._kept = self._window - 1
         self.rules.apply(verdicts, times)
@@ -454,6 +454,10 @@ class Watcher:
 
     def revert(self, monitor: Monitor) -> None:
         """Go on with the model of a snapshot, as if it had seen the rows since without learning."""
+        if later := self.names[len(monitor.names) :]:  # rows that are kept have these names too
+            monitor.widen(later)
+            # A file of the model has names that came later only when it has seen a row of them.
+            self.unnamed = monitor.names[len(monitor.first_names) :]
         monitor.n_seen, monitor.paused = self.monitor.n_seen, self.paused
         self.monitor = monitor
         self._changes += 1
@@ -463,18 +467,22 @@ class Watcher:
         goes_on = alarm is self.alarms[-1] and self.mode_row >= alarm.row
         return alarm.row, self.monitor.n_seen if goes_on else alarm.last + 1
 
-    def takes(self, names: tuple[str, ...]) -> bool:
-        """Watch names that came later, if there are not too many; return whether it does."""
+    def may_take(self, names: tuple[str, ...]) -> bool:
+        """Return whether names that came later can be watched: there must not be too many."""
         few = len(self.names) + len(names) <= MOST_NAMES and self.monitor.widened < MOST_LATE
-        if self.stream.columns or self.monitor.n_seen == 0 or not few:
-            return False
+        return few and not self.stream.columns and self.monitor.n_seen > 0
+
+    def take(self, names: tuple[str, ...]) -> None:
+        """Watch names that came later, which the journal does not have yet."""
         self.widen(names)
-        self.unnamed = (*self.unnamed, *names)
-        return True
+        self.unnamed = self.names[len(self.monitor.first_names) :]
 
     def widen(self, names: tuple[str, ...]) -> None:
-        """Watch more sensors from here on."""
-        self.monitor.widen(names)
+        """Watch more sensors from here on; those that are watched already stay as they are."""
+        new = tuple(name for name in names if name not in self.names)
+        if not new:
+            return
+        self.monitor.widen(new)
         self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
         self._changes += 1
 
@@ -514,7 +522,8 @@ class Watcher:
 
     def mark_normal(self, alarm: Alarm) -> int:
         """Learn the samples of an alarm that were not learned; return how many."""
-        rows = np.array([row + [np.nan] * (len(self.names) - len(row)) for row in alarm.rows])
+        n = len(self.names)
+        rows = np.array([row[:n] + [np.nan] * (n - len(row)) for row in alarm.rows])
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         new = [i for i in range(end) if not alarm.learned[i]]
         for i in new:
