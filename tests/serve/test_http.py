@@ -116,7 +116,9 @@ def test_names_from_the_network_reach_no_path(tmp_path):
         assert client.post("/streams/..%2f..%2fx/samples", json=[1]).status_code == 404
     names = sorted(p.name for p in (tmp_path / "state").rglob("*") if p.is_file())
     assert [name for name in names if "journal" not in name] == [
+        "000001-000000000002-000.onlad.gz",
         "000001-0000000001.onlad.gz",
+        "audit.jsonl",
         "hand",
         "lock",
         "state.json",

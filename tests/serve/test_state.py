@@ -591,3 +591,30 @@ def test_patterns_of_a_day_are_learned_where_they_are_asked_for(tmp_path, patter
     assert again.watchers["pump", ""].monitor.timed is patterns
     assert again.watchers["pump", ""].monitor.n_seen == 300
     again.close()
+
+
+def test_a_device_is_put_back_only_if_the_configuration_takes_it(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(300), device="a")
+    file = asyncio.run(service.orders.forget(service.watchers["pump", "a"]))
+    asyncio.run(service.disk.checkpoint())
+    service.close()
+    for text, match in (
+        (CONFIG + 'columns = ["flow"]\n', "has learned the columns"),
+        (CONFIG.replace("[http]", "devices = 1\n[http]"), "at most 1 devices"),
+    ):
+        service = started(tmp_path, text)
+        if "devices" in text:
+            feed(service, machine(1), device="b")
+        with pytest.raises(StateError, match=match):
+            asyncio.run(service.orders.restore(file))
+        crash(service)
+        crash(started(tmp_path, text))  # nothing of it is in the journal
+    service = started(tmp_path, CONFIG + "false_alarms = 0.01\nwindow = 2\n")
+    watcher = asyncio.run(service.orders.restore(file))
+    assert watcher.monitor.false_alarms == 0.01
+    assert watcher.kept == ["window stays the default, not 2"]
+    crash(service)
+    service = started(tmp_path, CONFIG + "false_alarms = 0.01\n")
+    assert service.watchers["pump", "a"].monitor.false_alarms == 0.01
+    service.close()

@@ -200,15 +200,20 @@ class Orders:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
-            saved, _ = service.store.forgotten(file)
+            saved, model = service.store.forgotten(file)
             name = key(saved.stream, saved.device)
             if saved.stream not in devices.streams:
                 raise StateError(f"{name}: there is no stream {saved.stream}")
             if (saved.stream, saved.device) in devices.watchers:
                 raise StateError(f"{name} is watched again. Forget that one first")
+            if devices.full:
+                raise StateError(devices.rule)
+            devices.need_columns(saved.stream, model)
             number = devices.next
             self._note("restored", number=number, stream=saved.stream, file=file)
-            return devices.put_back(number, file)
+            watcher = devices.put_back(number, file)
+            service.settle([watcher])  # settings may have changed since
+            return watcher
 
     async def model_bytes(self, watcher: Watcher) -> bytes:
         """Return the model of a device as the bytes of a file that `onlad.load` reads."""

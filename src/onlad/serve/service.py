@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from onlad.serve import logs, settings
 from onlad.serve.audit import Audit
@@ -77,23 +77,26 @@ class Service:
         """Go on where the last service in the folder was; yield how far that is, for others."""
         self.health.trouble["start"] = "the state is read"
         yield from resume(self)
-        self._settle()
+        self.settle(self.watchers.values())
         self.health.trouble.pop("start")
         self.resumed = True
 
-    def _settle(self) -> None:
-        """Let changes of the configuration take effect on what was learned, or say they cannot."""
-        templates = self.devices.templates
-        wanted = {name: template.settings() for name, template in templates.items()}
-        for watcher in self.watchers.values():
+    def settle(self, watchers: Collection[Watcher]) -> None:
+        """Let the configuration take effect on what devices have learned, or say it cannot."""
+        wanted = {name: template.settings() for name, template in self.devices.templates.items()}
+        changed: list[Fact] = []
+        for watcher in watchers:
             rate = wanted[watcher.stream.name].false_alarms
             if watcher.settle({"false_alarms": rate}):
-                with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
-                    facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
-                    self.store.journal.append([Fact("false_alarms", facts)])
-                    self.audit.note("false_alarms", device=watcher.key, rate=rate)
+                facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
+                changed.append(Fact("false_alarms", facts))
+                with contextlib.suppress(OSError):
+                    self.audit.note("false_alarms", sync=False, device=watcher.key, rate=rate)
             watcher.kept = kept(watcher.monitor, wanted[watcher.stream.name])
-        devices = ((w.stream.name, w.device, w.monitor) for w in self.watchers.values())
+        if changed:
+            with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
+                self.store.journal.append(changed)
+        devices = ((w.stream.name, w.device, w.monitor) for w in watchers)
         for line in settings.kept_by(wanted, devices):
             logs.warning(line)
 
