@@ -1,6 +1,7 @@
 """Whatever is sent and done in whatever order, a crash changes nothing, and nothing fails."""
 
 import asyncio
+import contextlib
 import json
 import random
 import time
@@ -112,10 +113,8 @@ class Someone:
             lambda: orders.tried(watcher),
             lambda: self.forget(watcher),
         ]
-        try:
+        with contextlib.suppress(OnladError):  # refused, with a reason
             await self.random.choice(told)()
-        except OnladError:
-            pass  # refused, with a reason
 
     async def forget(self, watcher):
         file = await self.service.orders.forget(watcher)

@@ -237,13 +237,20 @@ class Store:
         """Return the digest of a snapshot's file."""
         return hashlib.sha256((self.folder / "snapshots" / name).read_bytes()).hexdigest()
 
+    def age(self, name: str) -> float:
+        """Return the seconds since a snapshot was taken."""
+        try:
+            return time.time() - (self.folder / "snapshots" / name).stat().st_mtime
+        except OSError:
+            return float("inf")
+
     def snapshot_ages(self) -> dict[int, float]:
         """Return the seconds since the newest snapshot of each device, by its number."""
         ages: dict[int, float] = {}
         with contextlib.suppress(FileNotFoundError):
-            for entry in os.scandir(self.folder / "snapshots"):
-                if match := _SNAPSHOT.fullmatch(entry.name):
-                    number, age = int(match[1][:-13]), time.time() - entry.stat().st_mtime
+            for name in os.listdir(self.folder / "snapshots"):
+                if match := _SNAPSHOT.fullmatch(name):
+                    number, age = int(match[1][:-13]), self.age(name)
                     ages[number] = min(age, ages.get(number, age))
         return ages
 
