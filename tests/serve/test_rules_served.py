@@ -1,5 +1,8 @@
 """The service follows the rules of a stream, and keeps what people say of alarms."""
 
+import time
+from datetime import datetime, timedelta, timezone
+
 import numpy as np
 import pytest
 from serving import machine
@@ -43,6 +46,16 @@ def test_maintenance_neither_tells_nor_learns():
     give(own, 300, 960.0, seed=4)
     _, began = give(own, 40, 1260.0, FAULTS, seed=3)
     assert len(began) == 1
+
+
+def test_a_machine_that_is_off_for_maintenance_is_not_silent():
+    now = datetime.now(timezone.utc)
+    hours = [(now + timedelta(hours=h)).isoformat() for h in (-1, 1, 2)]
+    for begin, end, silent in ((0, 1, False), (1, 2, True)):
+        own = watcher(silent_after=0.1, maintenance=(f"{hours[begin]}/{hours[end]}",))
+        give(own, 10)
+        time.sleep(0.2)
+        assert own.falls_silent() is silent
 
 
 def test_alarms_beyond_the_budget_of_a_day_are_kept_and_not_told():

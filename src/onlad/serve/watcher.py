@@ -285,9 +285,14 @@ class Watcher:
         self.seen, self._heard, self.silent = seen, time.monotonic(), False
 
     def falls_silent(self) -> bool:
-        """Return whether the device has just become silent, by `silent_after`."""
+        """Return whether the device has just become silent, by `silent_after`.
+
+        One that is switched off to be serviced is not, until the time of maintenance is over.
+        """
         after = self.stream.silent_after
-        return after is not None and not self.silent and time.monotonic() - self._heard > after
+        if after is None or self.silent or time.monotonic() - self._heard <= after:
+            return False
+        return not bool(self.rules.calendar.during([time.time()])[0])
 
     def silence(self) -> dict[str, Any]:
         """Return the alarm of a silent device."""
