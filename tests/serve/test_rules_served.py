@@ -8,7 +8,7 @@ import pytest
 from serving import machine
 
 from onlad.serve import config
-from onlad.serve.watcher import Watcher
+from onlad.serve.watcher import KEPT_ALARMS, Watcher
 
 FAULTS = [30, 31, 32, 33, 34]
 
@@ -103,3 +103,38 @@ def test_labels_are_of_the_list_and_can_be_taken_back_until_something_was_learne
     assert own.put_label(alarm, "normal", "cleaning") > 0
     with pytest.raises(ValueError, match="were learned as normal"):
         own.put_label(alarm, "fault", "")
+
+
+def test_a_named_fault_is_known_however_many_alarms_follow():
+    own = watcher()
+    give(own, 900)
+    _, (first,) = give(own, 40, 900.0, FAULTS, seed=3)
+    own.put_label(first, "fault", "a worn valve")
+    for k in range(KEPT_ALARMS + 5):
+        other = machine(40, seed=3) + 9.0 * (np.arange(40) == 30)[:, None] * [1, 0, 0, 0]
+        own.observe(other, 1000.0 * k + 1000 + np.arange(40.0))
+        give(own, 100, 1000.0 * k + 1100, seed=k)
+    assert len(own.alarms) == KEPT_ALARMS
+    _, (again,) = give(own, 40, 1e6, FAULTS, seed=3)
+    assert again.like == "a worn valve"
+
+
+def test_a_fault_that_was_named_on_one_device_is_recognised_on_another():
+    north, south = watcher(), watcher()
+    south.peers = lambda: [north, south]
+    for own in (north, south):
+        give(own, 900)
+    _, (alarm,) = give(north, 40, 900.0, FAULTS, seed=3)
+    north.put_label(alarm, "fault", "a worn valve")
+    _, (alarm,) = give(south, 40, 900.0, FAULTS, seed=3)
+    assert alarm.like == "a worn valve"
+
+
+def test_an_alarm_says_when_it_was_worst_and_when_it_was_seen_last():
+    own = watcher()
+    give(own, 900)
+    X = machine(40, seed=3)
+    X[30:35, 2] += [8.0, 9.0, 60.0, 9.0, 8.0]
+    _, (alarm,) = own.observe(X, 900.0 + np.arange(40.0))
+    said = alarm.message()
+    assert said["time"] <= 930.0 < said["peak"] <= 933.0 < said["end"] == 900.0 + alarm.last - 900

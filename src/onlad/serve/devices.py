@@ -36,6 +36,7 @@ class Devices:
                 f"configuration says {list(stream.columns)}. Give the stream another name"
             )
         watcher = Watcher(number, stream, device, monitor, self._service.history)
+        watcher.peers = lambda: self.of(name)
         self.watchers[name, device] = watcher
         self.born.add(number)
         return watcher
@@ -48,6 +49,10 @@ class Devices:
         self.born.discard(self.next)  # until the journal has it
         self.next += 1
         return watcher
+
+    def of(self, stream: str) -> list[Watcher]:
+        """Return the devices of a stream."""
+        return [watcher for (name, _), watcher in self.watchers.items() if name == stream]
 
     @property
     def rule(self) -> str:

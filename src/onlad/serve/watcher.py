@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 KEPT_ALARMS = 20
+MOST_NAMED = 15  # of these that people have named, however old they are
 MOST_BANDS = 32  # sensors whose bands are published with the state of a device
 MOST_NAMES = 1000  # of a device, with those that came later
 SENSORS = 8  # causes whose values and bands an alarm keeps
@@ -43,7 +44,7 @@ class Alarm:
     stream: str
     device: str
     row: int  # of the first anomaly, counted from the watcher's start
-    time: float
+    time: float  # of the first anomaly
     score: float
     threshold: float
     p_value: float
@@ -62,21 +63,13 @@ class Alarm:
     comment: str = ""
     like: str = ""  # the comment on a similar alarm of the past, or its id
     undo: str = ""  # the snapshot from before its samples were learned as normal
+    end: float = 0.0  # time of the last anomaly
+    peak: float = 0.0  # time of the most severe one
 
     def message(self) -> dict[str, Any]:
         """Return the alarm as it is published, without its samples."""
         told = {"kind": "anomaly"} | asdict(self)
-        for name in (
-            "rows",
-            "times",
-            "learned",
-            "marked",
-            "last",
-            "highest",
-            "before",
-            "told",
-            "undo",
-        ):
+        for name in INNER:
             del told[name]
         causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
         like = f". Like {self.like}" if self.like else ""
@@ -99,11 +92,13 @@ class Alarm:
             f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {low:.4g} to {high:.4g})"
         )
 
-    def peak(self, verdict: Verdict) -> None:
-        """Take over what is said of the most severe anomaly so far."""
+    def follow(self, verdict: Verdict, row: int, when: float) -> bool:
+        """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
+        self.last, self.end = row, when
+        self.highest = max(self.highest, verdict.score)
         if verdict.severity <= self.severity:
-            return
-        self.severity = verdict.severity
+            return False
+        self.severity, self.peak = verdict.severity, when
         self.causes = {str(name): share for name, share in verdict.causes.items()}
         values = verdict.around.named(verdict.around.values)
         numbers = {"value": values, "expected": verdict.expected, "low": verdict.low,
@@ -115,6 +110,7 @@ class Alarm:
             | ({"direction": verdict.direction[name]} if name in verdict.direction else {})
             for name in list(verdict.causes)[:SENSORS]
         }
+        return True
 
 
 def key(stream: str, device: str) -> str:
@@ -176,6 +172,7 @@ class Watcher:
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
         self._today = (-1.0, 0)  # a day, and the alarms told in it
+        self.peers: Callable[[], Iterable[Watcher]] = tuple  # the devices of the stream
         self._before: deque[Array] = deque()  # times and rows of the window before the next sample
         self._n_before = 0  # rows in it, or some more
         self._kept = 0  # rows of a window that come before its last, at most
@@ -403,7 +400,7 @@ class Watcher:
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
             if verdicts.is_anomaly[i]:
                 self.anomalies += 1
-                if not is_open:
+                if newest is None or not is_open:
                     newest = self._begin(verdicts[i], first + i, float(times[i]))
                     here = len(rows) - len(X) + i
                     window = rows[max(0, here - self._kept) : here]
@@ -413,10 +410,8 @@ class Watcher:
                     if newest.told:
                         began.append(newest)
                     is_open = True
-                assert newest is not None
-                newest.last = first + i
-                newest.highest = max(newest.highest, float(verdicts.score[i]))
-                newest.peak(verdicts[i])
+                elif newest.follow(verdicts[i], first + i, float(times[i])):
+                    newest.like = self._like(newest)
             if is_open and newest is not None and len(newest.rows) < LONGEST:
                 newest.rows.append(X[i].tolist())
                 newest.times.append(float(times[i]))
@@ -435,7 +430,7 @@ class Watcher:
             p_value=verdict.p_value,
             causes={str(name): share for name, share in verdict.causes.items()},
         )
-        alarm.peak(verdict)
+        alarm.follow(verdict, row, when)
         alarm.like = self._like(alarm)
         most, day = self.stream.rules.incidents_per_day, when // 86400
         if most is not None:
@@ -445,17 +440,32 @@ class Watcher:
             alarm.told = max(today, self._today[1]) < most
             self._today = (day, self._today[1] + alarm.told)
             self.suppressed += not alarm.told
-        self.alarms.append(alarm)
+        self._keep(alarm)
         self.n_alarms += 1
         return alarm
 
+    def _keep(self, alarm: Alarm) -> None:
+        """Keep an alarm; those that people have named stay longest."""
+        if len(self.alarms) == KEPT_ALARMS:
+            unnamed = (past for past in self.alarms if not past.comment)
+            named = sum(bool(past.comment) for past in self.alarms)
+            self.alarms.remove(self.alarms[0] if named > MOST_NAMED else next(unnamed))
+        self.alarms.append(alarm)
+
     def _like(self, alarm: Alarm) -> str:
-        """Return what people call the most similar alarm of the past, or its id; or nothing."""
-        scored = [(cosine(alarm.causes, past.causes), past) for past in self.alarms]
-        alike = [pair for pair in scored if pair[0] >= ALIKE]
-        named = [pair for pair in alike if pair[1].comment] or alike
-        best = max(named, key=lambda pair: pair[0])[1] if named else None
-        return "" if best is None else best.comment or best.id
+        """Return what people call the most similar alarm of the past, or its id; or nothing.
+
+        One that was named on another device of the stream is known here too.
+        """
+        own = [past for past in self.alarms if past is not alarm]
+        others = (past for other in self.peers() if other is not self for past in other.alarms)
+        named = [past for past in (*own, *others) if past.comment]
+        for known in (named, own):
+            scored = [(cosine(alarm.causes, past.causes), past) for past in known]
+            near, best = max(scored, key=lambda pair: pair[0], default=(0.0, None))
+            if best is not None and near >= ALIKE:
+                return best.comment or best.id
+        return ""
 
     def revert(self, monitor: Monitor) -> None:
         """Go on with the model of a snapshot, as if it had seen the rows since without learning."""
