@@ -40,18 +40,18 @@ class Orders:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def pause(self, watcher: Watcher, paused: bool) -> None:
+    def found(self, stream: str, device: str) -> Watcher:
+        """Return a device, or raise `UnknownError`."""
+        watcher = self._service.watchers.get((stream, device))
+        if watcher is None:
+            raise UnknownError("there is no such device")
+        return watcher
+
+    async def pause(self, watcher: Watcher, paused: bool, by: str = "") -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note("paused", watcher, number=watcher.number, paused=paused)
+            self._note("paused", watcher, by, number=watcher.number, paused=paused)
             watcher.paused = paused
-
-    async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
-        """Learn the samples of an alarm that was none; return how many were learned."""
-        async with self._service.turn:
-            found = _alarm(watcher, alarm)
-            self._note("normal", watcher, number=watcher.number, alarm=alarm)
-            return watcher.mark_normal(found)
 
     async def label(
         self, watcher: Watcher, alarm: str, label: str, comment: str = "", by: str = ""
@@ -105,15 +105,15 @@ class Orders:
         self._revert(watcher, self._keep(watcher, model), by)
         return sum(learned)
 
-    async def snapshot(self, watcher: Watcher) -> str:
+    async def snapshot(self, watcher: Watcher, by: str = "") -> str:
         """Keep the model of a device as it is now; return the name of the snapshot."""
         async with self._service.turn:
-            return self._snapshot(watcher)
+            return self._keep(watcher, watcher.monitor, by)
 
     def _snapshot(self, watcher: Watcher) -> str:
         return self._keep(watcher, watcher.monitor)
 
-    def _keep(self, watcher: Watcher, model: Monitor) -> str:
+    def _keep(self, watcher: Watcher, model: Monitor, by: str = "") -> str:
         """Keep a model of a device as a snapshot; the trail has its digest."""
         store = self._service.store
         try:
@@ -121,8 +121,9 @@ class Orders:
             counts = {"seen": model.n_seen, "learned": watcher.samples - watcher.excluded,
                       "excluded": watcher.excluded}  # fmt: skip
             self._service.audit.note(
-                "snapshot", device=watcher.key, file=file, sha256=store.digest(file), **counts
-            )
+                "snapshot", device=watcher.key, file=file, sha256=store.digest(file), **counts,
+                **({"by": by} if by else {}),
+            )  # fmt: skip
         except OSError as error:
             what = f"the snapshot cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed") from None
@@ -171,11 +172,11 @@ class Orders:
         fresh = service.devices.fresh(watcher.stream)
         return await asyncio.to_thread(whatif.tried, service.store, watcher, fresh, rate, days)
 
-    async def forget(self, watcher: Watcher) -> str:
+    async def forget(self, watcher: Watcher, by: str = "") -> str:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""
         service = self._service
         async with service.turn:
-            if service.watchers.get((watcher.stream.name, watcher.device)) is not watcher:
+            if self.found(watcher.stream.name, watcher.device) is not watcher:
                 raise UnknownError("there is no such device")
             try:
                 saved = checkpoint.entry(watcher)
@@ -184,14 +185,14 @@ class Orders:
             except OSError as error:
                 what = f"the undo file cannot be written: {error.strerror}"
                 raise DiskError(f"{what}. Nothing was changed") from None
-            self._note("forgotten", watcher, number=watcher.number)
+            self._note("forgotten", watcher, by, number=watcher.number)
             service.remove(watcher)
         logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
         for listener in service.listeners:
             listener.forgotten(watcher)
         return file
 
-    async def restore(self, file: str) -> Watcher:
+    async def restore(self, file: str, by: str = "") -> Watcher:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
@@ -202,7 +203,7 @@ class Orders:
             if (saved.stream, saved.device) in devices.watchers:
                 raise StateError(f"{name} is watched again. Forget that one first")
             number = devices.next
-            self._note("restored", number=number, stream=saved.stream, file=file)
+            self._note("restored", by=by, number=number, stream=saved.stream, file=file)
             return devices.put_back(number, file)
 
     async def model_bytes(self, watcher: Watcher) -> bytes:
