@@ -282,6 +282,10 @@ def test_devices_that_fail_together_are_one_incident(tmp_path):
         assert "valve" in together["sensors"]
         assert "valve" in together["text"]
         assert [each["device"] for each in incident["devices"]] == ["c"]
+        for each in together["devices"][1:]:  # a name that one of the devices has is its name
+            said = {"alarm": each["alarm"], "label": "fault", "comment": "worn"}
+            client.post(f"/streams/pump/label?device={each['device']}", json=said)
+        assert client.get("/incidents").json()[0]["comment"] == "worn"
         assert client.get("/incidents?days=0").json() == []
         assert "onlad_suppressed_total" in client.get("/metrics").text
 

@@ -122,7 +122,7 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
 
         cards.filter(has_text="pump/south").click()
         expect(page.locator("canvas")).to_have_count(2)  # a sensor with its band, and the score
-        expect(page.get_by_text("940 samples, 1 alarms")).to_be_visible()
+        expect(page.get_by_text("940 samples, 1 alarm and")).to_be_visible()
         alarm = page.locator(".q-card").first
         expect(alarm).to_contain_text("valve")
         picture(page, "device")
@@ -172,13 +172,21 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         for device in ("north", "south"):  # they fail together
             send(client, machine(40, seed=3, faults=[30, 31, 32, 33, 34]), device)
         incidents = page.get_by_role("list", name="Incidents")
-        expect(incidents).to_contain_text("and 1 more")
+        expect(incidents.get_by_role("listitem")).to_have_count(1)  # one incident, two devices
+        for device in ("north", "south"):
+            expect(incidents.get_by_role("link", name=f"pump/{device}")).to_be_visible()
         expect(incidents).to_contain_text("valve")
         expect(incidents).to_contain_text("usually")
         picture(page, "incidents")
+        incidents.get_by_role("button", name="Seen").click()
+        expect(incidents.get_by_text("seen", exact=True)).to_be_visible()
+        for device in ("north", "south"):
+            assert _described(client, device)["alarms"][0]["label"] == "seen"
         incidents.get_by_role("link").first.click()
         expect(page.locator("canvas")).to_have_count(2)
+        page.get_by_role("button", name="Undo").click()
         expect(page.get_by_label("Sensor")).to_have_value("valve")  # the cause comes first
+        expect(page.get_by_role("img", name="valve over time")).to_be_visible()
         alarm = page.locator(".q-card").first
         expect(alarm).to_contain_text(re.compile(r"(above|below) \(\S+, usually \S+ to \S+\)"))
 
@@ -275,7 +283,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
             # A poisoning: a fault is sent for so long that it is a mode, and no alarm any more.
             poison = machine(900, seed=12) * [1, 1, -3, 1]  # a valve that works the wrong way
             plant.send(poison)
-            expect(page.get_by_text(re.compile("1 drifts since"))).to_be_visible()
+            expect(page.get_by_text(re.compile("1 new mode since"))).to_be_visible()
             told = len(_described(client, "north")["alarms"])
             plant.send(poison[:100])
             assert len(_described(client, "north")["alarms"]) == told
@@ -293,7 +301,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
 
             # A new mode becomes normal after a while.
             plant.send(machine(1000, seed=10) + np.array([3, -4, 3, 2]))
-            expect(page.get_by_text(re.compile("2 drifts since"))).to_be_visible()
+            expect(page.get_by_text(re.compile("2 new modes since"))).to_be_visible()
 
             # The last days, and what would have been with another threshold.
             page.get_by_label("Shown").click()
@@ -353,11 +361,30 @@ def test_a_thousand_devices_are_listed_and_found(browser, tmp_path):
             playwright.expect(page.locator(".q-card")).to_have_count(1)
             assert time.monotonic() - began < 5  # a look per second, and the way there
             page.get_by_role("link", name="pump/device777").press("Enter")
-            playwright.expect(page.get_by_text("1 samples")).to_be_visible()
+            playwright.expect(page.get_by_text("1 sample,").first).to_be_visible()
 
 
 def _iso(seconds):
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+
+
+DRAWN = """() => {
+  const chart = document.querySelector(".nicegui-echart");
+  return getElement(chart.id.slice(1)).chart.getOption().xAxis[0].data.length;
+}"""
+
+
+def test_after_a_restart_the_charts_go_on_where_they_were(browser, tmp_path):
+    errors = []
+    with serving(tmp_path) as (client, _):
+        send(client, machine(300))
+    with serving(tmp_path) as (client, address):
+        until(lambda: client.get("/readyz").status_code == 200, "the journal")
+        with opened(browser, f"{address}/watch?stream=pump", errors) as page:
+            until(lambda: page.evaluate(DRAWN) == 300, "the samples of before")
+            send(client, machine(50, seed=2))
+            until(lambda: page.evaluate(DRAWN) == 350, "those that came since")
+    assert errors == []
 
 
 def test_a_device_says_which_settings_it_cannot_follow(browser, tmp_path):
@@ -394,6 +421,35 @@ def test_it_reads_well_on_a_phone_and_in_the_dark(browser, tmp_path):
             )
             assert _light(text) > 180 > 80 > _light(ground)
             picture(page, "phone")
+            assert page.evaluate("document.documentElement.lang") == "en-US"
+        with opened(browser, address, errors, size=PHONE, **dark) as page:
+            send(client, machine(900, faults=[880, 881, 882]), "x" * 60)
+            card = page.locator(".q-card").filter(has_text="xxx")
+            playwright.expect(card.get_by_text("score")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+            said, state = (
+                card.get_by_text(text).bounding_box() for text in ("score", re.compile("^alarm$"))
+            )
+            assert said["x"] + said["width"] <= state["x"]  # beside each other
+            picture(page, "phone-devices")
+    assert errors == []
+
+
+def test_a_button_keeps_the_focus_while_an_alarm_goes_on(browser, tmp_path):
+    errors, expect = [], playwright.expect
+    fault = machine(60, seed=3, faults=range(60))
+    with serving(tmp_path) as (client, address):
+        send(client, machine(900))
+        send(client, fault[:10])
+        with opened(browser, f"{address}/watch?stream=pump", errors) as page:
+            button = page.get_by_role("button", name="Fault", exact=True)
+            button.focus()
+            expect(page.locator(".q-card").first).to_contain_text("10 samples")
+            send(client, fault[10:])
+            expect(page.locator(".q-card").first).to_contain_text("60 samples")
+            expect(button).to_be_focused()
+            page.keyboard.press("Enter")
+            expect(page.get_by_label("What was it?")).to_be_visible()
     assert errors == []
 
 
@@ -411,7 +467,11 @@ def test_the_page_is_behind_the_door_and_shows_names_as_they_are(browser, tmp_pa
             assert page.title() == "onlad"
             page.get_by_text(f"pump/{name}").click()
             playwright.expect(page.get_by_text("None so far.")).to_be_visible()
+            playwright.expect(page.get_by_text("It learns what is normal: 88 more")).to_be_visible()
             assert page.title() == "onlad"
+            page.get_by_role("button", name="Take a snapshot").click()
+            playwright.expect(page.get_by_text("The model is kept as it is now")).to_be_visible()
+        assert [said["by"] for _, said in verify(tmp_path / "state")] == ["me"]
         where = f"{address}/watch?stream=pump&device=nobody"
         with opened(browser, where, errors, http_credentials=password) as page:
             playwright.expect(page.get_by_text("This device is not watched")).to_be_visible()

@@ -68,3 +68,17 @@ class History:
             Point(int(row), time, score, threshold, bool(is_anomaly), bool(drift))
             for row, time, score, threshold, is_anomaly, drift in self._ring[kept].tolist()
         ]
+
+    def after(self, older: History | None) -> tuple[list[Point], Array]:
+        """Return what is kept, after what `older` has of the rows before, and what is around it."""
+        points, around = self.points(), self.around()
+        if older is None:
+            return points, around
+        before, wide = older.points(), older.around()
+        if points:
+            n = sum(p.row < points[0].row for p in before)
+            before, wide = before[:n], wide[:n]
+            late = ((0, 0), (0, 0), (0, around.shape[2] - wide.shape[2]))  # sensors that came later
+            wide = np.pad(wide, late, constant_values=np.nan)
+            wide = np.concatenate((wide, around))
+        return before + points, wide

@@ -32,6 +32,13 @@ class Shared:
         return any(alarm is watcher.alarm for alarm, watcher in self.parts)
 
     @property
+    def named(self) -> Alarm:
+        """The most severe alarm of which people have said what it was, or the worst."""
+        alarms = [alarm for alarm, _ in self.parts]
+        said = next((alarm for alarm in alarms if alarm.label), alarms[0])
+        return next((alarm for alarm in alarms if alarm.comment), said)
+
+    @property
     def seen(self) -> bool:
         """Whether people have said what each of the alarms was."""
         return all(alarm.label for alarm, _ in self.parts)
@@ -43,6 +50,7 @@ class Shared:
             del told[name]
         alarms = [alarm for alarm, _ in self.parts]
         devices = [{"stream": a.stream, "device": a.device, "alarm": a.id} for a in alarms]
+        told |= {"label": self.named.label, "comment": self.named.comment}
         begin, end = min(a.time for a in alarms), max(a.end for a in alarms)
         return told | {"time": begin, "end": end, "open": self.is_open, "devices": devices}
 

@@ -9,6 +9,7 @@ once a second while it is open, and changes it through `Service` alone.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import Counter
@@ -22,11 +23,12 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from onlad.errors import OnladError
-from onlad.incident import TOGETHER
 from onlad.reference import Array
 from onlad.report.lines import digits
 from onlad.serve import whatif
+from onlad.serve.guard import user
 from onlad.serve.history import Point
+from onlad.serve.incidents import Shared, shared
 from onlad.serve.peers import FEWEST, peers
 from onlad.serve.service import Service
 from onlad.serve.watcher import Alarm, Watcher, rounded
@@ -34,8 +36,10 @@ from onlad.serve.whatif import Tried
 
 EVERY = 1.0  # seconds between two looks
 SHOWN = 100  # devices in the list; the filter finds the others
+FEW = 100  # samples since the start: then the last day is shown with them
 POINTS = 500  # of a curve: more than a phone has columns
 ALARMS = 8  # in the list, newest first
+NAMED = 4  # devices of an incident
 RECENT = 7 * 86400  # seconds that the list of incidents goes back
 WAITING = 100  # views without a browser
 CAUSES = 6  # features that are named
@@ -48,6 +52,17 @@ COLOURS = {
     "paused": "grey",
     "normal": "positive",
 }
+#: What is said of a sensor under the pointer; low and high are stacked, so the band is a width.
+TOLD = """parts => {
+  const at = name => parts.find(part => part.seriesName == name)?.value;
+  const number = x => x == null ? "-" : Number(x.toPrecision(4));
+  const low = at("low"), high = low == null ? null : low + at("band");
+  return `${parts[0].name}<br>value ${number(at("value"))}` +
+    `<br>expected ${number(low)} to ${number(high)}`;
+}"""
+#: A cell with a link to the device.
+LINKED = """<q-td :props="props" style="white-space: normal; min-width: 9em">
+<a class="text-primary" :href="props.row.address">{{ props.value || "-" }}</a></q-td>"""
 SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey"))  # from which on, colour
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
 
@@ -80,7 +95,7 @@ def attach(app: FastAPI, service: Service) -> None:
             Device(service, watcher)
 
     # dark=None: as the reader's system has it.
-    ui.run_with(app, title="onlad", dark=None, show_welcome_message=False)
+    ui.run_with(app, title="onlad", dark=None, language="en-US", show_welcome_message=False)
 
 
 def _make_room() -> None:
@@ -108,56 +123,68 @@ class Incidents:
     """The newest incidents of all devices; those that began together are one."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._listed: list[tuple[Any, ...]] | None = None
-        self._list = ui.column().classes("w-full gap-1").props('role=list aria-label="Incidents"')
+        self._service, self._by, self._most = service, _by(), ALARMS
+        self._listed: list[Any] = []
+        self._list = ui.column().classes("w-full gap-2")
         ui.timer(2 * EVERY, self._look)
 
     def _look(self) -> None:
-        since = time.time() - RECENT
-        found = [
-            (alarm, watcher)
-            for watcher in self._service.watchers.values()
-            for alarm in watcher.alarms
-            if alarm.time >= since or alarm is watcher.alarm
+        found = shared(self._service.watchers.values(), time.time() - RECENT)
+        shown = found[: self._most]
+        listed = [len(found)] + [
+            (alarm.id, round(alarm.severity), each.is_open, alarm.label, alarm.comment, alarm.like)
+            for each in shown
+            for alarm, _ in each.parts
         ]
-        shown = joined(found)[:ALARMS]
-        listed = [(a.id, a.severity, a.label, a.comment, len(others)) for (a, _), others in shown]
         if listed == self._listed:
             return
         self._listed = listed
         self._list.clear()
+        if not found:
+            return
         with self._list:
-            if shown:
-                ui.label("Incidents").classes("text-lg font-medium")
-            for (alarm, watcher), others in shown:
-                with ui.row().classes("w-full items-center no-wrap gap-2").props("role=listitem"):
-                    _severity(alarm)
-                    where = watcher.key + (f" and {len(others)} more" if others else "")
-                    ui.link(where, _address(watcher)).classes("truncate")
-                    ui.label(
-                        f"{_when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}"
-                    ).classes("text-sm opacity-80 truncate")
-                    if alarm.label:
-                        ui.badge(alarm.label, color="grey")
+            _heading("Incidents")
+            with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
+                for each in shown:
+                    self._show(each)
+            if len(found) > self._most:
+                more = f"{min(len(found), SHOWN)} of {len(found)} in the last 7 days"
+                ui.button(f"Show {more}", on_click=self._show_all).props("flat dense no-caps")
 
+    def _show(self, incident: Shared) -> None:
+        alarm, named, watchers = incident.worst, incident.named, incident.watchers
+        with ui.row().classes("w-full items-start no-wrap gap-2").props("role=listitem"):
+            _severity(alarm)
+            with ui.column().classes("gap-0 min-w-0 grow"):
+                with ui.row().classes("gap-x-2 gap-y-0"):
+                    for watcher in watchers[:NAMED]:
+                        ui.link(watcher.key, _address(watcher)).classes("break-all")
+                    if len(watchers) > NAMED:
+                        ui.label(f"and {len(watchers) - NAMED} more")
+                said = [f"{_when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}"]
+                said += [f"“{named.comment}”"] * bool(named.comment)
+                said += [_like(alarm, watchers[0])] * bool(alarm.like)
+                ui.label(". ".join(said)).classes("text-sm opacity-80 break-words")
+            if incident.is_open:
+                _badge("open", "negative")
+            if named.label:
+                _badge(named.label, "grey")
+            if not incident.seen:
+                ui.button("Seen", on_click=lambda: self._see(incident)).props("flat dense no-caps")
 
-def joined(
-    found: Sequence[tuple[Alarm, Watcher]],
-) -> list[tuple[tuple[Alarm, Watcher], list[Watcher]]]:
-    """Return alarms, the newest first; of those that began within a minute the most severe."""
-    groups: list[list[tuple[Alarm, Watcher]]] = []
-    for pair in sorted(found, key=lambda pair: -pair[0].time):
-        if groups and groups[-1][-1][0].time - pair[0].time <= TOGETHER:
-            groups[-1].append(pair)
-        else:
-            groups.append([pair])
-    shown = []
-    for group in groups:
-        worst = max(group, key=lambda pair: pair[0].severity)
-        others = {id(watcher): watcher for _, watcher in group if watcher is not worst[1]}
-        shown.append((worst, list(others.values())))
-    return shown
+    def _show_all(self) -> None:
+        self._most = SHOWN
+        self._look()
+
+    async def _see(self, incident: Shared) -> None:
+        """Note of all alarms of an incident that somebody knows of them."""
+        try:
+            for alarm, watcher in incident.parts:
+                if not alarm.label:
+                    await self._service.orders.label(watcher, alarm.id, "seen", by=self._by)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+        self._look()
 
 
 class Devices:
@@ -171,6 +198,7 @@ class Devices:
                 ui.link(
                     f"{name}: devices beside each other", f"/peers?{urlencode({'stream': name})}"
                 )
+        _heading("Devices")
         self._filter = ui.input("Filter").props("dense clearable").classes("w-full")
         self._list = ui.column().classes("w-full gap-2")
         self._rows: dict[tuple[str, str], Row] = {}
@@ -180,7 +208,9 @@ class Devices:
 
     def _look(self) -> None:
         wanted = (self._filter.value or "").lower()
-        found = [w for w in self._service.watchers.values() if wanted in w.key.lower()]
+        found = [
+            w for w in self._service.watchers.values() if wanted in f"{w.key} {w.state}".lower()
+        ]
         found.sort(key=lambda w: (WORST_FIRST.index(w.state), w.key))
         shown = found[:SHOWN]
         keys = [(w.stream.name, w.device) for w in shown]
@@ -210,21 +240,23 @@ class Row:
             .on("click", lambda: ui.navigate.to(address)),
             ui.row().classes("w-full items-center justify-between no-wrap"),
         ):
-            with ui.column().classes("gap-0 min-w-0"):
-                ui.link(watcher.key, address).classes("font-medium truncate text-inherit")
-                self._said = ui.label().classes("text-sm opacity-60 truncate")
-            self._state = ui.badge()
+            with ui.column().classes("gap-0 min-w-0 grow"):
+                ui.link(watcher.key, address).classes("font-medium break-all text-inherit")
+                self._said = ui.label().classes("text-sm opacity-70 break-words w-full")
+            self._state = _badge("", "grey").classes("shrink-0")
 
     def look(self, watcher: Watcher) -> None:
         """Show the current state."""
         self._state.text = watcher.state
         self._state.props(f"color={COLOURS[watcher.state]}")
-        said = f"{watcher.monitor.n_seen:,} samples, the last {_ago(watcher.seen)}"
+        said = f"{_count(watcher.monitor.n_seen, 'sample')}, the last {_ago(watcher.seen)}"
         if watcher.last is not None and watcher.last.ready:
             said += f", score {digits(watcher.last.score)} of {digits(watcher.last.threshold)}"
         if watcher.alarm is not None:
             said += f": {_causes(watcher.alarm)}"
         said += _drifting(watcher)
+        if watcher.state == "learning":
+            said += _learned(watcher)
         self._said.text = said
 
 
@@ -232,7 +264,7 @@ class Device:
     """The view of one device."""
 
     def __init__(self, service: Service, watcher: Watcher) -> None:
-        self._service, self._watcher = service, watcher
+        self._service, self._watcher, self._by = service, watcher, _by()
         self._tried: Tried | None = None  # the last days, if they are shown
         ui.link("All devices", "/").classes("text-sm")
         with ui.row().classes("w-full items-center"):
@@ -262,28 +294,32 @@ class Device:
             ui.button("Take a snapshot", on_click=self._snap).props("outline")
             ui.button("Go back", on_click=self._choose).props("outline")
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
-        ui.label("Alarms").classes("text-lg font-medium")
+        _heading("Alarms")
         self._alarms = ui.column().classes("w-full gap-2")
+        self._cards: dict[str, Card] = {}
         self._dialogs = ui.element("div")
         self._listed: list[tuple[Any, ...]] | None = None
         self._timer = ui.timer(EVERY, self._look)
+        if len(watcher.history.points()) < min(FEW, watcher.monitor.n_seen):
+            ui.timer(0.1, self._show_days, once=True)  # after a restart: the journal has them
 
     def _look(self) -> None:
         watcher = self._watcher
         self._state.text = watcher.state
         self._state.props(f"color={COLOURS[watcher.state]}")
         self._counts.text = (
-            f"{watcher.monitor.n_seen:,} samples, {watcher.n_alarms:,} alarms and "
-            f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped. "
-            f"The last sample came {_ago(watcher.seen)}{_drifting(watcher)}"
+            f"{_count(watcher.monitor.n_seen, 'sample')}, {_count(watcher.n_alarms, 'alarm')} and "
+            f"{_count(watcher.drifts, 'new mode')} since the start, {watcher.bad:,} skipped. "
+            f"The last sample came {_ago(watcher.seen)}{_drifting(watcher)}{_learned(watcher)}"
         )
         if watcher.serviced:
             self._counts.text += ". Maintenance: nothing is told or learned"
         if watcher.suppressed:
-            self._counts.text += f". {watcher.suppressed:,} alarms were too many for a day"
+            too_many = _count(watcher.suppressed, "alarm")
+            self._counts.text += f". {too_many} beyond the budget of a day, not told"
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
-        history = watcher.history if self._tried is None else self._tried.history
-        drawn = _chart(history.points())
+        points, around = watcher.history.after(self._tried.history if self._tried else None)
+        drawn = _chart(points)
         self._chart.options["series"], self._chart.options["xAxis"] = (
             drawn["series"],
             drawn["xAxis"],
@@ -291,46 +327,39 @@ class Device:
         self._chart.update()
         if self._sensor.value in self._sensor.options:
             index = list(self._sensor.options).index(self._sensor.value)
-            band = _bands(history.points(), history.around(), index, watcher.alarms)
-            for name in ("series", "xAxis"):
-                self._band.options[name] = band[name]
+            band = _bands(points, around, index, watcher.alarms)
+            about = f"{self._sensor.value} over time, with the band in which it is expected"
+            self._band.options.update({name: band[name] for name in ("series", "xAxis")})
+            self._band.options["aria"] = _spoken(about)
             self._band.update()
         newest = list(watcher.alarms)[: -ALARMS - 1 : -1]
         listed = [
-            (alarm.id, alarm.marked, alarm.last, alarm.label, alarm.comment) for alarm in newest
+            (a.id, a.marked, list(a.causes)[:CAUSES], a.label, a.comment, a.like) for a in newest
         ]
         if listed != self._listed:
             self._listed = listed
+            self._cards.clear()
             self._alarms.clear()
             with self._alarms:
                 if not newest:
                     ui.label("None so far.").classes("opacity-60")
                 for alarm in newest:
                     self._show(alarm)
+        for alarm in newest:  # made anew, a button that has the focus would lose it
+            self._cards[alarm.id].look(alarm)
 
     def _show(self, alarm: Alarm) -> None:
         with ui.card().classes("w-full p-3 gap-1"):
-            with ui.row().classes("w-full items-center justify-between no-wrap"):
-                lasted = alarm.last - alarm.row + 1
-                told = f"{_when(alarm.time)}, {lasted} sample" + "s" * (lasted > 1)
-                with ui.row().classes("items-center no-wrap gap-2"):
-                    _severity(alarm)
-                    ui.label(f"{told}, score up to {digits(alarm.highest)}")
-                self._buttons(alarm)
+            card = self._cards[alarm.id] = Card(alarm)
+            self._buttons(alarm)
             said = [
                 alarm.comment and f"“{alarm.comment}”",
-                alarm.like and f"like {alarm.like}",
+                alarm.like and _like(alarm, self._watcher),
                 "" if alarm.told else "suppressed: too many that day",
             ]
             if any(said):
                 ui.label(". ".join(filter(None, said))).classes("text-sm")
-            for name, share in list(alarm.causes.items())[:CAUSES]:
-                with ui.row().classes("w-full items-center no-wrap gap-2"):
-                    ui.label(name).classes("w-1/4 truncate text-sm")
-                    ui.linear_progress(share, show_value=False, color="negative").classes("grow")
-                    ui.label(alarm.says(name).removeprefix(f"{name} ")).classes(
-                        "w-1/2 text-right text-sm"
-                    )
+            card.add_causes(alarm)
 
     def _buttons(self, alarm: Alarm) -> None:
         if alarm.marked:
@@ -360,9 +389,12 @@ class Device:
 
     async def _show_days(self) -> None:
         """Show the last days: they are judged once more."""
-        self._tried = None
-        if self._span.value:
-            self._tried = await self._try(None, float(self._span.value))
+        self._tried, days = None, float(self._span.value)
+        if days:
+            self._tried = await self._try(None, days)
+        elif len(self._watcher.history.points()) < FEW:
+            with contextlib.suppress(OnladError):  # nobody asked for it
+                self._tried = await self._service.orders.tried(self._watcher, days=1.0)
         self._look()
 
     async def _try(self, rate: float | None, days: float) -> Tried | None:
@@ -381,7 +413,7 @@ class Device:
             at = min(steps, key=lambda exponent: abs(math.log10(now) + exponent))
             ui.label("A false alarm in how many normal samples: fewer means a higher threshold")
             rate = ui.slider(min=2, max=6, step=1, value=at).props(
-                'label-always markers aria-label="False alarms"'
+                'markers aria-label="False alarms"'
             )
             told = ui.label(steps[at])
             rate.on_value_change(lambda: told.set_text(steps[int(rate.value)]))
@@ -397,7 +429,7 @@ class Device:
                     there = sum(a.time >= tried.since for a in self._watcher.alarms)
                     ui.label(
                         f"{count} incident{'s' * (count != 1)} since {_when(tried.since)}, "
-                        f"with {steps[int(rate.value)]}. There were {there}."
+                        f"with {steps[int(rate.value)]}. In fact: {there}."
                     )
                     for incident in tried.incidents[-ALARMS:]:
                         cause = next(iter(incident.causes), "")
@@ -418,7 +450,7 @@ class Device:
             async def keep(windows: tuple[str, ...]) -> None:
                 dialog.close()
                 try:
-                    await self._service.orders.maintain(own, windows, by="the page")
+                    await self._service.orders.maintain(own, windows, by=self._by)
                     ui.notify("Noted", type="positive")
                 except OnladError as error:
                     ui.notify(str(error), type="negative")
@@ -458,7 +490,7 @@ class Device:
 
     async def _toggle(self) -> None:
         try:
-            await self._service.orders.pause(self._watcher, not self._watcher.paused)
+            await self._service.orders.pause(self._watcher, not self._watcher.paused, self._by)
         except OnladError as error:
             ui.notify(str(error), type="negative")
         self._look()
@@ -466,7 +498,7 @@ class Device:
     async def _label(self, alarm: Alarm, label: str, comment: str = "") -> None:
         try:
             count = await self._service.orders.label(
-                self._watcher, alarm.id, label, comment, by="the page"
+                self._watcher, alarm.id, label, comment, by=self._by
             )
             said, kind = "Noted", "positive"
             if label == "fault" and count:
@@ -481,7 +513,7 @@ class Device:
 
     async def _snap(self) -> None:
         try:
-            await self._service.orders.snapshot(self._watcher)
+            await self._service.orders.snapshot(self._watcher, self._by)
             ui.notify("The model is kept as it is now", type="positive")
         except OnladError as error:
             ui.notify(str(error), type="negative")
@@ -499,7 +531,7 @@ class Device:
                 dialog.close()
                 try:
                     await self._service.orders.revert(
-                        self._watcher, file, by="the page", again=bool(again.value)
+                        self._watcher, file, by=self._by, again=bool(again.value)
                     )
                     ui.notify("The model is as it was then", type="positive")
                 except OnladError as error:
@@ -525,14 +557,14 @@ class Device:
 
     async def _forget(self) -> None:
         try:
-            file = await self._service.orders.forget(self._watcher)
+            file = await self._service.orders.forget(self._watcher, self._by)
         except OnladError as error:
             ui.notify(str(error), type="negative")
             return
 
         async def undo() -> None:
             try:
-                await self._service.orders.restore(file)
+                await self._service.orders.restore(file, self._by)
                 ui.navigate.to(_address(self._watcher))
             except OnladError as error:
                 ui.notify(str(error), type="negative")
@@ -550,6 +582,37 @@ class Device:
         ui.download(content, f"{self._watcher.stream.name}.onlad")
 
 
+class Card:
+    """What is said of one alarm, which changes while it goes on."""
+
+    def __init__(self, alarm: Alarm) -> None:
+        with ui.row().classes("items-center no-wrap gap-2"):
+            self._severity = _severity(alarm)
+            self._told = ui.label()
+        self._causes: dict[str, tuple[ui.linear_progress, ui.label]] = {}
+
+    def add_causes(self, alarm: Alarm) -> None:
+        """Show the largest causes, and what was expected of them."""
+        for name in list(alarm.causes)[:CAUSES]:
+            with ui.row().classes("w-full items-center gap-x-2 gap-y-0"):
+                ui.label(name).classes("w-full sm:w-1/4 break-all text-sm")
+                bar = ui.linear_progress(0.0, show_value=False, color="negative")
+                bar.classes("grow w-16").props('aria-hidden="true"')  # the text says it too
+                self._causes[name] = bar, ui.label().classes("text-right text-sm")
+
+    def look(self, alarm: Alarm) -> None:
+        """Show what is known by now."""
+        lasted = alarm.last - alarm.row + 1
+        told = f"{_when(alarm.time)}, {lasted:,} sample" + "s" * (lasted > 1)
+        if alarm.end > alarm.time:
+            told += f" until {_when(alarm.end)}"
+        self._told.text = f"{told}, score up to {digits(alarm.highest)}"
+        self._severity.text = f"{alarm.severity:.0f}"
+        for name, (bar, text) in self._causes.items():
+            bar.value = alarm.causes.get(name, 0.0)
+            text.text = alarm.says(name).removeprefix(f"{name} ")
+
+
 class Peers:
     """The devices of a stream beside each other."""
 
@@ -564,15 +627,17 @@ class Peers:
         names = ("device", "for itself", "among its like", "sensor", "here", "the others")
         columns = [{"name": name, "label": name, "field": name, "align": "left"} for name in names]
         self._table = ui.table(columns=columns, rows=[], row_key="device").classes("w-full")
+        self._table.add_slot("body-cell-device", LINKED)
         self._more = ui.label().classes("text-sm opacity-60")
         ui.timer(2 * EVERY, self._look)
 
     def _look(self) -> None:
-        own = [w for w in self._service.watchers.values() if w.stream.name == self._stream]
+        own = self._service.devices.of(self._stream)
         found = peers(own)
         self._table.rows = [
             {
                 "device": peer.device,
+                "address": _address(self._service.watchers[self._stream, peer.device]),
                 "for itself": "unusual" if peer.itself else "usual",
                 "among its like": "unusual" if peer.among else "usual",
                 "sensor": peer.sensor,
@@ -588,16 +653,40 @@ class Peers:
         )
 
 
+def _by() -> str:
+    """Return who looks at the page: the name that was given with the password."""
+    request = ui.context.client.request
+    return user(request.headers) or "the page"
+
+
+def _heading(text: str) -> None:
+    ui.label(text).classes("text-lg font-medium").props("role=heading aria-level=2")
+
+
+def _badge(text: str, colour: str) -> ui.badge:
+    """Show a word in a colour. Quasar would have each announced when it changes."""
+    return ui.badge(text, color=colour).props("role=note")
+
+
+def _like(alarm: Alarm, watcher: Watcher) -> str:
+    """Return what an alarm is like: a name, or the time of one that has none."""
+    for past in watcher.alarms:
+        if past.id == alarm.like:
+            return f"like that of {_when(past.time)}"
+    return f"like {alarm.like}"
+
+
 def _from_now(hours: int) -> str:
     """Return a time of maintenance that begins now, in UTC."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     return f"{now.isoformat()}/{(now + timedelta(hours=hours)).isoformat()}"
 
 
-def _severity(alarm: Alarm) -> None:
+def _severity(alarm: Alarm) -> ui.badge:
     """Show the severity as a number in a colour."""
     colour = next(c for least, c in SEVERITIES if alarm.severity >= least)
-    ui.badge(f"{alarm.severity:.0f}", color=colour).props('aria-label="severity"')
+    number = f"{alarm.severity:.0f}"
+    return _badge(number, colour).props(f'aria-label="severity {number}"').classes("mt-1")
 
 
 def _first(watcher: Watcher) -> str | None:
@@ -612,6 +701,17 @@ def _address(watcher: Watcher) -> str:
 
 def _when(seconds: float) -> str:
     return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))
+
+
+def _count(number: int, what: str) -> str:
+    """Return a number of things.
+
+    Examples
+    --------
+    >>> _count(1, "alarm"), _count(2000, "sample")
+    ('1 alarm', '2,000 samples')
+    """
+    return f"{number:,} {what}" + "s" * (number != 1)
 
 
 def _ago(seconds: float) -> str:
@@ -636,6 +736,16 @@ def _drifting(watcher: Watcher) -> str:
     return f". {watcher.last.drifting} drifts slowly away from where it was"
 
 
+def _learned(watcher: Watcher) -> str:
+    """Return what is being learned, or nothing if that is only what is usual."""
+    known = watcher.monitor.describe()
+    if not known["ready"]:
+        return f". It learns what is normal: {known['why']}"
+    if known["candidate"]:
+        return ". A lasting change is being learned, and may become a new mode"
+    return ""
+
+
 def _causes(alarm: Alarm) -> str:
     return ", ".join(f"{name} {share:.0%}" for name, share in list(alarm.causes.items())[:2])
 
@@ -656,6 +766,11 @@ def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
         highest = max(part, key=lambda p: (p.is_anomaly, p.score))
         kept += [p for p in part if p.drift or p is highest]
     return kept
+
+
+def _spoken(text: str) -> dict[str, Any]:
+    """Return what a screen reader says of a chart; by itself it would read out numbers."""
+    return {"enabled": True, "label": {"description": text}}
 
 
 def _chart(points: Sequence[Point]) -> dict[str, Any]:
@@ -686,7 +801,7 @@ def _chart(points: Sequence[Point]) -> dict[str, Any]:
         "legend": {"top": 0, "textStyle": words},
         "tooltip": {"trigger": "axis"},
         "dataZoom": [{"type": "inside"}],
-        "aria": {"enabled": True},
+        "aria": _spoken("Score and threshold over time"),
         "xAxis": {"type": "category", "axisLabel": words, "data": [_when(p.time) for p in points]},
         "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
         "series": [score, threshold, anomalies],
@@ -730,9 +845,9 @@ def _bands(
     return {
         "grid": {"left": 56, "right": 16, "top": 32, "bottom": 44},
         "legend": {"top": 0, "textStyle": words, "data": ["value", "band", "anomalies"]},
-        "tooltip": {"trigger": "axis"},
+        "tooltip": {"trigger": "axis", ":formatter": TOLD},
         "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 14, "bottom": 2}],
-        "aria": {"enabled": True},
+        "aria": _spoken("A sensor over time"),
         "xAxis": {"type": "category", "axisLabel": words, "data": [_when(p.time) for p in points]},
         "yAxis": axis,
         "series": [low, band, value, marks],
