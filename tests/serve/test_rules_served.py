@@ -8,6 +8,7 @@ import pytest
 from serving import machine
 
 from onlad.serve import config
+from onlad.serve.peers import peers
 from onlad.serve.watcher import KEPT_ALARMS, Watcher
 
 FAULTS = [30, 31, 32, 33, 34]
@@ -138,3 +139,31 @@ def test_an_alarm_says_when_it_was_worst_and_when_it_was_seen_last():
     _, (alarm,) = own.observe(X, 900.0 + np.arange(40.0))
     said = alarm.message()
     assert said["time"] <= 930.0 < said["peak"] <= 933.0 < said["end"] == 900.0 + alarm.last - 900
+
+
+def test_a_device_is_unusual_for_itself_among_its_like_or_both():
+    group = [watcher() for _ in range(6)]
+    for k, own in enumerate(group):
+        own.device = f"pump{k}"
+        X = machine(900, seed=k) + 5.0 * (k in (1, 2))
+        own.observe(X, np.arange(900.0))
+    for k in (0, 1):
+        X = machine(40, seed=3, faults=FAULTS) + 5.0 * (k == 1)
+        group[k].observe(X, 900.0 + np.arange(40.0))
+    found = {peer.device: (peer.itself, peer.among) for peer in peers(group)}
+    assert [found[f"pump{k}"] for k in range(4)] == [
+        (True, False), (True, True), (False, True), (False, False),
+    ]  # fmt: skip
+
+
+def test_a_device_that_sent_nothing_since_a_restart_has_no_peers_yet():
+    group = [watcher() for _ in range(5)]
+    for k, own in enumerate(group):
+        give(own, 900, seed=k)
+    last = group[4].last
+    group[4] = watcher()
+    give(group[4], 900)
+    again = Watcher(2, group[4].stream, "", group[4].monitor, 600)
+    again.last = last
+    assert len(peers([*group[:4], again])) == 4
+    assert peers([again] * 5) == []

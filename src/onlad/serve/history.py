@@ -60,6 +60,14 @@ class History:
         most = len(self._ring)
         return self._around[np.arange(max(0, self._count - most), self._count) % most]
 
+    def values(self, last: int) -> Array:
+        """Return the values of the last samples, (.., n)."""
+        if self._around.ndim < 3:
+            return np.empty((0, 0))
+        most = len(self._ring)
+        first = max(0, self._count - min(last, most))
+        return np.asarray(self._around[np.arange(first, self._count) % most, 0])
+
     def points(self) -> list[Point]:
         """Return what is kept."""
         most = len(self._ring)
