@@ -60,13 +60,15 @@ class History:
         most = len(self._ring)
         return self._around[np.arange(max(0, self._count - most), self._count) % most]
 
-    def values(self, last: int) -> Array:
-        """Return the values of the last samples, (.., n)."""
-        if self._around.ndim < 3:
-            return np.empty((0, 0))
+    def values(self, many: int) -> Array:
+        """Return the values of so many samples, spread over what is kept, (many, n)."""
+        if not self._count:
+            return np.empty((many, 0))
         most = len(self._ring)
-        first = max(0, self._count - min(last, most))
-        return np.asarray(self._around[np.arange(first, self._count) % most, 0])
+        first = max(0, self._count - most)
+        return np.asarray(
+            self._around[np.linspace(first, self._count - 1, many, dtype=int) % most, 0]
+        )
 
     def points(self) -> list[Point]:
         """Return what is kept."""

@@ -15,7 +15,7 @@ import numpy as np
 from onlad.reference import Array
 from onlad.serve.watcher import Watcher
 
-LAST = 600  # samples whose median counts
+LOOKED_AT = 64  # of the last samples, spread over them: a median needs no more
 FEWEST = 4  # devices that are like each other
 FAR = 6.0  # deviations from the median that are unusual among so many sensors and devices
 NORMAL = 1.4826  # times the median distance is a deviation, in normal data
@@ -50,16 +50,20 @@ def peers(watchers: Iterable[Watcher]) -> list[Peer]:
     """
     groups: dict[tuple[str, ...], dict[Watcher, Array]] = {}
     for watcher in watchers:
-        names, values = tuple(map(str, watcher.names)), watcher.history.values(LAST)
-        known = values.shape[1] == len(names) and len(values) > 0
-        if known and watcher.last is not None and watcher.last.ready and not watcher.failed:
+        names, values = tuple(map(str, watcher.names)), watcher.history.values(LOOKED_AT)
+        if (
+            values.shape[1] == len(names)
+            and watcher.last is not None
+            and watcher.last.ready
+            and not watcher.failed
+        ):
             groups.setdefault(names, {})[watcher] = values
     found: list[Peer] = []
     for names, group in groups.items():
         if len(group) < FEWEST:
             continue
         with np.errstate(all="ignore"):
-            each = np.array([_median(values) for values in group.values()])
+            each = _median(np.array(list(group.values())).swapaxes(0, 1))
             usual = _median(each)
             spread = NORMAL * _median(np.abs(each - usual))
             far = np.abs(each - usual) / np.maximum(spread, LEAST * np.abs(usual) + 1e-12)
