@@ -234,7 +234,8 @@ class _Starting:
             await send({"type": "websocket.close", "code": 1013})  # try again later
         else:
             why = self._service.health.trouble.get("start", "the service starts")
-            await _refusal(503, why, {"Retry-After": "5"})(scope, receive, send)
+            again = {"Retry-After": "5", "Refresh": "5"}  # programs and browsers come back
+            await _refusal(503, why, again)(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

@@ -278,9 +278,9 @@ class Device:
             ui.label(f"{said} has learned. Forget the device to let it start again.").classes(
                 "text-sm text-warning"
             )
-        names = [str(name) for name in watcher.names]
+        known = [str(name) for name in watcher.names]
         with ui.row().classes("w-full items-center"):
-            self._sensor = ui.select(names, value=_first(watcher), label="Sensor").classes("w-60")
+            self._sensor = ui.select(known, value=_first(watcher), label="Sensor").classes("w-60")
             spans = {0.0: "the last samples", 1.0: "the last day", whatif.DAYS: "the last 7 days"}
             self._span = ui.select(spans, value=0.0, label="Shown", on_change=self._show_days)
             self._span.classes("w-48")
@@ -325,8 +325,10 @@ class Device:
             drawn["xAxis"],
         )
         self._chart.update()
-        if self._sensor.value in self._sensor.options:
-            index = list(self._sensor.options).index(self._sensor.value)
+        if (names := [str(name) for name in watcher.names]) != list(self._sensor.options):
+            self._sensor.set_options(names, value=self._sensor.value or names[0])
+        if self._sensor.value in names[: around.shape[-1]]:
+            index = names.index(str(self._sensor.value))
             band = _bands(points, around, index, watcher.alarms)
             about = f"{self._sensor.value} over time, with the band in which it is expected"
             self._band.options.update({name: band[name] for name in ("series", "xAxis")})
