@@ -72,6 +72,15 @@ def test_alarms_beyond_the_budget_of_a_day_are_kept_and_not_told():
     assert len(began) == 1
 
 
+def test_the_day_of_the_budget_is_that_of_the_zone():
+    own = watcher(alarms_per_day=1, zone="Europe/Berlin")
+    give(own, 900)
+    for start, told in ((21, 1), (22.5, 0), (23.5, 1)):  # hours in UTC; the last is the next day
+        _, began = give(own, 40, 3600.0 * start, FAULTS, seed=3)
+        assert len(began) == told
+        give(own, 200, 3600.0 * start + 40, seed=4)
+
+
 def test_a_sensor_that_only_explains_begins_no_alarm():
     own = watcher()
     give(own, 900)

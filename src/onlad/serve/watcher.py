@@ -171,7 +171,7 @@ class Watcher:
         self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
-        self._today = (-1.0, 0)  # a day, and the alarms told in it
+        self._today = (-1, 0)  # a day, and the alarms told in it
         self.peers: Callable[[], Iterable[Watcher]] = tuple  # the devices of the stream
         self._before: deque[Array] = deque()  # times and rows of the window before the next sample
         self._n_before = 0  # rows in it, or some more
@@ -432,9 +432,10 @@ class Watcher:
         )
         alarm.follow(verdict, row, when)
         alarm.like = self._like(alarm)
-        most, day = self.stream.rules.incidents_per_day, when // 86400
+        most, of = self.stream.rules.incidents_per_day, self.stream.rules.calendar.day
         if most is not None:
-            today = sum(a.told and a.time // 86400 == day for a in self.alarms)
+            day = of(when)
+            today = sum(a.told and of(a.time) == day for a in self.alarms)
             if self._today[0] != day:
                 self._today = (day, today)
             alarm.told = max(today, self._today[1]) < most
