@@ -61,7 +61,7 @@ class History:
         return self._around[np.arange(max(0, self._count - most), self._count) % most]
 
     def values(self, many: int) -> Array:
-        """Return the values of so many samples, spread over what is kept, (many, n)."""
+        """Return the values of `many` samples, spread over what is kept, (many, n)."""
         if not self._count:
             return np.empty((many, 0))
         most = len(self._ring)

@@ -316,7 +316,7 @@ class Device:
             self._counts.text += ". Maintenance: nothing is told or learned"
         if watcher.suppressed:
             too_many = _count(watcher.suppressed, "alarm")
-            self._counts.text += f". {too_many} beyond the budget of a day, not told"
+            self._counts.text += f". {too_many} beyond the budget of a day, and suppressed"
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         points, around = watcher.history.after(self._tried.history if self._tried else None)
         drawn = _chart(points)
