@@ -94,6 +94,25 @@ def test_blocks_and_files_change_nothing():
     np.testing.assert_array_equal(np.concatenate(scores), whole.score)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_blocks_change_nothing_whatever_the_times_are(seed):
+    rng = np.random.default_rng(seed)
+    n, day = 500, np.arange(20) // 5
+    X = rng.normal(size=(n, 3))
+    X[np.isin(np.arange(n) // 25, day)] = np.nan  # some days have no values
+    strange = rng.choice([0.0, -1e9, 1.7e9, 4e9], n)  # a clock that is set, also back to 1970
+    t = np.where(rng.random(n) < 0.2, strange, 1.7e9 + np.arange(n) * 3600.0)
+    whole, parts, saved = (Monitor(warmup=64, names=list("abc")) for _ in range(3))
+    whole.observe_many(X, times=t)
+    for part in np.split(np.arange(n), np.sort(rng.choice(n, 60, replace=False))):
+        if len(part):
+            parts.observe_many(X[part], times=t[part])
+            saved.observe_many(X[part], times=t[part])
+            saved = persist.from_bytes(persist.to_bytes(saved))
+    assert persist.to_bytes(parts) == persist.to_bytes(whole)
+    assert persist.to_bytes(saved) == persist.to_bytes(whole)
+
+
 def test_one_by_one_gives_the_same():
     t, X = office(2, days=4)
     many, monitor = Monitor().observe_many(X, times=t), Monitor()

@@ -158,7 +158,8 @@ class Incidents:
             self.count += 1
             self._shares = shares
         else:
-            self._shares = self._shares + shares
+            later = len(shares) - len(self._shares)  # features that came later
+            self._shares = np.pad(self._shares, (0, later)) + shares
         if before is None or worst > before.severity:
             around = told.around
             now = Incident(

@@ -97,8 +97,8 @@ class Rhythm:
         self._sums: Array = np.zeros((BINS, n))  # of the day that has not ended
         self._counts: Array = np.zeros((BINS, n))
         self._date = 0.0  # that day
-        self._last = 0.0  # time of the last row
-        self._steps: Array = np.empty(0)  # times between the last rows
+        self._last: float | None = None  # time of the last row
+        self._steps: Array = np.empty(0)  # times between the last rows, 0 if it was not later
         self._begun = 0.0  # the first day
         self._missing = 0  # rows until a window is full after a gap
         self._kept: list[Array] | None = []  # times and rows, until the monitor starts anew
@@ -117,19 +117,16 @@ class Rhythm:
 
     def gaps(self, seconds: Array) -> Array:
         """Return which rows come after a gap, and learn how far rows are from each other."""
-        steps = np.diff(seconds, prepend=self._last) if self._last else np.diff(seconds)
-        found = np.zeros(len(seconds), bool)
-        if len(steps):
-            known = np.full(STEPS, np.inf)
-            known[STEPS - len(self._steps) :] = self._steps
-            series = np.concatenate((known, np.where(steps > 0, steps, np.inf)))
-            before = np.sort(sliding_window_view(series, STEPS)[:-1], axis=1)
-            count = np.isfinite(before).sum(axis=1)
-            usual = np.take_along_axis(before, np.maximum(3 * count[:, None] // 4 - 1, 0), 1)[:, 0]
-            found[-len(steps) :] = (steps < 0) | ((count >= STEPS // 2) & (steps > GAP * usual))
-            self._steps = series[-STEPS:][np.isfinite(series[-STEPS:])]
+        steps = np.diff(seconds, prepend=seconds[0] if self._last is None else self._last)
+        known = np.full(STEPS, np.inf)
+        known[STEPS - len(self._steps) :] = np.where(self._steps > 0, self._steps, np.inf)
+        series = np.concatenate((known, np.where(steps > 0, steps, np.inf)))
+        before = np.sort(sliding_window_view(series, STEPS)[:-1], axis=1)
+        count = np.isfinite(before).sum(axis=1)
+        usual = np.take_along_axis(before, np.maximum(3 * count[:, None] // 4 - 1, 0), 1)[:, 0]
+        self._steps = np.where(np.isfinite(series), series, 0.0)[-STEPS:]
         self._last = float(seconds[-1])
-        return found
+        return np.asarray((steps < 0) | ((count >= STEPS // 2) & (steps > GAP * usual)))
 
     def filling(self, gaps: Array, window: int) -> Array:
         """Return for which rows the window after a gap is not full yet."""
@@ -192,16 +189,13 @@ class Rhythm:
 
     def _turn(self, date: float) -> None:
         """Learn the day that has ended, if a later one begins."""
-        if not self._counts.any():
-            if not self.begun:
-                self._begun = self._date = date
-            self._date = max(date, self._date)
+        if not self.begun:
+            self._begun = self._date = date
         elif date > self._date:
-            self._end()
-            self._sums[:], self._counts[:] = 0.0, 0.0
+            if self._counts.any():
+                self._end()
+                self._sums[:], self._counts[:] = 0.0, 0.0
             self._date = date
-            self._shape = self._shaped()
-        elif self._shape is None and not np.isnan(self._level).all():
             self._shape = self._shaped()
 
     def _end(self) -> None:
@@ -253,7 +247,7 @@ class Rhythm:
         return RhythmState(
             day=self._day.copy(), week=self._week.copy(), level=self._level.copy(),
             errors=self._errors.copy(), sums=self._sums.copy(), counts=self._counts.copy(),
-            date=self._date, last=self._last, steps=self._steps.copy(), begun=self._begun,
+            date=self._date, last=self._last or 0.0, steps=self._steps.copy(), begun=self._begun,
             missing=self._missing,
             kept=self._rows(),
         )  # fmt: skip
@@ -270,7 +264,7 @@ class Rhythm:
         self._day, self._week, self._level = state.day.copy(), state.week.copy(), state.level.copy()
         self._errors, self._sums = state.errors.copy(), state.sums.copy()
         self._counts, self._date = state.counts.copy(), state.date
-        self._last, self._steps = state.last, state.steps.copy()
+        self._last, self._steps = state.last if len(state.steps) else None, state.steps.copy()
         self._begun, self._missing = state.begun, state.missing
         self._kept = None if state.kept is None else [state.kept.copy()]
         self._shape = None if np.isnan(self._level).all() else self._shaped()

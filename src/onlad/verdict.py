@@ -219,9 +219,10 @@ class Verdicts(Sequence[Verdict]):
         with np.errstate(invalid="ignore"):
             ratio = late.score / late.threshold
             higher = ratio > np.where(self.is_anomaly, self.score / self.threshold, 0.0)
+            score = ratio * self.threshold
         take = late.is_anomaly & (late.shares.argmax(axis=1) >= n) & higher & self.ready
         both.is_anomaly = self.is_anomaly | take
-        both.score = np.where(take, ratio * self.threshold, self.score)
+        both.score = np.where(take, score, self.score)
         both.p_value = np.where(take, late.p_value, self.p_value)
         both.shares[take], both.unusual[take] = late.shares[take], late.unusual[take]
         return both

@@ -78,8 +78,10 @@ def test_a_line_that_a_full_disk_cut_off_is_taken_back(trail, monkeypatch):
         with pytest.raises(OSError, match="No space left"):
             audit.note("label", device="pump/5")
     audit.note("label", device="pump/6")
+    end = audit.end
+    audit.note("reverted", device="pump/7")
     audit.note("label", device="pump/7")
-    audit.take_back()
+    audit.take_back(end)
     audit.note("label", device="pump/8")
     assert [said["device"] for _, said in verify(trail)][5:] == ["pump/6", "pump/8"]
 

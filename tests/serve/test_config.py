@@ -134,6 +134,21 @@ def test_every_mistake_is_in_one_message_with_its_line(tmp_path):
         ('state = "state"', 'state = "a\\u0000b"', "service.state: must be a path, got 'a"),
         ('name = "fan"', f'name = "fan"\nseed = {10**48}', "streams.seed: must be in [0, 9,223"),
         ('"flow", "power"]', '"flow", "t"]\ntime = "t"', "columns: 't' is the time, and never"),
+        ('version = "3.1.1"', f'username = "{"u" * 70_000}"', "mqtt.username: must match"),
+        (
+            'version = "3.1.1"',
+            "username = 'u'\npassword_file = '/proc/kallsyms'",
+            "is too long for",
+        ),
+        *(
+            ("[service]", f"[webhook]\n{line}\n[service]", message)
+            for line, message in (
+                ('url = "http://[::1"', "webhook.url: Invalid IPv6 URL, got 'http://[::1'"),
+                ('url = "http://a:99999"', "webhook.url: Port out of range"),
+                ('url = "http://:80"', "webhook.url: it needs a host, and a port"),
+                ('url = "http://a"\ntoken = "a\\nb"', "webhook.token: must match [!-~]+"),
+            )
+        ),
         (RIGHT, '[service]\nstate = "s"\nstreams = 1\n', "a table [[streams]] is needed"),
         (RIGHT, '[service]\nstate = "s"\n[[streams]]\nname = "a"', "[mqtt] or [http] is needed"),
     ],
@@ -157,6 +172,14 @@ def test_files_of_the_broker_are_read_by_check(tmp_path, capsys):
         assert "has 1 mistake" in said
         assert message in said
         assert "cannot write the output" not in said
+    (tmp_path / "long").write_text("p" * 70_000)
+    with pytest.raises(ConfigError, match="long is too long for a password"):
+        config.load(
+            write(
+                tmp_path,
+                RIGHT.replace('version = "3.1.1"', "username = 'u'\npassword_file = 'long'"),
+            )
+        )
 
 
 def test_a_model_that_no_device_can_start_from_is_a_mistake(tmp_path, capsys):

@@ -116,7 +116,9 @@ def test_names_from_the_network_reach_no_path(tmp_path):
         assert client.post("/streams/..%2f..%2fx/samples", json=[1]).status_code == 404
     names = sorted(p.name for p in (tmp_path / "state").rglob("*") if p.is_file())
     assert [name for name in names if "journal" not in name] == [
+        "000001-000000000002-000.onlad.gz",
         "000001-0000000001.onlad.gz",
+        "audit.jsonl",
         "hand",
         "lock",
         "state.json",
@@ -232,17 +234,20 @@ def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkey
         watcher = running.service.watchers["pump", ""]
         (alarm,) = client.get("/streams").json()[0]["alarms"]
         before = persist.to_bytes(watcher.monitor)
-        orders = [("learning", False), ("normal", alarm["id"])]
+        said = {"alarm": alarm["id"], "label": "normal"}
+        orders = [("learning", False), ("normal", alarm["id"]), ("label", said)]
+        orders += [("label", said | {"label": "fault"}), ("maintenance", ["daily 02:00-03:00"])]
         for what, (path, body) in product(("os.write", "Journal.append"), orders):
             with monkeypatch.context() as patch:
                 patch.setattr(f"onlad.serve.journal.{what}", _no_space)
-                answer = client.post(f"/streams/pump/{path}", json=body)
+                how = "PUT" if path == "maintenance" else "POST"
+                answer = client.request(how, f"/streams/pump/{path}", json=body)
             assert answer.status_code == 503
             assert "No space left on device. Nothing was changed" in answer.json()["error"]
         assert (persist.to_bytes(watcher.monitor), watcher.paused) == (before, False)
-        assert not watcher.alarms[-1].marked
-        # The journal's file was full, but not that of the trail: a snapshot was taken, no more.
-        assert [said["kind"] for _, said in verify(tmp_path / "state")] == ["snapshot"]
+        kept = watcher.alarms[-1]
+        assert (kept.marked, kept.undo, kept.label, watcher.windows) == (False, "", "", ())
+        assert {said["kind"] for _, said in verify(tmp_path / "state")} <= {"snapshot"}
         assert client.post("/streams/pump/learning", json=False).status_code == 200
         assert client.post("/streams/pump/normal", json=alarm["id"]).status_code == 200
 

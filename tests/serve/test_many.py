@@ -13,6 +13,7 @@ from test_state import CONFIG, config, crash, feed, sealed, started
 
 from onlad import ModelFileError, modelfile, persist
 from onlad.serve import disk
+from onlad.serve.audit import verify
 from onlad.serve.quarantine import REPLAYING
 from onlad.serve.run import run
 from onlad.serve.service import Service
@@ -61,6 +62,39 @@ def test_models_are_written_in_turn_and_a_crash_at_any_time_loses_nothing(tmp_pa
     rows = {json.dumps([alarm.rows for alarm in kept]) for kept in alarms.values()}
     assert len(rows) == 1  # whether they come from a file or from the journal
     service.close()
+
+
+@pytest.mark.usefixtures("few")
+def test_snapshots_take_no_bytes_and_are_taken_in_turn(tmp_path, monkeypatch):
+    service, state = started(tmp_path), tmp_path / "state"
+    for device in DEVICES:
+        feed(service, machine(40), device=device)
+    for turn in range(1, 5):
+        checkpoint(service)
+        assert len(list((state / "snapshots").iterdir())) == 3 * turn
+        for watcher in service.watchers.values():
+            names = service.store.snapshots(watcher.number)
+            assert len(names) == (watcher.number <= 3 * turn)
+            for name in names:  # a second name of the file of the model
+                assert (state / "snapshots" / name).stat().st_nlink == 2
+    watcher = service.watchers["pump", DEVICES[0]]
+    (first,) = service.store.snapshots(watcher.number)
+    feed(service, machine(10), device=DEVICES[0])
+    checkpoint(service)
+    assert service.store.snapshots(watcher.number) == [first]  # the next one is due tomorrow
+    service.close()
+    again = started(tmp_path)  # and it is so after a start
+    feed(again, machine(10), device=DEVICES[0])
+    checkpoint(again)
+    assert again.store.snapshots(watcher.number) == [first]
+    monkeypatch.setattr(disk.time, "monotonic", lambda now=disk.time.monotonic: now() + 86_401)
+    feed(again, machine(10), device=DEVICES[0])
+    checkpoint(again)
+    second = again.store.snapshots(watcher.number)[1]
+    assert again.store.snapped(watcher.number, second).n_seen == 70
+    asyncio.run(again.orders.revert(again.watchers["pump", DEVICES[0]], first))
+    assert "snapshot" in {said["kind"] for _, said in verify(state)}
+    again.close()
 
 
 def test_no_checkpoint_writes_more_than_it_may_though_models_grow(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paho.mqtt.client import topic_matches_sub
 
 from onlad import Monitor
-from onlad.serve import logs, page, payload
+from onlad.serve import charts, logs, payload
 from onlad.serve.config import StreamTable
 from onlad.serve.history import History, Point
 from onlad.serve.listener import Listener
@@ -104,7 +104,7 @@ def test_any_time_is_one_that_a_page_can_show_or_refused(value):
     found = read(json.dumps({"a": 1, "t": value}).encode(), time="t")
     assert len(found.rows) or found.bad
     for when in found.times:
-        assert page._when(when)
+        assert charts.when(when)
 
 
 def sent(message, five):

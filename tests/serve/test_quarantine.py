@@ -5,7 +5,9 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import numpy as np
@@ -13,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving import Client, Served, free_port, machine, sample, until, write_config
-from test_state import crash, feed, started
+from test_state import CONFIG as STATE_CONFIG
+from test_state import crash, drained, feed, started
 
 from onlad import persist
 from onlad.serve import payload
 from onlad.serve.config import StreamTable
-from onlad.serve.frames import digest
+from onlad.serve.frames import Mark, digest
+from onlad.serve.intake import Item
 from onlad.serve.listener import Listener
 from onlad.serve.watcher import Monitor
 
@@ -77,6 +81,54 @@ def test_a_message_of_many_levels_ends_nothing(tmp_path, broker, version):
         assert "holds an array, which is no number" in answer.json()["bad"][0]["why"]
         client.send("plant/a", sample(machine(1)[0]))
         until(lambda: served.samples() == 1, "life after it")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "onlad.serve.payload.read",
+        "onlad.serve.devices.Devices.begin",
+        "onlad.serve.intake.Batch.add",
+        "onlad.serve.marks.Marks.has_timed",
+        "onlad.serve.quarantine.Quarantine.read",
+        "onlad.serve.watcher.Watcher.name",
+        "onlad.serve.watcher.Watcher.take",
+    ],
+)
+def test_whatever_is_raised_while_a_message_is_read_belongs_to_it(tmp_path, where, monkeypatch):
+    service = started(tmp_path, STATE_CONFIG + 'time = "t"\n')
+    feed(service, machine(3), device="a")
+    with monkeypatch.context() as patch:
+        patch.setattr(where, Mock(side_effect=[RuntimeError("a bug"), RecursionError()]))
+        device = "b" if where.endswith(("begin", "name")) else "a"
+        for k in range(2):  # with a time, and a name that comes later
+            said = json.dumps(sample(machine(1)[0]) | {"t": 5.0 + k, "late": 1.0}).encode()
+            mark = Mark(7 + k, digest(b"x", said))
+            item = Item(service.streams["pump"], device, said, time.perf_counter(), mark)
+            assert service.submit(item)
+        asyncio.run(drained(service))
+    assert service.health.bad["pump"] == 2
+    assert ("pump", "b") not in service.watchers  # not half of a device
+    feed(service, machine(3), device="a")
+    feed(service, machine(3), device="b")
+    crash(service)
+    again = started(tmp_path, STATE_CONFIG + 'time = "t"\n')
+    assert [w.monitor.n_seen for w in again.watchers.values()] == [6, 3]
+    again.close()
+
+
+def test_a_listener_that_fails_ends_nothing(tmp_path):
+    class Fails(Listener):
+        def judged(self, *_):
+            raise RuntimeError("a bug")
+
+        stepped = judged
+
+    service = started(tmp_path)
+    service.listen(Fails())
+    feed(service, machine(5))
+    assert (service.watchers["pump", ""].monitor.n_seen, service.broken) == (5, False)
+    service.close()
 
 
 @contextlib.contextmanager

@@ -54,6 +54,32 @@ def test_rows_behind_damage_are_salvaged_and_the_lost_ones_counted(tmp_path, cap
     last.close()
 
 
+@pytest.mark.parametrize("end", [True, False])
+def test_rows_that_nothing_follows_are_counted_too(tmp_path, capsys, end):
+    X = machine(400)
+    service = started(tmp_path)
+    for device in "ab":
+        feed(service, X[:300], device=device)
+    asyncio.run(service.disk.checkpoint())
+    for part in (X[300:320], X[320:350]):
+        feed(service, part, device="a")
+    feed(service, X[300:310], device="b")
+    crash(service)
+    (path,) = (tmp_path / "state" / "journal").glob("*.journal")
+    data = bytearray(path.read_bytes())
+    start, stop, _ = list(frames(bytes(data)))[1]
+    at = stop - 9 if end else start + 50  # in the values, or in what says whose they are
+    data[at] ^= 1
+    path.write_bytes(data)
+    said = repaired(tmp_path, capsys)
+    if end:
+        assert "pump/a: 20 rows of the journal are kept, 30 are lost" in said
+    assert ("more may be lost" in said) == (not end)
+    again = started(tmp_path)
+    assert [w.monitor.n_seen for w in again.watchers.values()] == [320, 310]
+    again.close()
+
+
 def test_a_device_whose_birth_is_lost_and_segments_that_are_missing(tmp_path, capsys, monkeypatch):
     X = machine(90)
     service = started(tmp_path)
@@ -75,9 +101,10 @@ def test_a_device_whose_birth_is_lost_and_segments_that_are_missing(tmp_path, ca
     with pytest.raises(JournalError, match="damaged"):
         started(tmp_path)
     said = repaired(tmp_path, capsys)
-    assert "device 1, whose name is lost: 0 rows of the journal are kept, 20 are lost" in said
+    assert "device 1, whose name is lost: 0 rows of the journal are kept, 30 are lost" in said
     assert "pump/b: 90 rows of the journal are kept, 0 are lost" in said
     assert "0000000002.journal is missing" in said
+    assert "more may be lost" in said
     again = started(tmp_path)
     assert {key: w.monitor.n_seen for key, w in again.watchers.items()} == {("pump", "b"): 90}
     again.close()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import numpy as np
+import pytest
 from serving import machine, unpacked
 from test_state import CONFIG, crash, feed, started
 
@@ -80,6 +81,35 @@ def test_what_a_device_cannot_change_is_said_at_the_start_and_by_check(tmp_path,
     assert main(["serve", "--config", str(path), "--check"]) == 0  # also while it runs
     assert said in capsys.readouterr().err
     again.close()
+
+
+@pytest.mark.parametrize("patterns", [True, False])
+def test_patterns_are_what_a_device_began_with_and_that_is_said(tmp_path, patterns, capsys):
+    texts = [CONFIG, CONFIG + "patterns = true\n"]
+    before, after = texts[patterns], texts[not patterns]
+    service = started(tmp_path, before)
+    feed(service, machine(300))
+    asyncio.run(service.disk.checkpoint())
+    service.close()
+    words = ("true", "false") if patterns else ("false", "true")
+    again = started(tmp_path, after)
+    assert again.watchers["pump", ""].kept == ["patterns stays {}, not {}".format(*words)]
+    assert main(["serve", "--config", str(tmp_path / "onlad.toml"), "--check"]) == 0
+    assert "patterns stays {}, not {}, for devices".format(*words) in capsys.readouterr().err
+    feed(again, machine(10))
+    assert again.watchers["pump", ""].monitor.n_seen == 310
+    again.close()
+
+
+def test_columns_that_no_start_would_take_are_refused_by_check(tmp_path, capsys):
+    service = started(tmp_path)
+    feed(service, machine(300))
+    asyncio.run(service.disk.checkpoint())
+    service.close()
+    path = tmp_path / "onlad.toml"
+    path.write_text(CONFIG + 'columns = ["flow"]\n')
+    assert main(["serve", "--config", str(path), "--check"]) == 1
+    assert "stream pump has learned the columns" in capsys.readouterr().err
 
 
 def test_a_slow_drift_is_a_notice(tmp_path):

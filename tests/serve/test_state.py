@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import shutil
+import threading
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from serving import machine, models, resumed, sample
 
 from onlad import Detector, ModelFileError, Monitor, persist
+from onlad.serve import replay
 from onlad.serve.checkpoint import SNAPSHOTS, StateError
 from onlad.serve.config import load
 from onlad.serve.frames import Mark
@@ -517,6 +519,51 @@ def test_samples_are_replayed_onto_a_snapshot(tmp_path):
     service.close()
 
 
+@pytest.mark.parametrize("what", ["revert", "fault"])
+def test_others_are_judged_while_samples_are_replayed(tmp_path, what, monkeypatch):
+    X = machine(900)
+    X[700:760:20, 2] += 20
+    service = started(tmp_path)
+    feed(service, X[:500])
+    watcher = service.watchers["pump", ""]
+    file = asyncio.run(service.orders.snapshot(watcher))
+    feed(service, X[500:800])
+    begun, go, replayed = threading.Event(), threading.Event(), replay.replayed
+
+    def slowly(*rest):
+        begun.set()
+        assert go.wait(20)
+        return replayed(*rest)
+
+    monkeypatch.setattr(replay, "replayed", slowly)
+
+    async def work():
+        if what == "revert":
+            order = service.orders.revert(watcher, file, again=True)
+        else:
+            order = service.orders.label(watcher, watcher.alarms[-1].id, "fault")
+        ordered = asyncio.ensure_future(order)
+        await asyncio.to_thread(begun.wait, 20)
+        for device, rows in (("", X[800:]), ("b", X[:5])):
+            data = json.dumps([sample(row) for row in rows]).encode()
+            service.submit(Item(service.streams["pump"], device, data, time.perf_counter()))
+        await asyncio.wait_for(service.drain(), 10)
+        seen = service.watchers["pump", "b"].monitor.n_seen
+        go.set()
+        await ordered
+        return seen
+
+    assert asyncio.run(work()) == 5
+    twin, pause = Monitor(names=watcher.names), np.zeros(len(X), bool)
+    if what == "fault":
+        pause[slice(*watcher.rows_of(watcher.alarms[-1]))] = True
+    twin.observe_many(X, pause=pause)
+    if what == "fault":
+        twin.reject()
+    assert persist.to_bytes(watcher.monitor) == persist.to_bytes(twin)
+    service.close()
+
+
 def test_a_fault_takes_what_was_learned_during_it_back(tmp_path):
     X = machine(1200)
     X[700:760:20, 2] += 20  # a fault that comes and goes: what is between is learned
@@ -591,3 +638,30 @@ def test_patterns_of_a_day_are_learned_where_they_are_asked_for(tmp_path, patter
     assert again.watchers["pump", ""].monitor.timed is patterns
     assert again.watchers["pump", ""].monitor.n_seen == 300
     again.close()
+
+
+def test_a_device_is_put_back_only_if_the_configuration_takes_it(tmp_path):
+    service = started(tmp_path)
+    feed(service, machine(300), device="a")
+    file = asyncio.run(service.orders.forget(service.watchers["pump", "a"]))
+    asyncio.run(service.disk.checkpoint())
+    service.close()
+    for text, match in (
+        (CONFIG + 'columns = ["flow"]\n', "has learned the columns"),
+        (CONFIG.replace("[http]", "devices = 1\n[http]"), "at most 1 devices"),
+    ):
+        service = started(tmp_path, text)
+        if "devices" in text:
+            feed(service, machine(1), device="b")
+        with pytest.raises(StateError, match=match):
+            asyncio.run(service.orders.restore(file))
+        crash(service)
+        crash(started(tmp_path, text))  # nothing of it is in the journal
+    service = started(tmp_path, CONFIG + "false_alarms = 0.01\nwindow = 2\n")
+    watcher = asyncio.run(service.orders.restore(file))
+    assert watcher.monitor.false_alarms == 0.01
+    assert watcher.kept == ["window stays the default, not 2"]
+    crash(service)
+    service = started(tmp_path, CONFIG + "false_alarms = 0.01\n")
+    assert service.watchers["pump", "a"].monitor.false_alarms == 0.01
+    service.close()

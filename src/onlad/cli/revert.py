@@ -20,8 +20,9 @@ def add(commands: Commands) -> None:
         formatter_class=Help,
         epilog="examples:\n"
         "  onlad revert --config onlad.toml plant pump\n"
-        "  onlad revert --config onlad.toml plant pump --to 000001-000000086400.onlad\n"
-        "  onlad revert --config onlad.toml plant pump --to 000001-000000086400.onlad --replay",
+        "  onlad revert --config onlad.toml plant pump --to 000001-000000086400-000.onlad.gz\n"
+        "  onlad revert --config onlad.toml plant pump "
+        "--to 000001-000000086400-000.onlad.gz --replay",
     )
     parser.add_argument("stream", metavar="STREAM", help="its name in the configuration")
     parser.add_argument(

@@ -31,7 +31,6 @@ class Audit:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._head = FIRST
-        self._before = (0, FIRST)  # size and head, before the last line
         if self._path.exists():
             data = self._path.read_bytes()
             whole = data[: data.rfind(b"\n") + 1]
@@ -40,23 +39,31 @@ class Audit:
             if whole:
                 self._head = hashlib.sha256(whole[:-1].split(b"\n")[-1]).hexdigest()
 
-    def note(self, kind: str, **values: Any) -> None:
-        """Add a line, on the disk when this returns; `OSError` if it cannot be."""
+    def note(self, kind: str, *, sync: bool = True, **values: Any) -> None:
+        """Add a line; `OSError` if it cannot be.
+
+        With `sync` it is on the disk when this returns, which takes long on a card.
+        """
         said = {"time": round(time.time(), 3), "kind": kind, **values, "before": self._head}
         line = json.dumps(said, ensure_ascii=False).encode()
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         try:
             end = os.fstat(file).st_size
-            append(file, line + b"\n", end, sync=True)
+            append(file, line + b"\n", end, sync=sync)
         finally:
             os.close(file)
-        self._before = (end, self._head)
         self._head = hashlib.sha256(line).hexdigest()
 
-    def take_back(self) -> None:
-        """Remove the last line: what it says was not done."""
-        end, self._head = self._before
-        os.truncate(self._path, end)
+    @property
+    def end(self) -> tuple[int, str]:
+        """Return where the next line will stand, for `take_back`."""
+        return self._path.stat().st_size if self._path.exists() else 0, self._head
+
+    def take_back(self, end: tuple[int, str]) -> None:
+        """Remove the lines since `end`: what they say was not done."""
+        size, self._head = end
+        if self._path.exists():
+            os.truncate(self._path, size)
 
 
 def verify(folder: Path, head: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -29,16 +29,17 @@ from typing import Any, NamedTuple
 from onlad import modelfile, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.monitor import Monitor
+from onlad.serve.alarm import Alarm
 from onlad.serve.frames import Mark
 from onlad.serve.journal import Journal
-from onlad.serve.watcher import Alarm, Said, Watcher
+from onlad.serve.watcher import Said, Watcher
 
 FORMAT = 3
 SNAPSHOTS = 20  # of each device
 OLDEST = 2  # format that is read: it has the alarms in state.json
 # The samples that a young monitor keeps take half the bytes so, and what it learned two thirds.
 SUFFIX, LEVEL = ".onlad.gz", 1
-_SNAPSHOT = re.compile(r"[0-9]{6,}-[0-9]{12}-[0-9]{3}\.onlad")
+_SNAPSHOT = re.compile(r"([0-9]{6,}-[0-9]{12})-([0-9]{3})\.onlad(\.gz)?")
 _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (.*)\}\n', re.DOTALL)
 
 
@@ -92,7 +93,7 @@ class Store:
         except OSError:
             os.close(self._lock)
             raise StateError(f"{folder} is in use by another onlad serve") from None
-        for left in folder.glob(".onlad-*.tmp"):  # by a crash while state.json was replaced
+        for left in folder.rglob(".onlad-*.tmp"):  # by a crash while a file was replaced
             left.unlink()
         self.journal = Journal(folder / "journal")
         self.generation = 0  # grows with each file, so that no name is taken twice
@@ -134,10 +135,13 @@ class Store:
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
         path = self.models / Path(saved.file).name
+        way = f"Restore it from a copy, or start the device anew: onlad repair {self.folder}"
         try:
             model = _model(path)
         except OSError as error:
-            raise StateError(f"{path} cannot be read: {error.strerror}. Restore it") from None
+            raise StateError(f"{path} cannot be read: {error.strerror}. {way}") from None
+        except ModelFileError as error:
+            raise ModelFileError(f"{error}. {way}") from None
         if not isinstance(model, Monitor):
             raise StateError(f"{path} holds no monitor. Restore it from a copy")
         return model
@@ -160,7 +164,7 @@ class Store:
         """
         self.generation += 1
         name = f"{saved.number:06d}-{self.generation:010d}"
-        data = gzip.compress(persist.to_bytes(model), LEVEL, mtime=0)
+        data = _zipped(model)
         modelfile.replace(self.models / f"{name}{SUFFIX}", data)
         size = len(data)
         if is_new:
@@ -199,16 +203,34 @@ class Store:
 
     def snapshot(self, number: int, model: Monitor) -> str:
         """Keep a model as it is now; return the name of its file. Old ones of the device go."""
-        folder, stem = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}"
-        folder.mkdir(exist_ok=True)
-        # A model may change without a row: an alarm was marked as normal.
-        same = [name for name in self.snapshots(number) if name.startswith(stem)]
-        name = f"{stem}-{int(same[-1][-9:-6]) + 1 if same else 0:03d}.onlad"
-        persist.save(model, folder / name)
+        name = self._next_snapshot(number, model.n_seen)
+        modelfile.replace(self.folder / "snapshots" / name, _zipped(model))
+        self._drop_snapshots(number)
+        return name
+
+    def snap_saved(self, saved: Saved, seen: int) -> str:
+        """Keep the file of a model that was just saved as a snapshot: that takes no bytes."""
+        name = self._next_snapshot(saved.number, seen)
+        file, kept = self.models / saved.file, self.folder / "snapshots" / name
+        try:
+            os.link(file, kept)
+        except OSError:  # a file system without links
+            modelfile.replace(kept, file.read_bytes())
+        self._drop_snapshots(saved.number)
+        return name
+
+    def _next_snapshot(self, number: int, seen: int) -> str:
+        """Return a name. A model may change without a row: an alarm was marked as normal."""
+        (self.folder / "snapshots").mkdir(exist_ok=True)
+        stem = f"{number:06d}-{seen:012d}"
+        found = [_SNAPSHOT.fullmatch(name) for name in self.snapshots(number)]
+        same = [int(match[2]) for match in found if match is not None and match[1] == stem]
+        return f"{stem}-{max(same, default=-1) + 1:03d}{SUFFIX}"
+
+    def _drop_snapshots(self, number: int) -> None:
         for old in self.snapshots(number)[:-SNAPSHOTS]:
             if old not in self._read_again:
-                (folder / old).unlink(missing_ok=True)
-        return name
+                (self.folder / "snapshots" / old).unlink(missing_ok=True)
 
     def snapshots(self, number: int) -> list[str]:
         """Return the snapshots of a device, the newest last."""
@@ -226,12 +248,22 @@ class Store:
         except OSError:
             return float("inf")
 
+    def snapshot_ages(self) -> dict[int, float]:
+        """Return the seconds since the newest snapshot of each device, by its number."""
+        ages: dict[int, float] = {}
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self.folder / "snapshots"):
+                if match := _SNAPSHOT.fullmatch(name):
+                    number, age = int(match[1][:-13]), self.age(name)
+                    ages[number] = min(age, ages.get(number, age))
+        return ages
+
     def snapped(self, number: int, name: str) -> Monitor:
         """Return the model of a snapshot of a device."""
         if name not in self.snapshots(number):
             raise StateError(f"there is no snapshot {name!r:.80} of the device")
         try:
-            model = persist.load(self.folder / "snapshots" / name)
+            model = _model(self.folder / "snapshots" / name)
         except (OSError, OnladError) as error:
             raise StateError(f"the snapshot cannot be read: {error}") from None
         if not isinstance(model, Monitor):
@@ -291,6 +323,11 @@ def peek(folder: Path) -> Iterator[tuple[str, str, Monitor]]:
                 yield saved.stream, saved.device, model
 
 
+def _zipped(model: Monitor) -> bytes:
+    """Return the bytes of a file of a model."""
+    return gzip.compress(persist.to_bytes(model), LEVEL, mtime=0)
+
+
 def _model(path: Path) -> object:
     """Return what is in the file of a model."""
     if not path.name.endswith(SUFFIX):  # as it was written before it was packed
@@ -298,7 +335,7 @@ def _model(path: Path) -> object:
     try:
         data = gzip.decompress(path.read_bytes())
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ModelFileError(f"{path} is damaged: {error}. Restore it from a copy") from None
+        raise ModelFileError(f"{path} is damaged: {error}") from None
     return persist.from_bytes(data, path)
 
 

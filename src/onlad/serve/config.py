@@ -124,6 +124,11 @@ class _Check:
             self.mqtt(config.mqtt)
         if config.http is not None:
             self.http(config.http)
+        if isinstance(config.webhook, WebhookTable):
+            try:
+                config.webhook.check()
+            except ValueError as error:
+                self.mistake(("webhook", "url"), f"{error}, got {config.webhook.url!r:.60}")
         seen: set[str] = set()
         for index, stream in enumerate(config.streams or ()):
             place = ("streams", index)

@@ -29,21 +29,21 @@ class Devices:
 
     def add(self, number: int, name: str, device: str, monitor: Monitor) -> Watcher:
         """Watch a device that the journal or a checkpoint knows."""
-        stream = self.streams[name]
-        if stream.columns and monitor.names and set(stream.columns) != set(monitor.names):
-            raise StateError(
-                f"stream {name} has learned the columns {list(monitor.names)}, and the "
-                f"configuration says {list(stream.columns)}. Give the stream another name"
-            )
-        watcher = Watcher(number, stream, device, monitor, self._service.history)
+        need_columns(self.streams[name], monitor)
+        watcher = Watcher(number, self.streams[name], device, monitor, self._service.history)
         watcher.peers = lambda: self.of(name)
         self.watchers[name, device] = watcher
         self.born.add(number)
         return watcher
 
+    @property
+    def full(self) -> bool:
+        """Whether no more devices are allowed."""
+        return len(self.watchers) >= self._service.devices
+
     def begin(self, stream: StreamTable, device: str) -> Watcher | None:
         """Watch a new device, or return None if that is not allowed."""
-        if len(self.watchers) >= self._service.devices or len(device) > LONGEST_NAME:
+        if self.full or len(device) > LONGEST_NAME:
             return None
         watcher = self.add(self.next, stream.name, device, self.fresh(stream))
         self.born.discard(self.next)  # until the journal has it
@@ -88,6 +88,15 @@ class Devices:
         """Remove all devices."""
         self.watchers.clear()
         self.born.clear()
+
+
+def need_columns(stream: StreamTable, monitor: Monitor) -> None:
+    """Refuse a monitor that has learned other columns than its stream has now."""
+    if stream.columns and monitor.names and set(stream.columns) != set(monitor.names):
+        raise StateError(
+            f"stream {stream.name} has learned the columns {list(monitor.names)}, and the "
+            f"configuration says {list(stream.columns)}. Give the stream another name"
+        )
 
 
 def _template(stream: StreamTable) -> Monitor:

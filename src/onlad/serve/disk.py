@@ -6,12 +6,14 @@ while a segment may be closed or brought to the disk. Who holds both took ``lock
 
 Models are much larger than samples, and many of them would wear a card out. So a checkpoint writes
 those that have waited longest, as many as RATE allows and one after the other over its time; the
-journal keeps what the others lack.
+journal keeps what the others lack. A model that is written and whose snapshot is due becomes one,
+by a second name of its file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,11 +58,15 @@ class Disk:
         self._records_in = 0  # the first segment that has all of them
         self._kept: dict[int, _Kept] = {}  # by number of the watcher
         self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
+        # When the newest snapshot of each device was taken, by the monotonic clock.
+        self._snapped: dict[int, float] = {}
         self.lock = asyncio.Lock()
 
     def begin(self, segment: int) -> None:
         """Note that all that is known was resumed from a segment on."""
         self._records_in = segment
+        now = time.monotonic()
+        self._snapped = {n: now - max(0.0, age) for n, age in self.store.snapshot_ages().items()}
         for watcher in self.service.watchers.values():
             self._kept.setdefault(watcher.number, _Kept(segment))
 
@@ -76,6 +82,7 @@ class Disk:
     def drop(self, watcher: Watcher) -> None:
         """Know nothing more of a watcher."""
         self._kept.pop(watcher.number, None)
+        self._snapped.pop(watcher.number, None)
 
     @property
     def checkpoint_age(self) -> float:
@@ -207,7 +214,18 @@ class Disk:
             return 0
         kept.since, kept.changes, kept.alarms = number, changes, alarms
         kept.saved, kept.size = saved, size
+        await self._snap(watcher, saved, twin.n_seen)
         return size
+
+    async def _snap(self, watcher: Watcher, saved: Saved, seen: int) -> None:
+        """Let the model that was just written be a snapshot too, if one is due."""
+        now, last = time.monotonic(), self._snapped.get(watcher.number)
+        if last is not None and now - last < self.service.config.service.snapshots:
+            return
+        with contextlib.suppress(OSError):  # the journal says so when the disk is full
+            file = await asyncio.to_thread(self.store.snap_saved, saved, seen)
+            self._snapped[watcher.number] = now
+            self.service.orders.note_snapshot(watcher, file, seen, sync=False)
 
     async def _commit(self) -> None:
         service, journal = self.service, self.store.journal

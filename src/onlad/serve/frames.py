@@ -5,6 +5,7 @@ A frame is a mark by which it is found, its length, a CRC-32 and the records of 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import struct
@@ -102,22 +103,19 @@ def _is_long(rows: Rows) -> bool:
     return decimals.packed(rows.X) is None
 
 
-def decode(body: bytes) -> Iterator[Record]:
-    """Yield the records in some bytes."""
+def decode(body: bytes, only: int | None = None) -> Iterator[Record]:
+    """Yield the records in some bytes; of rows, those of a watcher `only` if one is given."""
     if body[:1] == b"F":
         yield Fact(*json.loads(body[1:]))
         return
     if body[:1] != b"M":
         yield _decode_one(body)
         return
-    _, kind, seen, k, n, size = _MANY.unpack_from(body)
-    about, at = zlib.decompress(body[_MANY.size : _MANY.size + size]), _MANY.size + size
-    columns, start = [], 0
-    for column in ("<u4", "<u8", "<u4", "<u2", "?"):
-        columns.append(np.frombuffer(about, column, k, start).tolist())
-        start += np.dtype(column).itemsize * k
-    counts = columns[2]
-    times = np.frombuffer(about, "<f8", sum(counts), start).astype(float, copy=False)
+    _, kind, seen, _, n, size = _MANY.unpack_from(body)
+    columns, times = _about(body)
+    if only is not None and only not in columns[0]:
+        return
+    counts, at = columns[2], _MANY.size + size
     marks = [
         Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + sum(columns[3]) * _MARK.size])
     ]
@@ -126,8 +124,20 @@ def decode(body: bytes) -> Iterator[Record]:
     for watcher, first, rows, n_marks, paused in zip(*columns, strict=True):
         here = slice(row, row + rows)
         few = marks[mark : mark + n_marks]
-        yield Rows(watcher, first, paused, seen, X[here], times[here], few)
+        if only is None or watcher == only:
+            yield Rows(watcher, first, paused, seen, X[here], times[here], few)
         row, mark = row + rows, mark + n_marks
+
+
+def _about(body: bytes) -> tuple[list[list[Any]], Array]:
+    """Return whose rows are in some bytes: a list per column, and the times. It has a checksum."""
+    _, _, _, k, _, size = _MANY.unpack_from(body)
+    about = zlib.decompress(body[_MANY.size : _MANY.size + size])
+    columns, start = [], 0
+    for column in ("<u4", "<u8", "<u4", "<u2", "?"):
+        columns.append(np.frombuffer(about, column, k, start).tolist())
+        start += np.dtype(column).itemsize * k
+    return columns, np.frombuffer(about, "<f8", sum(columns[2]), start).astype(float, copy=False)
 
 
 def _decode_one(body: bytes) -> Rows:
@@ -179,10 +189,29 @@ def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         at = data.find(MAGIC, stop)
 
 
-def records(frame: bytes) -> Iterator[Record]:
-    """Yield the records of a frame."""
+def records(frame: bytes, only: int | None = None) -> Iterator[Record]:
+    """Yield the records of a frame; of rows, those of a watcher `only` if one is given."""
     at = 0
     while at < len(frame):
         (length,) = _SIZE.unpack_from(frame, at)
         at += _SIZE.size + length
-        yield from decode(frame[at - length : at])
+        yield from decode(frame[at - length : at], only)
+
+
+def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield watcher, first row and number of rows that stood in bytes between frames.
+
+    As far as that can be told.
+    """
+    at = damaged.find(MAGIC)
+    while at >= 0:
+        start = at + _HEAD.size
+        with contextlib.suppress(struct.error, zlib.error, ValueError):
+            while start < len(damaged):
+                (length,) = _SIZE.unpack_from(damaged, start)
+                start += _SIZE.size + length
+                body = damaged[start - length : start]
+                if body[:1] == b"M":
+                    (watchers, firsts, counts, *_), _ = _about(body)
+                    yield from zip(watchers, firsts, counts, strict=True)
+        at = damaged.find(MAGIC, at + 1)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from onlad.incident import TOGETHER
-from onlad.serve.watcher import Alarm, Watcher
+from onlad.serve.alarm import Alarm
+from onlad.serve.watcher import Watcher
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from onlad.errors import OnladError
 from onlad.serve import logs
-from onlad.serve.frames import END, Record, framed, frames, records
+from onlad.serve.frames import END, Record, Rows, framed, frames, records
 
 ARCHIVE = "archive"  # folder of the segments that a checkpoint covers
 
@@ -41,7 +41,7 @@ class Journal:
 
     def segments(self) -> list[int]:
         """Return the numbers of the segments, in order."""
-        names = (path.name for path in self.folder.iterdir())
+        names = (path.name for path in self.folder.iterdir() if path.is_file())
         return sorted(int(name[:10]) for name in names if re.fullmatch(r"[0-9]{10}\.journal", name))
 
     def replay(self, first: int, *, needed: bool = False) -> Iterator[Record]:
@@ -128,7 +128,7 @@ class Journal:
     def forget(self, before: int, archive: int = 0) -> None:
         """Remove the segments before a number: a checkpoint covers them.
 
-        The newest `archive` bytes of them stay in a folder, for `archived`.
+        The newest `archive` bytes of them stay in a folder, for `rows`.
         """
         folder = self.folder / ARCHIVE
         for number in self.segments():
@@ -143,16 +143,21 @@ class Journal:
             if archive < 0:
                 path.unlink()
 
-    def archived(self) -> Iterator[Record]:
-        """Yield all records that are still there, the oldest first; a frame that is torn is none.
+    def rows(self, watcher: int, since: int = 0) -> Iterator[Rows]:
+        """Yield all rows of a watcher that are still there, the oldest first.
 
-        Some may come twice.
+        From segment `since` on, with those of the archive. Some rows may come twice.
         """
-        paths = sorted((self.folder / ARCHIVE).glob("*.journal"))
-        for path in (*paths, *map(self.path, self.segments())):
-            with contextlib.suppress(FileNotFoundError):  # it is moved just now
-                for *_, frame in frames(path.read_bytes()):
-                    yield from (record for record in records(frame) if record != END)
+        kept = self.folder / ARCHIVE
+        numbers = {*self.segments(), *(int(path.stem) for path in kept.glob("*[0-9].journal"))}
+        for number in sorted(n for n in numbers if n >= since):
+            for path in (self.path(number), kept / self.path(number).name):  # it may be moved now
+                with contextlib.suppress(FileNotFoundError):
+                    for *_, frame in frames(path.read_bytes()):
+                        for record in records(frame, watcher):
+                            if isinstance(record, Rows) and record.watcher == watcher:
+                                yield record
+                    break
 
     def close(self) -> None:
         """Let go of the open segment."""

@@ -6,16 +6,18 @@ All of it raises `DiskError`, and changes nothing, when the journal cannot be wr
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.rules import Rules
 from onlad.serve import checkpoint, logs, replay, whatif
+from onlad.serve.alarm import LABELS, Alarm, key
 from onlad.serve.checkpoint import StateError
+from onlad.serve.devices import need_columns
 from onlad.serve.frames import Fact
-from onlad.serve.watcher import LABELS, Alarm, Watcher, key
+from onlad.serve.watcher import Watcher
 from onlad.serve.whatif import Tried
 
 if TYPE_CHECKING:
@@ -34,6 +36,14 @@ class UnknownError(OnladError):
     """There is no such device or alarm."""
 
 
+class _Ahead(NamedTuple):
+    """A model that has seen the samples of a device once more, up to a moment ago."""
+
+    model: Monitor
+    since: int  # segment of the journal with what came then
+    rows: tuple[int, int]  # that were left out
+
+
 class Orders:
     """What may be done to the devices of a service."""
 
@@ -50,7 +60,7 @@ class Orders:
     async def pause(self, watcher: Watcher, paused: bool, by: str = "") -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note("paused", watcher, by, number=watcher.number, paused=paused)
+            self._note([_fact("paused", watcher, paused=paused)], watcher, by)
             watcher.paused = paused
 
     async def label(
@@ -60,50 +70,62 @@ class Orders:
 
         An empty label takes it back, as long as nothing was learned.
         """
+        ahead = await self._without(watcher, alarm) if label == "fault" else None
         async with self._service.turn:
             found = _alarm(watcher, alarm)
             if label not in LABELS:
                 raise StateError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
-            if label == "" and found.undo:
-                self._revert(watcher, found.undo, by)
-                found.marked, found.undo = False, ""
-            if found.marked and label != "normal":
+            undo, marked, taken = found.undo, found.marked, 0
+            back: str | None = None  # the snapshot that the model goes back to
+            if label == "" and undo:
+                back, undo, marked = undo, "", False
+            if marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
-            if label == "normal" and not found.marked:
-                found.undo = self._snapshot(watcher)
-            taken = 0
-            if label == "fault" and found.label != "fault":
-                taken = await self._take_back(watcher, found, by)
-            said: dict[str, Any] = {"alarm": alarm, "label": label}
-            said["comment"] = comment[:LONGEST]
-            said |= {"undo": found.undo, "row": watcher.journaled}
-            self._note("label", watcher, by, number=watcher.number, **said)
+            if label == "normal" and not marked:
+                _need_ready(watcher)
+                undo = self._snapshot(watcher)
+            if ahead is not None and found.label != "fault":
+                taken = _learned_of(watcher, found)
+                back = self._keep(watcher, await self._rest_without(watcher, found, ahead))
+                undo = self._snapshot(watcher)
+            said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST], "undo": undo}
+            facts = [_fact("label", watcher, **said, row=watcher.journaled)]
+            if back is not None:
+                model = self._service.store.snapped(watcher.number, back)
+                facts.insert(0, _fact("reverted", watcher, file=back, row=watcher.journaled))
+            self._note(facts, watcher, by)
+            if back is not None:
+                watcher.revert(model)
+            found.undo, found.marked = undo, marked
             return watcher.put_label(found, label, comment[:LONGEST]) or taken
 
-    async def _take_back(self, watcher: Watcher, alarm: Alarm, by: str) -> int:
-        """Let the model be as if it had never learned from an alarm; return of how many samples.
+    async def _without(self, watcher: Watcher, name: str) -> _Ahead | None:
+        """Return a model that has seen all but an alarm, made while others have their turn.
 
-        The samples since the newest snapshot before it go through the model once more, without
-        those of the alarm.
+        None if nothing of it was learned, or the journal lacks samples.
         """
-        store, fresh = self._service.store, self._service.devices.fresh(watcher.stream)
-        alarm_rows = watcher.rows_of(alarm)
-        learned = alarm.learned[alarm.before : alarm.before + alarm_rows[1] - alarm_rows[0]]
-        if not any(learned) and len(learned) == alarm_rows[1] - alarm_rows[0]:
-            return 0  # nothing of it was learned
-
-        def work() -> Monitor:
-            start = replay.before(store, watcher, fresh, alarm.row)
-            return replay.replayed(store, watcher, start, alarm_rows)
-
+        alarm = _alarm(watcher, name)
+        if not _learned_of(watcher, alarm):
+            return None
         try:
-            model = await asyncio.to_thread(work)
+            return await asyncio.to_thread(self._seen_without, watcher, alarm)
         except StateError as error:  # the label counts all the same
             logs.warning("what was learned of a fault stays", why=str(error))
-            return 0
-        alarm.undo = self._snapshot(watcher)
-        self._revert(watcher, self._keep(watcher, model), by)
-        return sum(learned)
+            return None
+
+    def _seen_without(self, watcher: Watcher, alarm: Alarm) -> _Ahead:
+        store, fresh = self._service.store, self._service.devices.fresh(watcher.stream)
+        since, rows = store.journal.number, watcher.rows_of(alarm)
+        start = replay.before(store, watcher, fresh, alarm.row)
+        return _Ahead(replay.replayed(store, watcher, start, rows), since, rows)
+
+    async def _rest_without(self, watcher: Watcher, alarm: Alarm, ahead: _Ahead) -> Monitor:
+        """Return the model of `_without` when it has seen what came meanwhile."""
+        rows, store = watcher.rows_of(alarm), self._service.store
+        if rows != ahead.rows and ahead.rows[1] < ahead.model.n_seen:  # rows between were learned
+            ahead = await asyncio.to_thread(self._seen_without, watcher, alarm)
+        rest = (store, watcher, ahead.model, rows, ahead.since)
+        return await asyncio.to_thread(replay.replayed, *rest)
 
     async def snapshot(self, watcher: Watcher, by: str = "") -> str:
         """Keep the model of a device as it is now; return the name of the snapshot."""
@@ -115,19 +137,24 @@ class Orders:
 
     def _keep(self, watcher: Watcher, model: Monitor, by: str = "") -> str:
         """Keep a model of a device as a snapshot; the trail has its digest."""
-        store = self._service.store
         try:
-            file = store.snapshot(watcher.number, model)
-            counts = {"seen": model.n_seen, "learned": watcher.samples - watcher.excluded,
-                      "excluded": watcher.excluded}  # fmt: skip
-            self._service.audit.note(
-                "snapshot", device=watcher.key, file=file, sha256=store.digest(file), **counts,
-                **({"by": by} if by else {}),
-            )  # fmt: skip
+            file = self._service.store.snapshot(watcher.number, model)
+            self.note_snapshot(watcher, file, model.n_seen, by=by)
         except OSError as error:
             what = f"the snapshot cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed") from None
         return file
+
+    def note_snapshot(
+        self, watcher: Watcher, file: str, seen: int, *, by: str = "", sync: bool = True
+    ) -> None:
+        """Put a snapshot into the audit trail, with its digest."""
+        learned = watcher.samples - watcher.excluded
+        counts = {"seen": seen, "learned": learned, "excluded": watcher.excluded}
+        digest = self._service.store.digest(file)
+        said = {"device": watcher.key, "file": file, "sha256": digest, **counts}
+        said |= {"by": by} if by else {}
+        self._service.audit.note("snapshot", sync=sync, **said)
 
     async def revert(
         self, watcher: Watcher, file: str, by: str = "", *, again: bool = False
@@ -137,11 +164,13 @@ class Orders:
         Unless the samples since then are learned `again`, as the model of then would.
         """
         store = self._service.store
+        since, model = store.journal.number, store.snapped(watcher.number, file)
+        if again:  # most of it while others have their turn
+            model = await asyncio.to_thread(replay.replayed, store, watcher, model)
         async with self._service.turn:
             if again:
-                model = store.snapped(watcher.number, file)
-                model = await asyncio.to_thread(replay.replayed, store, watcher, model)
-                file = self._keep(watcher, model)
+                rest = (store, watcher, model, (0, 0), since)
+                file = self._keep(watcher, await asyncio.to_thread(replay.replayed, *rest))
             self._revert(watcher, file, by)
 
     async def maintain(self, watcher: Watcher, windows: tuple[str, ...], by: str = "") -> None:
@@ -153,15 +182,13 @@ class Orders:
                 raise StateError(str(error)) from None
             if len(windows) > MOST_WINDOWS:
                 raise StateError(f"at most {MOST_WINDOWS} times of maintenance are kept")
-            row = watcher.journaled
-            self._note("maintenance", watcher, by, number=watcher.number, row=row,
-                       windows=list(windows))  # fmt: skip
+            said = {"row": watcher.journaled, "windows": list(windows)}
+            self._note([_fact("maintenance", watcher, **said)], watcher, by)
             watcher.serve_at(windows)
 
     def _revert(self, watcher: Watcher, file: str, by: str) -> None:
         model = self._service.store.snapped(watcher.number, file)
-        row = watcher.journaled
-        self._note("reverted", watcher, by, number=watcher.number, file=file, row=row)
+        self._note([_fact("reverted", watcher, file=file, row=watcher.journaled)], watcher, by)
         watcher.revert(model)
 
     async def tried(
@@ -185,7 +212,7 @@ class Orders:
             except OSError as error:
                 what = f"the undo file cannot be written: {error.strerror}"
                 raise DiskError(f"{what}. Nothing was changed") from None
-            self._note("forgotten", watcher, by, number=watcher.number)
+            self._note([_fact("forgotten", watcher)], watcher, by)
             service.remove(watcher)
         logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
         for listener in service.listeners:
@@ -196,15 +223,21 @@ class Orders:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
-            saved, _ = service.store.forgotten(file)
+            saved, model = service.store.forgotten(file)
             name = key(saved.stream, saved.device)
             if saved.stream not in devices.streams:
                 raise StateError(f"{name}: there is no stream {saved.stream}")
             if (saved.stream, saved.device) in devices.watchers:
                 raise StateError(f"{name} is watched again. Forget that one first")
+            if devices.full:
+                raise StateError(devices.rule)
+            need_columns(devices.streams[saved.stream], model)
             number = devices.next
-            self._note("restored", by=by, number=number, stream=saved.stream, file=file)
-            return devices.put_back(number, file)
+            facts = {"number": number, "stream": saved.stream, "file": file}
+            self._note([Fact("restored", facts)], by=by)
+            watcher = devices.put_back(number, file)
+            service.settle([watcher])  # settings may have changed since
+            return watcher
 
     async def model_bytes(self, watcher: Watcher) -> bytes:
         """Return the model of a device as the bytes of a file that `onlad.load` reads."""
@@ -212,21 +245,24 @@ class Orders:
             twin = watcher.twin()
         return await asyncio.to_thread(persist.to_bytes, twin)
 
-    def _note(self, kind: str, watcher: Watcher | None = None, by: str = "", **values: Any) -> None:
+    def _note(self, facts: list[Fact], watcher: Watcher | None = None, by: str = "") -> None:
         """Put what a person does into the audit trail and the journal before it is done."""
-        told = dict(values)
+        audit, where = self._service.audit, dict[str, Any]()
         if watcher is not None:
-            told |= {"stream": watcher.stream.name, "device": watcher.device}
+            where = {"stream": watcher.stream.name, "device": watcher.device}
+        end = audit.end
         try:
-            self._service.audit.note(kind, **told, by=by)
-            try:
-                self._service.store.journal.append([Fact(kind, values)])
-            except OSError:
-                self._service.audit.take_back()
-                raise
+            for fact in facts:
+                audit.note(fact.kind, **fact.values | where, by=by)
+            self._service.store.journal.append(facts)
         except OSError as error:
+            audit.take_back(end)
             what = f"the journal cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None
+
+
+def _fact(kind: str, watcher: Watcher, **values: Any) -> Fact:
+    return Fact(kind, {"number": watcher.number, **values})
 
 
 def _alarm(watcher: Watcher, name: str) -> Alarm:
@@ -237,3 +273,17 @@ def _alarm(watcher: Watcher, name: str) -> Alarm:
     if watcher.failed:
         raise StateError(watcher.failed)
     return found
+
+
+def _learned_of(watcher: Watcher, alarm: Alarm) -> int:
+    """Return how many samples of an alarm were learned, at least; 0 if none was."""
+    first, end = watcher.rows_of(alarm)
+    known = alarm.learned[alarm.before : alarm.before + end - first]
+    return sum(known) or (len(known) < end - first)
+
+
+def _need_ready(watcher: Watcher) -> None:
+    """Refuse to learn an alarm with a model that has gone back to its warm-up."""
+    said = watcher.monitor.describe()
+    if not said["ready"]:
+        raise StateError(f"the model of {watcher.key} is not ready yet: {said['why']}")

@@ -57,7 +57,7 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
         if plain and (found := _block(stream, samples, names, now)) is not None:
             return found
     except Exception as error:  # whatever it is, it belongs to this message and to no other
-        return Rows(_NONE, [], names, [(0, _why(error))])
+        return Rows(_NONE, [], names, [(0, why(error))])
     return _each(stream, samples, names, now)
 
 
@@ -120,7 +120,7 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
                 _refuse_odd(reader.roles.features)
                 names = reader.roles.features
         except Exception as error:
-            bad.append((index, _why(error)))
+            bad.append((index, why(error)))
         else:
             timed = timed and given is not None
             rows.append(values)
@@ -131,12 +131,12 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
         names,
         bad,
         timed,
-        frozenset(reader.late),
-        tuple(reader.later),
+        frozenset(name[:LONGEST_NAME] for name in reader.late),
+        tuple(name for name in reader.later if len(name) <= LONGEST_NAME),
     )
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """Return what is wrong with a message that its reader stumbled over."""
     return str(error)[:LONGEST_WHY] or type(error).__name__
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from onlad import modelfile
 from onlad.errors import OnladError
+from onlad.serve.alarm import key
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.frames import END, Fact, Record, framed, frames, records
-from onlad.serve.watcher import key
+from onlad.serve.frames import END, Fact, Record, framed, frames, legible, records
 
 
 def repair(folder: Path) -> Iterator[str]:
@@ -37,6 +37,8 @@ class _Repair:
         self.rows: dict[int, int] = {}  # of each, the next row of the journal
         self.kept: dict[int, int] = {}
         self.lost: dict[int, int] = {}
+        self.gone: dict[int, tuple[int, int]] = {}  # of each, rows that cannot be replayed
+        self.illegible = False  # whether it cannot be told whose rows stood there
         self.left_out: list[str] = []  # what a person did and cannot be done again
         self.missing = False  # a segment of the journal
 
@@ -46,7 +48,7 @@ class _Repair:
         point = yield from self._checkpoint()
         good: list[Saved] = []
         for saved in point.watchers:
-            name = key(saved.stream, saved.device)
+            name = self.names[saved.number] = key(saved.stream, saved.device)
             try:
                 seen = self.store.model(saved).n_seen
                 saved = self._with_alarms(saved)  # noqa: PLW2901
@@ -55,15 +57,20 @@ class _Repair:
                 yield f"{name}: {error}. The device starts from nothing"
                 continue
             good.append(saved)
-            self.names[saved.number], self.rows[saved.number] = name, seen + saved.lost
+            self.rows[saved.number] = seen + saved.lost
         yield from self._journal(point)
         if len(good) != len(point.watchers) or len(list(self._damaged().glob("*"))) > before:
             if not point.is_first:  # also where a state.json was taken that has no right checksum
                 self.store.commit(point._replace(watchers=tuple(good)))
+            for number, (first, end) in self.gone.items():
+                missing = max(0, end - self.rows.get(number, first))  # others count before these
+                self.lost[number] = self.lost.get(number, 0) + missing
             for number in sorted({*self.kept, *self.lost}):
                 name = self.names.get(number, f"device {number}, whose name is lost")
                 kept, lost = self.kept.get(number, 0), self.lost.get(number, 0)
                 yield f"{name}: {kept:,} rows of the journal are kept, {lost:,} are lost"
+            if self.illegible or self.missing:
+                yield "of some rows it cannot be told whose they were: more may be lost"
             yield f"what was damaged is in {self._damaged()}"
         elif not self.missing:
             yield "nothing is damaged"
@@ -124,10 +131,22 @@ class _Repair:
                 continue
             for start, stop in gaps:
                 yield f"{path.name}: bytes {start:,} to {stop:,} cannot be read"
+                self._count(data[start:stop])
             yield from self.left_out
             self.left_out.clear()
             self._set_aside(path)
             modelfile.replace(path, new)
+
+    def _count(self, damaged: bytes) -> None:
+        """Note whose rows stood in bytes that cannot be read."""
+        there = list(legible(damaged))
+        self.illegible = self.illegible or not there
+        for number, first, rows in there:
+            self._lose(number, first, rows)
+
+    def _lose(self, number: int, first: int, rows: int) -> None:
+        begin, end = self.gone.get(number, (first, 0))
+        self.gone[number] = min(begin, first), max(end, first + rows)
 
     def _read(self, number: int) -> bytes:
         path = self.store.journal.path(number)
@@ -155,7 +174,7 @@ class _Repair:
                 continue
             number = record.watcher
             if number not in self.rows:  # without its birth
-                self.lost[number] = self.lost.get(number, 0) + len(record.X)
+                self._lose(number, record.first, len(record.X))
                 continue
             missing = record.first - self.rows[number]
             if missing > 0:

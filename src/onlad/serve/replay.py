@@ -18,14 +18,15 @@ from onlad.serve.watcher import Watcher
 BLOCK = 4096  # rows that are judged at a time
 
 
-def rows(store: Store, watcher: Watcher, first: int, end: int) -> Iterator[Rows]:
-    """Yield the rows `first` to `end` of a device in blocks, or raise `StateError`."""
+def rows(store: Store, watcher: Watcher, first: int, end: int, since: int = 0) -> Iterator[Rows]:
+    """Yield the rows `first` to `end` of a device in blocks, or raise `StateError`.
+
+    They are in the segments of the journal from `since` on.
+    """
     if watcher.lost:
         raise StateError(f"{watcher.key}: the journal lost rows, so its samples cannot be replayed")
     following, block = first, list[Rows]()
-    for record in store.journal.archived():
-        if not isinstance(record, Rows) or record.watcher != watcher.number:
-            continue
+    for record in store.journal.rows(watcher.number, since):
         known = following - record.first
         if known < 0 or known >= len(record.X) or following >= end:
             continue
@@ -52,11 +53,18 @@ def _joined(block: list[Rows]) -> Rows:
 
 
 def replayed(
-    store: Store, watcher: Watcher, model: Monitor, left_out: tuple[int, int] = (0, 0)
+    store: Store,
+    watcher: Watcher,
+    model: Monitor,
+    left_out: tuple[int, int] = (0, 0),
+    since: int = 0,
 ) -> Monitor:
-    """Return a model that saw all samples of a device since; those left out were not learned."""
+    """Return a model that saw all samples of a device since; those left out were not learned.
+
+    The samples are in the segments of the journal from `since` on.
+    """
     timed = watcher.stream.patterns
-    for part in rows(store, watcher, model.n_seen, watcher.monitor.n_seen):
+    for part in rows(store, watcher, model.n_seen, watcher.monitor.n_seen, since):
         widen(model, watcher, part)
         edges = [np.clip(edge - part.first, 0, len(part.X)) for edge in left_out]
         for a, b in ((0, edges[0]), (edges[0], edges[1]), (edges[1], len(part.X))):

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from onlad.serve import logs
+from onlad.serve.alarm import key
 from onlad.serve.checkpoint import StateError
 from onlad.serve.config import Config
 from onlad.serve.disk import AT_STOP
 from onlad.serve.service import Service
-from onlad.serve.watcher import Watcher, key
+from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
     from onlad.serve.mqtt import Mqtt
@@ -170,7 +171,6 @@ def _jobs(service: Service, mqtt: Mqtt | None) -> list[Callable[[], Coroutine[An
     """Return what runs as long as the service does."""
     config = service.config
     jobs = [service.pump, service.disk.keep_synced, service.disk.keep_checkpoints]
-    jobs.append(service.keep_snapshots)
     if any(stream.silent_after is not None for stream in config.streams):
         jobs.append(service.keep_listening)
     if mqtt is not None:

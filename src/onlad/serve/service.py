@@ -21,9 +21,8 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from onlad.errors import OnladError
 from onlad.serve import logs, settings
 from onlad.serve.audit import Audit
 from onlad.serve.checkpoint import Store
@@ -41,7 +40,6 @@ from onlad.serve.quarantine import Quarantine
 from onlad.serve.resume import resume
 from onlad.serve.step import step
 from onlad.serve.watcher import Watcher
-from onlad.streams.settings import kept
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
 BATCH, BYTES = 500, 250_000  # messages of one step: others must not wait for a backlog
@@ -73,30 +71,33 @@ class Service:
         self.ending = False  # nothing more is taken from where it can wait
         self._pending: deque[tuple[Item, ...]] = deque()
         self._wake = asyncio.Event()
-        self._snapped: dict[int, int] = {}  # changes of a device at its last snapshot
 
     def resume(self) -> Iterator[str]:
         """Go on where the last service in the folder was; yield how far that is, for others."""
         self.health.trouble["start"] = "the state is read"
         yield from resume(self)
-        self._settle()
+        self.settle(self.watchers.values())
         self.health.trouble.pop("start")
         self.resumed = True
 
-    def _settle(self) -> None:
-        """Let changes of the configuration take effect on what was learned, or say they cannot."""
-        templates = self.devices.templates
-        wanted = {name: template.settings() for name, template in templates.items()}
-        for watcher in self.watchers.values():
+    def settle(self, watchers: Collection[Watcher]) -> None:
+        """Let the configuration take effect on what devices have learned, or say it cannot."""
+        wanted = {name: template.settings() for name, template in self.devices.templates.items()}
+        changed: list[Fact] = []
+        for watcher in watchers:
             rate = wanted[watcher.stream.name].false_alarms
             if watcher.settle({"false_alarms": rate}):
-                with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
-                    facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
-                    self.store.journal.append([Fact("false_alarms", facts)])
-                    self.audit.note("false_alarms", device=watcher.key, rate=rate)
-            watcher.kept = kept(watcher.monitor, wanted[watcher.stream.name])
-        devices = ((w.stream.name, w.device, w.monitor) for w in self.watchers.values())
-        for line in settings.kept_by(wanted, devices):
+                facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
+                changed.append(Fact("false_alarms", facts))
+                with contextlib.suppress(OSError):
+                    self.audit.note("false_alarms", sync=False, device=watcher.key, rate=rate)
+            want = wanted[watcher.stream.name]
+            watcher.kept = settings.kept_by(watcher.stream, want, watcher.monitor)
+        if changed:
+            with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
+                self.store.journal.append(changed)
+        devices = ((w.stream.name, w.device, w.monitor) for w in watchers)
+        for line in settings.lines(self.streams, wanted, devices):
             logs.warning(line)
 
     def listen(self, listener: Listener) -> None:
@@ -193,20 +194,6 @@ class Service:
                 for watcher in self.watchers.values():
                     if watcher.falls_silent():
                         self._silence(watcher)
-
-    async def keep_snapshots(self) -> None:
-        """Take a snapshot of each device now and then: a model as it was yesterday."""
-        every = self.config.service.snapshots
-        while True:
-            await asyncio.sleep(min(every / 4, 600.0))
-            for watcher in list(self.watchers.values()):
-                kept = self.store.snapshots(watcher.number)
-                due = not kept or self.store.age(kept[-1]) >= every
-                if due and watcher.changes != self._snapped.get(watcher.number):
-                    with contextlib.suppress(OnladError):  # the journal says so when it is full
-                        await self.orders.snapshot(watcher)
-                    self._snapped[watcher.number] = watcher.changes
-                    await asyncio.sleep(0)
 
     def _silence(self, watcher: Watcher) -> None:
         watcher.silent = True

@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from onlad.monitor import Monitor, MonitorSettings
+from onlad.serve.alarm import key
 from onlad.serve.checkpoint import peek
-from onlad.serve.config import Config
-from onlad.serve.watcher import key
+from onlad.serve.config import Config, StreamTable
+from onlad.serve.devices import need_columns
 from onlad.streams.settings import kept
 
 SHOWN = 5  # devices in a line
 
 
-def kept_by(
-    wanted: Mapping[str, MonitorSettings], devices: Iterable[tuple[str, str, Monitor]]
+def kept_by(stream: StreamTable, wanted: MonitorSettings, monitor: Monitor) -> list[str]:
+    """Return, in words, what a device keeps although the configuration says otherwise."""
+    found = kept(monitor, wanted)
+    if stream.model is None and monitor.n_seen and monitor.timed != stream.patterns:
+        have, want = (str(value).lower() for value in (monitor.timed, stream.patterns))
+        found.append(f"patterns stays {have}, not {want}")
+    return found
+
+
+def lines(
+    streams: Mapping[str, StreamTable],
+    wanted: Mapping[str, MonitorSettings],
+    devices: Iterable[tuple[str, str, Monitor]],
 ) -> list[str]:
     """Return a line for each setting of a stream that devices keep otherwise than `wanted`.
 
@@ -22,19 +34,26 @@ def kept_by(
     """
     found: dict[tuple[str, str], list[str]] = {}
     for stream, device, monitor in devices:
-        for what in kept(monitor, wanted.get(stream, monitor.settings())):
+        for what in kept_by(streams[stream], wanted[stream], monitor):
             found.setdefault((stream, what), []).append(key(stream, device))
-    lines = []
+    said = []
     for (stream, what), names in found.items():
         shown = ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
-        lines.append(
+        said.append(
             f"stream {stream}: {what}, for devices that have learned: {shown}. "
             "To let a device start again: onlad forget"
         )
-    return lines
+    return said
 
 
 def check(config: Config) -> list[str]:
-    """Return what a service with this configuration would say of its devices at its start."""
+    """Return what a service with this configuration would say of its devices at its start.
+
+    Raise `StateError` if it would not start with them.
+    """
+    streams = {stream.name: stream for stream in config.streams}
     wanted = {stream.name: stream.template().settings() for stream in config.streams}
-    return kept_by(wanted, peek(config.service.state))
+    devices = [each for each in peek(config.service.state) if each[0] in streams]
+    for name, _, monitor in devices:
+        need_columns(streams[name], monitor)
+    return lines(streams, wanted, devices)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,12 +18,13 @@ from onlad.reference import Array
 from onlad.serve import logs, payload
 from onlad.serve.frames import Fact, Mark, Record
 from onlad.serve.intake import Answer, Batch, Item, Part
+from onlad.serve.listener import Listener
 from onlad.serve.quarantine import REPLAYING, WATCHING
 from onlad.verdict import Verdicts
 
 if TYPE_CHECKING:
+    from onlad.serve.alarm import Alarm
     from onlad.serve.service import Service
-    from onlad.serve.watcher import Alarm
 
 Taken: TypeAlias = dict[Mark | tuple[str, int], Mark]  # messages of a batch
 
@@ -71,7 +73,10 @@ def _read(service: Service, items: list[Item]) -> Batch:
     batch = Batch()
     taken: Taken = {}
     for item in items:
-        answer = _take(service, batch, item, taken)
+        try:
+            answer = _take(service, batch, item, taken)
+        except Exception as error:  # whatever it is, it belongs to this item and to no other
+            answer = _failed(service, batch, item, error)
         batch.answers.append((item, answer))
         if answer.bad:
             service.health.bad[item.stream.name] += len(answer.bad)
@@ -79,6 +84,17 @@ def _read(service: Service, items: list[Item]) -> Batch:
             facts = {"stream": item.stream.name, "device": item.device, "index": index}
             logs.warning("skipped a sample", **facts, why=why)
     return batch
+
+
+def _failed(service: Service, batch: Batch, item: Item, error: Exception) -> Answer:
+    """Return the answer to an item on which the service stumbled; it leaves nothing behind."""
+    service.quarantine.drop()
+    watcher = service.watchers.get((item.stream.name, item.device))
+    if watcher is not None and watcher.number not in {*service.devices.born, *batch.parts}:
+        service.remove(watcher)
+    facts = {"stream": item.stream.name, "device": item.device}
+    logs.log.error("a message could not be read", exc_info=error, extra={"facts": facts})
+    return Answer(bad=[(0, payload.why(error))])
 
 
 def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
@@ -106,10 +122,14 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
     if watcher is None:
         return Answer(bad=found.bad)
     watcher.bad += len(found.bad)
-    if found.later and watcher.takes(found.later):
-        found = payload.read(item.stream, item.payload, watcher.names, batch.now)
-        facts = {"stream": item.stream.name, "device": item.device}
-        logs.info("names came later, and are watched", **facts, names=watcher.unnamed)
+    if found.later and watcher.may_take(found.later):
+        names = (*watcher.names, *found.later)
+        wider = payload.read(item.stream, item.payload, names, batch.now)
+        if len(wider.rows):
+            watcher.take(found.later)
+            facts = {"stream": item.stream.name, "device": item.device}
+            logs.info("names came later, and are watched", **facts, names=", ".join(found.later))
+            found = wider
     for name in sorted(found.late - watcher.late)[: MOST_LATE - len(watcher.late)]:
         watcher.late.add(name)
         facts = {"stream": item.stream.name, "device": item.device, "name": name}
@@ -150,7 +170,6 @@ def _write(service: Service, batch: Batch) -> None:
         service.store.journal.append(records)
     for part in batch.parts.values():
         born.add(part.watcher.number)
-        part.watcher.unnamed = ()
         stream = part.watcher.stream
         service.marks.add(part.marks, stream.name if stream.time else None)
 
@@ -233,12 +252,11 @@ def _say(
     watcher.hear(part.seen)
     for i in np.flatnonzero(verdicts.drift).tolist() if verdicts.drift.any() else ():
         with contextlib.suppress(OSError):  # the journal says so when the disk is full
-            service.audit.note("mode added", device=watcher.key, row=first + i)
+            service.audit.note("mode added", sync=False, device=watcher.key, row=first + i)
     for alarm in alarms:
         logs.warning("alarm", **alarm.message())
         service.outbox.add(alarm.message())
-    for listener in service.listeners:
-        listener.judged(watcher, first, times, verdicts)
+    _tell_all(service, lambda listener: listener.judged(watcher, first, times, verdicts))
 
 
 def _tell(service: Service, batch: Batch, said: dict[int, list[Verdicts]]) -> None:
@@ -252,8 +270,16 @@ def _tell(service: Service, batch: Batch, said: dict[int, list[Verdicts]]) -> No
             item.done()
         if item.reply is not None:
             item.reply(answer)
-    for listener in service.listeners:
-        listener.stepped()
+    _tell_all(service, lambda listener: listener.stepped())
     now = time.perf_counter()
     waits = [now - item.arrived for item, answer in batch.answers if answer.rows]
     service.health.waited(np.array(waits))
+
+
+def _tell_all(service: Service, call: Callable[[Listener], None]) -> None:
+    """Call each listener; one that fails must not fail the step."""
+    for listener in service.listeners:
+        try:
+            call(listener)
+        except Exception as error:
+            logs.log.error("a listener failed", exc_info=error)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import ssl
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from onlad import persist
 from onlad.errors import OnladError
@@ -22,6 +24,7 @@ from onlad.streams.block import Choice
 from onlad.streams.client import Login
 from onlad.streams.settings import LIMITS, given
 
+SHORT = r"(?s:.{0,16000})"  # MQTT has room for 65,535 bytes
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -68,8 +71,8 @@ class MqttTable:
     port: int | None = rule(None, low=1, high=65535)  # 1883, with TLS 8883
     version: str = rule("3.1.1", allowed=("3.1.1", "5"))
     client_id: str = rule("onlad", pattern=r"[0-9A-Za-z_-]{1,64}")
-    username: str | None = None
-    password: str | None = None
+    username: str | None = rule(None, pattern=SHORT)
+    password: str | None = rule(None, pattern=SHORT)
     password_file: Path | None = None
     tls: bool = False
     ca: Path | None = None
@@ -87,11 +90,14 @@ class MqttTable:
         if self.password_file is None:
             return self.password
         try:
-            return self.password_file.read_text("utf-8").strip()
+            found = self.password_file.read_text("utf-8").strip()
         except OSError as error:
             raise ValueError(f"{self.password_file} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.password_file} is not UTF-8 at byte {error.start}") from None
+        if not re.fullmatch(SHORT, found):
+            raise ValueError(f"{self.password_file} is too long for a password")
+        return found
 
     def login(self, ahead: int) -> Login:
         """Return how to connect; the broker sends `ahead` messages before an acknowledgement."""
@@ -131,7 +137,7 @@ class HttpTable:
 
     host: str = rule("127.0.0.1", pattern=r"[^\s\0]+")
     port: int = rule(8000, low=0, high=65535)
-    token: str | None = rule(None, pattern=r"\S{8,200}")
+    token: str | None = rule(None, pattern=r"[!-~]{8,200}")
     body: int = rule(1_000_000, low=100, high=100_000_000)  # bytes of one request
     rate: float = rule(200.0, low=0.1, high=1e6)  # requests per second from one address
     clients: int = rule(100, low=1, high=10_000)  # connections at once
@@ -144,8 +150,14 @@ class WebhookTable:
 
     url: str = rule(pattern=r"https?://[^\s/]+\S*")
     format: str = rule("json", allowed=("json", "text"))  # the alarm, or a line for a phone
-    token: str | None = None  # sent as a bearer token
+    token: str | None = rule(None, pattern=r"[!-~]+")  # sent as a bearer token
     timeout: float = rule(10.0, low=0.1, high=300)
+
+    def check(self) -> None:
+        """Raise `ValueError` that says why nothing could be posted there."""
+        parts = urlsplit(self.url)
+        if not parts.hostname or parts.port == 0:
+            raise ValueError("it needs a host, and a port that is one")
 
 
 @dataclass(frozen=True, kw_only=True)

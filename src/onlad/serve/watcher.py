@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from onlad.report.record import figures
 from onlad.rows import Names
 from onlad.rules import Rules
 from onlad.serve import logs
+from onlad.serve.alarm import LABELS, LONGEST, Alarm, key, rounded
 from onlad.serve.config import StreamTable
 from onlad.serve.history import History
 from onlad.streams.settings import settle
@@ -29,110 +30,12 @@ KEPT_ALARMS = 20
 MOST_NAMED = 15  # of these that people have named, however old they are
 MOST_BANDS = 32  # sensors whose bands are published with the state of a device
 MOST_NAMES = 1000  # of a device, with those that came later
-SENSORS = 8  # causes whose values and bands an alarm keeps
-LABELS = ("", "seen", "normal", "fault", "maintenance")
-#: What is not published of an alarm.
-INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "told", "undo")
-LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
-
-
-@dataclass
-class Alarm:
-    """An alarm: from its first anomaly until `quiet` samples without one."""
-
-    id: str
-    stream: str
-    device: str
-    row: int  # of the first anomaly, counted from the watcher's start
-    time: float  # of the first anomaly
-    score: float
-    threshold: float
-    p_value: float
-    causes: dict[str, float]  # the largest first
-    last: int = 0  # row of the last anomaly
-    highest: float = 0.0  # score
-    marked: bool = False  # as normal
-    before: int = 0  # rows of the window before the first anomaly
-    rows: list[list[float]] = field(default_factory=list)  # those, and what followed
-    learned: list[bool] = field(default_factory=list)  # one per row
-    times: list[float] = field(default_factory=list)  # one per row
-    severity: float = 0.0  # of its peak, as what follows
-    sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
-    told: bool = True  # not if there were too many that day
-    label: str = ""  # what a person says that it was: one of LABELS
-    comment: str = ""
-    like: str = ""  # the comment on a similar alarm of the past, or its id
-    undo: str = ""  # the snapshot from before its samples were learned as normal
-    end: float = 0.0  # time of the last anomaly
-    peak: float = 0.0  # time of the most severe one
-
-    def message(self) -> dict[str, Any]:
-        """Return the alarm as it is published, without its samples."""
-        told = {"kind": "anomaly"} | asdict(self)
-        for name in INNER:
-            del told[name]
-        causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
-        like = f". Like {self.like}" if self.like else ""
-        name = key(self.stream, self.device)
-        told["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
-        for name in ("score", "threshold"):
-            told[name] = rounded(told[name])
-        return told
-
-    def says(self, feature: str) -> str:
-        """Return the part of a feature, and where it is."""
-        said, sensor = (
-            f"{feature} {100 * self.causes[feature]:.0f} %",
-            self.sensors.get(feature, {}),
-        )
-        if "direction" not in sensor:
-            return said
-        low, high = sensor["low"], sensor["high"]
-        return (
-            f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {low:.4g} to {high:.4g})"
-        )
-
-    def follow(self, verdict: Verdict, row: int, when: float) -> bool:
-        """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
-        self.last, self.end = row, when
-        self.highest = max(self.highest, verdict.score)
-        if verdict.severity <= self.severity:
-            return False
-        self.severity, self.peak = verdict.severity, when
-        self.causes = {str(name): share for name, share in verdict.causes.items()}
-        values = verdict.around.named(verdict.around.values)
-        numbers = {"value": values, "expected": verdict.expected, "low": verdict.low,
-                   "high": verdict.high}  # fmt: skip
-        self.sensors = {
-            str(name): {
-                kind: figures(found[name]) for kind, found in numbers.items() if name in found
-            }
-            | ({"direction": verdict.direction[name]} if name in verdict.direction else {})
-            for name in list(verdict.causes)[:SENSORS]
-        }
-        return True
-
-
-def key(stream: str, device: str) -> str:
-    """Return stream and device as people write them."""
-    return f"{stream}/{device}" if device else stream
 
 
 def padded(rows: Array, width: int) -> Array:
     """Return rows with missing values where sensors came later."""
     more = width - rows.shape[1]
     return np.pad(rows, ((0, 0), (0, more)), constant_values=np.nan) if more > 0 else rows
-
-
-def rounded(score: float) -> float:
-    """Return a score or a threshold with three digits, as it is published.
-
-    Examples
-    --------
-    >>> rounded(0.123456), rounded(123.456)
-    (0.123, 123.0)
-    """
-    return float(f"{score:.3g}")
 
 
 class Said(NamedTuple):
@@ -165,7 +68,7 @@ class Watcher:
         self.silent = False  # an alarm of its own: no sample for `silent_after` seconds
         self._heard = time.monotonic()  # a clock may jump
         self.mode_row = -1  # of the sample that confirmed the newest mode
-        self.unnamed: tuple[str, ...] = ()  # names that came later, and the journal lacks
+        self.unnamed: Names = ()  # names that came later, and the journal lacks
         self.windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
         self.begin_counts()
         self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
@@ -350,7 +253,7 @@ class Watcher:
 
     def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:
         """Apply the rules to verdicts on samples, note them, and return the alarms that began."""
-        first = self.monitor.n_seen - len(X)
+        first, self.unnamed = self.monitor.n_seen - len(X), ()
         if not self._before:
             self._kept = self._window - 1
         self.rules.apply(verdicts, times)
@@ -470,6 +373,10 @@ class Watcher:
 
     def revert(self, monitor: Monitor) -> None:
         """Go on with the model of a snapshot, as if it had seen the rows since without learning."""
+        if later := self.names[len(monitor.names) :]:  # rows that are kept have these names too
+            monitor.widen(later)
+            # A file of the model has names that came later only when it has seen a row of them.
+            self.unnamed = monitor.names[len(monitor.first_names) :]
         monitor.n_seen, monitor.paused = self.monitor.n_seen, self.paused
         self.monitor = monitor
         self._changes += 1
@@ -479,18 +386,22 @@ class Watcher:
         goes_on = alarm is self.alarms[-1] and self.mode_row >= alarm.row
         return alarm.row, self.monitor.n_seen if goes_on else alarm.last + 1
 
-    def takes(self, names: tuple[str, ...]) -> bool:
-        """Watch names that came later, if there are not too many; return whether it does."""
+    def may_take(self, names: tuple[str, ...]) -> bool:
+        """Return whether names that came later can be watched: there must not be too many."""
         few = len(self.names) + len(names) <= MOST_NAMES and self.monitor.widened < MOST_LATE
-        if self.stream.columns or self.monitor.n_seen == 0 or not few:
-            return False
+        return few and not self.stream.columns and self.monitor.n_seen > 0
+
+    def take(self, names: tuple[str, ...]) -> None:
+        """Watch names that came later, which the journal does not have yet."""
         self.widen(names)
-        self.unnamed = (*self.unnamed, *names)
-        return True
+        self.unnamed = self.names[len(self.monitor.first_names) :]
 
     def widen(self, names: tuple[str, ...]) -> None:
-        """Watch more sensors from here on."""
-        self.monitor.widen(names)
+        """Watch more sensors from here on; those that are watched already stay as they are."""
+        new = tuple(name for name in names if name not in self.names)
+        if not new:
+            return
+        self.monitor.widen(new)
         self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
         self._changes += 1
 
@@ -530,7 +441,8 @@ class Watcher:
 
     def mark_normal(self, alarm: Alarm) -> int:
         """Learn the samples of an alarm that were not learned; return how many."""
-        rows = np.array([row + [np.nan] * (len(self.names) - len(row)) for row in alarm.rows])
+        n = len(self.names)
+        rows = np.array([row[:n] + [np.nan] * (n - len(row)) for row in alarm.rows])
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         new = [i for i in range(end) if not alarm.learned[i]]
         for i in new:

@@ -69,8 +69,8 @@ class Webhook(Listener):
         headers = {"Content-Type": kind, "User-Agent": "onlad"}
         if self.table.token is not None:
             headers["Authorization"] = f"Bearer {self.table.token}"
-        request = urllib.request.Request(self.table.url, body, headers)
         try:
+            request = urllib.request.Request(self.table.url, body, headers)
             with self._opener.open(request, timeout=self.table.timeout):
                 return ""
         except urllib.error.HTTPError as error:

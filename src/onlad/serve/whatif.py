@@ -14,7 +14,6 @@ from onlad.incident import Incident, Incidents
 from onlad.monitor import Monitor
 from onlad.serve import replay
 from onlad.serve.checkpoint import StateError, Store
-from onlad.serve.frames import Rows
 from onlad.serve.history import History
 from onlad.serve.watcher import Watcher
 
@@ -60,9 +59,8 @@ def tried(
 
 def _first(store: Store, watcher: Watcher) -> int:
     """Return the first row of a device that the journal still has."""
-    for record in store.journal.archived():
-        if isinstance(record, Rows) and record.watcher == watcher.number:
-            return record.first
+    for record in store.journal.rows(watcher.number):
+        return record.first
     raise StateError(f"{watcher.key}: the journal has none of its samples")
 
 

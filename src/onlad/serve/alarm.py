@@ -1,0 +1,106 @@
+"""An alarm of a device: what is kept and what is published of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from onlad.report.record import figures
+from onlad.verdict import Verdict
+
+SENSORS = 8  # causes whose values and bands an alarm keeps
+LABELS = ("", "seen", "normal", "fault", "maintenance")
+#: What is not published of an alarm.
+INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "told", "undo")
+LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
+
+
+@dataclass
+class Alarm:
+    """An alarm: from its first anomaly until `quiet` samples without one."""
+
+    id: str
+    stream: str
+    device: str
+    row: int  # of the first anomaly, counted from the watcher's start
+    time: float  # of the first anomaly
+    score: float
+    threshold: float
+    p_value: float
+    causes: dict[str, float]  # the largest first
+    last: int = 0  # row of the last anomaly
+    highest: float = 0.0  # score
+    marked: bool = False  # as normal
+    before: int = 0  # rows of the window before the first anomaly
+    rows: list[list[float]] = field(default_factory=list)  # those, and what followed
+    learned: list[bool] = field(default_factory=list)  # one per row
+    times: list[float] = field(default_factory=list)  # one per row
+    severity: float = 0.0  # of its peak, as what follows
+    sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
+    told: bool = True  # not if there were too many that day
+    label: str = ""  # what a person says that it was: one of LABELS
+    comment: str = ""
+    like: str = ""  # the comment on a similar alarm of the past, or its id
+    undo: str = ""  # the snapshot from before its samples were learned as normal
+    end: float = 0.0  # time of the last anomaly
+    peak: float = 0.0  # time of the most severe one
+
+    def message(self) -> dict[str, Any]:
+        """Return the alarm as it is published, without its samples."""
+        told = {"kind": "anomaly"} | asdict(self)
+        for name in INNER:
+            del told[name]
+        causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
+        like = f". Like {self.like}" if self.like else ""
+        name = key(self.stream, self.device)
+        told["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
+        for name in ("score", "threshold"):
+            told[name] = rounded(told[name])
+        return told
+
+    def says(self, feature: str) -> str:
+        """Return the part of a feature, and where it is."""
+        said = f"{feature} {100 * self.causes[feature]:.0f} %"
+        sensor = self.sensors.get(feature, {})
+        if "direction" not in sensor:
+            return said
+        low, high = sensor["low"], sensor["high"]
+        return (
+            f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {low:.4g} to {high:.4g})"
+        )
+
+    def follow(self, verdict: Verdict, row: int, when: float) -> bool:
+        """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
+        self.last, self.end = row, when
+        self.highest = max(self.highest, verdict.score)
+        if verdict.severity <= self.severity:
+            return False
+        self.severity, self.peak = verdict.severity, when
+        self.causes = {str(name): share for name, share in verdict.causes.items()}
+        values = verdict.around.named(verdict.around.values)
+        numbers = {"value": values, "expected": verdict.expected, "low": verdict.low,
+                   "high": verdict.high}  # fmt: skip
+        self.sensors = {
+            str(name): {
+                kind: figures(found[name]) for kind, found in numbers.items() if name in found
+            }
+            | ({"direction": verdict.direction[name]} if name in verdict.direction else {})
+            for name in list(verdict.causes)[:SENSORS]
+        }
+        return True
+
+
+def key(stream: str, device: str) -> str:
+    """Return stream and device as people write them."""
+    return f"{stream}/{device}" if device else stream
+
+
+def rounded(score: float) -> float:
+    """Return a score or a threshold with three digits, as it is published.
+
+    Examples
+    --------
+    >>> rounded(0.123456), rounded(123.456)
+    (0.123, 123.0)
+    """
+    return float(f"{score:.3g}")

@@ -1,0 +1,132 @@
+"""The charts of the page, as options of ECharts."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from onlad.reference import Array
+from onlad.serve.alarm import Alarm, rounded
+from onlad.serve.history import Point
+
+POINTS = 500  # of a curve: more than a phone has columns
+GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
+#: What is said of a sensor under the pointer; low and high are stacked, so the band is a width.
+TOLD = """parts => {
+  const at = name => parts.find(part => part.seriesName == name)?.value;
+  const number = x => x == null ? "-" : Number(x.toPrecision(4));
+  const low = at("low"), high = low == null ? null : low + at("band");
+  return `${parts[0].name}<br>value ${number(at("value"))}` +
+    `<br>expected ${number(low)} to ${number(high)}`;
+}"""
+
+
+def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
+    """Return at most about `most` points: of each stretch the highest score, and every drift.
+
+    Examples
+    --------
+    >>> points = [Point(i, float(i), 9.0 if i == 7 else 1.0, 5.0, i == 7, False) for i in range(10)]
+    >>> [p.row for p in thinned(points, 5)]
+    [0, 2, 4, 7, 8]
+    """
+    stretch = max(1, math.ceil(len(points) / most))
+    kept: list[Point] = []
+    for first in range(0, len(points), stretch):
+        part = points[first : first + stretch]
+        highest = max(part, key=lambda p: (p.is_anomaly, p.score))
+        kept += [p for p in part if p.drift or p is highest]
+    return kept
+
+
+def spoken(text: str) -> dict[str, Any]:
+    """Return what a screen reader says of a chart; by itself it would read out numbers."""
+    return {"enabled": True, "label": {"description": text}}
+
+
+def scores(points: Sequence[Point]) -> dict[str, Any]:
+    """Return the options of the chart: score, threshold, anomalies and drifts, sample by sample."""
+    points = thinned(points)
+
+    def known(value: float) -> float | None:
+        return rounded(value) if math.isfinite(value) else None
+
+    line = {"type": "line", "showSymbol": False, "animation": False}
+    score = line | {"name": "score", "color": BLUE, "data": [known(p.score) for p in points]}
+    score["markLine"] = {
+        "symbol": "none",
+        "label": {"formatter": "drift", "color": VIOLET},
+        "lineStyle": {"color": VIOLET},
+        "data": [{"xAxis": i} for i, p in enumerate(points) if p.drift],
+    }
+    threshold = line | {"name": "threshold", "color": AMBER}
+    threshold["data"] = [known(p.threshold) for p in points]
+    anomalies = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
+    anomalies |= {
+        "data": [rounded(p.score) if p.is_anomaly else None for p in points],
+        "animation": False,
+    }
+    words = {"color": GREY}
+    return {
+        "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},
+        "legend": {"top": 0, "textStyle": words},
+        "tooltip": {"trigger": "axis"},
+        "dataZoom": [{"type": "inside"}],
+        "aria": spoken("Score and threshold over time"),
+        "xAxis": {"type": "category", "axisLabel": words, "data": [when(p.time) for p in points]},
+        "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
+        "series": [score, threshold, anomalies],
+    }
+
+
+def bands(
+    points: Sequence[Point], around: Array, index: int, alarms: Iterable[Alarm] = ()
+) -> dict[str, Any]:
+    """Return the options of the chart of one sensor: values, the band they are in, incidents."""
+    known = dict(zip((p.row for p in points), (a[:, index].tolist() for a in around), strict=False))
+    points = thinned(points)
+
+    def column(of: Callable[[float, float, float], float]) -> list[float | None]:
+        found = (of(*known.get(p.row, (math.nan,) * 3)) for p in points)
+        return [float(f"{value:.6g}") if math.isfinite(value) else None for value in found]
+
+    line = {"type": "line", "showSymbol": False, "animation": False}
+    low = line | {"name": "low", "stack": "band", "lineStyle": {"opacity": 0}, "color": GREY}
+    low |= {"data": column(lambda value, expected, reach: expected - reach), "stackStrategy": "all"}
+    band = line | {"name": "band", "stack": "band", "lineStyle": {"opacity": 0}, "color": GREY}
+    band |= {"data": column(lambda value, expected, reach: 2 * reach), "stackStrategy": "all"}
+    band |= {"areaStyle": {"color": GREY, "opacity": 0.3}}
+    values = column(lambda value, expected, reach: value)
+    value = line | {"name": "value", "color": BLUE, "data": values}
+    areas = [
+        [{"xAxis": here[0]}, {"xAxis": here[-1]}]
+        for alarm in alarms
+        if (here := [i for i, p in enumerate(points) if alarm.row <= p.row <= alarm.last])
+    ]
+    value["markArea"] = {
+        "silent": True,
+        "itemStyle": {"color": RED, "opacity": 0.15},
+        "data": areas,
+    }
+    marks = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
+    pairs = zip(points, values, strict=True)
+    marks |= {"animation": False, "data": [v if p.is_anomaly else None for p, v in pairs]}
+    words = {"color": GREY}
+    axis = {"scale": True, "axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}}
+    return {
+        "grid": {"left": 56, "right": 16, "top": 32, "bottom": 44},
+        "legend": {"top": 0, "textStyle": words, "data": ["value", "band", "anomalies"]},
+        "tooltip": {"trigger": "axis", ":formatter": TOLD},
+        "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 14, "bottom": 2}],
+        "aria": spoken("A sensor over time"),
+        "xAxis": {"type": "category", "axisLabel": words, "data": [when(p.time) for p in points]},
+        "yAxis": axis,
+        "series": [low, band, value, marks],
+    }
+
+
+def when(seconds: float) -> str:
+    """Return a time for people, by the clock of the machine."""
+    return time.strftime("%d %b %H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,406 @@
+"""The view of one device: sensors and bands, scores, alarms, and what a person can do."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+from nicegui import ui
+
+from onlad.errors import OnladError
+from onlad.report.lines import digits
+from onlad.serve import whatif
+from onlad.serve.alarm import Alarm
+from onlad.serve.charts import bands, scores, spoken, when
+from onlad.serve.service import Service
+from onlad.serve.shown import (
+    ALARMS,
+    COLOURS,
+    EVERY,
+    address_of,
+    ago,
+    counted,
+    drifting,
+    heading,
+    learning,
+    like,
+    person,
+    severity,
+)
+from onlad.serve.watcher import Watcher
+from onlad.serve.whatif import Tried
+
+CAUSES = 6  # features that are named
+FEW = 100  # samples since the start: then the last day is shown with them
+
+
+class Device:
+    """The view of one device."""
+
+    def __init__(self, service: Service, watcher: Watcher) -> None:
+        self._service, self._watcher, self._by = service, watcher, person()
+        self._tried: Tried | None = None  # the last days, if they are shown
+        ui.link("All devices", "/").classes("text-sm")
+        with ui.row().classes("w-full items-center"):
+            ui.label(watcher.key).classes("text-xl font-medium break-all").props(
+                "role=heading aria-level=1"
+            )
+            self._state = ui.badge().props("role=status")
+        self._counts = ui.label().classes("text-sm opacity-60")
+        if watcher.kept:
+            said = f"The configuration has changed: {', '.join(watcher.kept)}, because this device"
+            ui.label(f"{said} has learned. Forget the device to let it start again.").classes(
+                "text-sm text-warning"
+            )
+        known = [str(name) for name in watcher.names]
+        with ui.row().classes("w-full items-center"):
+            self._sensor = ui.select(known, value=_first(watcher), label="Sensor").classes("w-60")
+            spans = {0.0: "the last samples", 1.0: "the last day", whatif.DAYS: "the last 7 days"}
+            self._span = ui.select(spans, value=0.0, label="Shown", on_change=self._show_days)
+            self._span.classes("w-48")
+        self._band = ui.echart(bands([], np.empty((0, 3, 1)), 0)).classes("w-full h-64")
+        self._chart = ui.echart(scores([])).classes("w-full h-64")
+        with ui.row().classes("w-full items-center"):
+            self._pause = ui.button(on_click=self._toggle).props("outline")
+            ui.button("Save the model", on_click=self._save).props("outline")
+            ui.button("Plan maintenance", on_click=self._maintain).props("outline")
+            ui.button("What if", on_click=self._what_if).props("outline")
+            ui.button("Take a snapshot", on_click=self._snap).props("outline")
+            ui.button("Go back", on_click=self._choose).props("outline")
+            ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
+        heading("Alarms")
+        self._alarms = ui.column().classes("w-full gap-2")
+        self._cards: dict[str, Card] = {}
+        self._dialogs = ui.element("div")
+        self._listed: list[tuple[Any, ...]] | None = None
+        self._timer = ui.timer(EVERY, self._look)
+        if len(watcher.history.points()) < min(FEW, watcher.monitor.n_seen):
+            ui.timer(0.1, self._show_days, once=True)  # after a restart: the journal has them
+
+    def _look(self) -> None:
+        watcher = self._watcher
+        self._state.text = watcher.state
+        self._state.props(f"color={COLOURS[watcher.state]}")
+        self._counts.text = (
+            f"{counted(watcher.monitor.n_seen, 'sample')}, "
+            f"{counted(watcher.n_alarms, 'alarm')} and "
+            f"{counted(watcher.drifts, 'new mode')} since the start, {watcher.bad:,} skipped. "
+            f"The last sample came {ago(watcher.seen)}{drifting(watcher)}{learning(watcher)}"
+        )
+        if watcher.serviced:
+            self._counts.text += ". Maintenance: nothing is told or learned"
+        if watcher.suppressed:
+            too_many = counted(watcher.suppressed, "alarm")
+            self._counts.text += f". {too_many} beyond the budget of a day, and suppressed"
+        self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
+        points, around = watcher.history.after(self._tried.history if self._tried else None)
+        drawn = scores(points)
+        self._chart.options["series"], self._chart.options["xAxis"] = (
+            drawn["series"],
+            drawn["xAxis"],
+        )
+        self._chart.update()
+        if (names := [str(name) for name in watcher.names]) != list(self._sensor.options):
+            self._sensor.set_options(names, value=self._sensor.value or names[0])
+        if self._sensor.value in names[: around.shape[-1]]:
+            index = names.index(str(self._sensor.value))
+            band = bands(points, around, index, watcher.alarms)
+            about = f"{self._sensor.value} over time, with the band in which it is expected"
+            self._band.options.update({name: band[name] for name in ("series", "xAxis")})
+            self._band.options["aria"] = spoken(about)
+            self._band.update()
+        newest = list(watcher.alarms)[: -ALARMS - 1 : -1]
+        listed = [
+            (a.id, a.marked, list(a.causes)[:CAUSES], a.label, a.comment, a.like) for a in newest
+        ]
+        if listed != self._listed:
+            self._listed = listed
+            self._cards.clear()
+            self._alarms.clear()
+            with self._alarms:
+                if not newest:
+                    ui.label("None so far.").classes("opacity-60")
+                for alarm in newest:
+                    self._show(alarm)
+        for alarm in newest:  # made anew, a button that has the focus would lose it
+            self._cards[alarm.id].look(alarm)
+
+    def _show(self, alarm: Alarm) -> None:
+        with ui.card().classes("w-full p-3 gap-1"):
+            card = self._cards[alarm.id] = Card(alarm)
+            self._buttons(alarm)
+            said = [
+                alarm.comment and f"“{alarm.comment}”",
+                alarm.like and like(alarm, self._watcher),
+                "" if alarm.told else "suppressed: too many that day",
+            ]
+            if any(said):
+                ui.label(". ".join(filter(None, said))).classes("text-sm")
+            card.add_causes(alarm)
+
+    def _buttons(self, alarm: Alarm) -> None:
+        if alarm.marked:
+            ui.badge("marked as normal", color="grey")
+            if alarm.undo:
+                ui.button("Undo", on_click=lambda: self._label(alarm, "")).props(
+                    "flat dense no-caps"
+                )
+            return
+        with ui.row().classes("items-center gap-1"):
+            if alarm.label:
+                ui.badge(alarm.label, color="grey")
+                ui.button("Undo", on_click=lambda: self._label(alarm, "")).props(
+                    "flat dense no-caps"
+                )
+                return
+            ui.button("This was normal", on_click=lambda: self._label(alarm, "normal")).props(
+                "flat dense no-caps"
+            )
+            for label in ("fault", "maintenance"):
+                ui.button(
+                    label.capitalize(), on_click=lambda label=label: self._comment(alarm, label)
+                ).props("flat dense no-caps")
+            ui.button("Seen", on_click=lambda: self._label(alarm, "seen")).props(
+                "flat dense no-caps"
+            )
+
+    async def _show_days(self) -> None:
+        """Show the last days: they are judged once more."""
+        self._tried, days = None, float(self._span.value)
+        if days:
+            self._tried = await self._try(None, days)
+        elif len(self._watcher.history.points()) < FEW:
+            with contextlib.suppress(OnladError):  # nobody asked for it
+                self._tried = await self._service.orders.tried(self._watcher, days=1.0)
+        self._look()
+
+    async def _try(self, rate: float | None, days: float) -> Tried | None:
+        try:
+            return await self._service.orders.tried(self._watcher, rate, days)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+            return None
+
+    def _what_if(self) -> None:
+        """Ask which alarms would have come with another threshold."""
+        now = self._watcher.monitor.false_alarms
+        with ui.dialog(value=True) as dialog, ui.card().classes("w-full max-w-xl"):
+            ui.label("Which alarms would have come in the last 7 days?").classes("font-medium")
+            steps = {exponent: f"1 in {10**exponent:,}" for exponent in range(2, 7)}
+            at = min(steps, key=lambda exponent: abs(math.log10(now) + exponent))
+            ui.label("A false alarm in how many normal samples: fewer means a higher threshold")
+            rate = ui.slider(min=2, max=6, step=1, value=at).props(
+                'markers aria-label="False alarms"'
+            )
+            told = ui.label(steps[at])
+            rate.on_value_change(lambda: told.set_text(steps[int(rate.value)]))
+            answer = ui.column().classes("w-full gap-1").props("role=status")
+
+            async def look() -> None:
+                tried = await self._try(10.0 ** -float(rate.value), whatif.DAYS)
+                answer.clear()
+                with answer:
+                    if tried is None:
+                        return
+                    count = len(tried.incidents)
+                    there = sum(a.time >= tried.since for a in self._watcher.alarms)
+                    ui.label(
+                        f"{count} incident{'s' * (count != 1)} since {when(tried.since)}, "
+                        f"with {steps[int(rate.value)]}. In fact: {there}."
+                    )
+                    for incident in tried.incidents[-ALARMS:]:
+                        cause = next(iter(incident.causes), "")
+                        ui.label(
+                            f"{when(incident.times[0])}: severity {incident.severity:.0f}, {cause}"
+                        ).classes("text-sm")
+
+            with ui.row():
+                ui.button("Try", on_click=look)
+                ui.button("Close", on_click=dialog.close).props("flat")
+
+    def _maintain(self) -> None:
+        """Let a person say when the device is serviced."""
+        own = self._watcher
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label("While it is serviced, nothing is told or learned.")
+
+            async def keep(windows: tuple[str, ...]) -> None:
+                dialog.close()
+                try:
+                    await self._service.orders.maintain(own, windows, by=self._by)
+                    ui.notify("Noted", type="positive")
+                except OnladError as error:
+                    ui.notify(str(error), type="negative")
+
+            for text in own.stream.maintenance:
+                ui.label(f"{text} (of the file)").classes("text-sm")
+            for text in own.windows:
+                rest = tuple(each for each in own.windows if each != text)
+                with ui.row().classes("items-center no-wrap"):
+                    ui.label(text).classes("text-sm")
+                    ui.button("Remove", on_click=lambda rest=rest: keep(rest)).props("flat dense")
+            with ui.row():
+                for hours in (1, 4, 12):
+                    ui.button(
+                        f"{hours} h from now",
+                        on_click=lambda hours=hours: keep((*own.windows, _from_now(hours))),
+                    ).props("outline")
+            when = ui.input("Or when, such as Sat 22:00-23:30").classes("w-72")
+            with ui.row():
+                ui.button("Add", on_click=lambda: keep((*own.windows, when.value or "")))
+                ui.button("Close", on_click=dialog.close).props("flat")
+
+    def _comment(self, alarm: Alarm, label: str) -> None:
+        """Ask what it was; the next alarm like it is called so."""
+        # Not in the list of alarms, which is made anew when one of them goes on.
+        with self._dialogs, ui.dialog(value=True) as dialog, ui.card():
+            text = ui.input("What was it?").props("autofocus").classes("w-72")
+
+            async def keep() -> None:
+                dialog.close()
+                await self._label(alarm, label, text.value or "")
+
+            text.on("keydown.enter", keep)
+            with ui.row():
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Keep", on_click=keep)
+
+    async def _toggle(self) -> None:
+        try:
+            await self._service.orders.pause(self._watcher, not self._watcher.paused, self._by)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+        self._look()
+
+    async def _label(self, alarm: Alarm, label: str, comment: str = "") -> None:
+        try:
+            count = await self._service.orders.label(
+                self._watcher, alarm.id, label, comment, by=self._by
+            )
+            said, kind = "Noted", "positive"
+            if label == "fault" and count:
+                said = f"Noted. {count} samples that were learned during it are taken back"
+            if label == "normal":
+                said = f"Learned {count} sample" + "s" * (count != 1)
+        except OnladError as error:
+            said, kind = str(error), "negative"
+        with self._alarms:  # the button that was clicked may be gone by now
+            ui.notify(said, type=kind)  # type: ignore[arg-type]
+        self._look()
+
+    async def _snap(self) -> None:
+        try:
+            await self._service.orders.snapshot(self._watcher, self._by)
+            ui.notify("The model is kept as it is now", type="positive")
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+
+    def _choose(self) -> None:
+        """Let a person choose a snapshot to go back to."""
+        kept = self._service.store.snapshots(self._watcher.number)[::-1]
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label("Go back to a snapshot? What was learned since is gone." if kept else
+                     "There is no snapshot yet.")  # fmt: skip
+
+            again = ui.checkbox("Learn the samples since then again")
+
+            async def back(file: str) -> None:
+                dialog.close()
+                try:
+                    await self._service.orders.revert(
+                        self._watcher, file, by=self._by, again=bool(again.value)
+                    )
+                    ui.notify("The model is as it was then", type="positive")
+                except OnladError as error:
+                    ui.notify(str(error), type="negative")
+
+            for file in kept:
+                _, seen, same = file.split(".")[0].split("-")
+                taken = ago(time.time() - self._service.store.age(file))
+                text = f"After {int(seen):,} samples"
+                text += f", number {int(same) + 1}" if int(same) else ""
+                ui.button(f"{text}, {taken}", on_click=lambda file=file: back(file)).props(
+                    "flat no-caps"
+                )
+            ui.button("Cancel", on_click=dialog.close).props("flat")
+
+    def _ask(self) -> None:
+        """Ask for confirmation."""
+        with ui.dialog(value=True) as dialog, ui.card():
+            ui.label(f"Forget all that was learned of {self._watcher.key}?")
+            with ui.row():
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Forget", on_click=self._forget).props("color=negative")
+
+    async def _forget(self) -> None:
+        try:
+            file = await self._service.orders.forget(self._watcher, self._by)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+            return
+
+        async def undo() -> None:
+            try:
+                await self._service.orders.restore(file, self._by)
+                ui.navigate.to(address_of(self._watcher))
+            except OnladError as error:
+                ui.notify(str(error), type="negative")
+
+        self._timer.cancel()
+        content = ui.context.client.content
+        content.clear()
+        with content:
+            ui.label(f"{self._watcher.key} is forgotten. The file forgotten/{file} can undo it.")
+            ui.button("Undo", on_click=undo).props("outline")
+            ui.link("All devices", "/")
+
+    async def _save(self) -> None:
+        content = await self._service.orders.model_bytes(self._watcher)
+        ui.download(content, f"{self._watcher.stream.name}.onlad")
+
+
+class Card:
+    """What is said of one alarm, which changes while it goes on."""
+
+    def __init__(self, alarm: Alarm) -> None:
+        with ui.row().classes("items-center no-wrap gap-2"):
+            self._severity = severity(alarm)
+            self._told = ui.label()
+        self._causes: dict[str, tuple[ui.linear_progress, ui.label]] = {}
+
+    def add_causes(self, alarm: Alarm) -> None:
+        """Show the largest causes, and what was expected of them."""
+        for name in list(alarm.causes)[:CAUSES]:
+            with ui.row().classes("w-full items-center gap-x-2 gap-y-0"):
+                ui.label(name).classes("w-full sm:w-1/4 break-all text-sm")
+                bar = ui.linear_progress(0.0, show_value=False, color="negative")
+                bar.classes("grow w-16").props('aria-hidden="true"')  # the text says it too
+                self._causes[name] = bar, ui.label().classes("text-right text-sm")
+
+    def look(self, alarm: Alarm) -> None:
+        """Show what is known by now."""
+        lasted = alarm.last - alarm.row + 1
+        told = f"{when(alarm.time)}, {lasted:,} sample" + "s" * (lasted > 1)
+        if alarm.end > alarm.time:
+            told += f" until {when(alarm.end)}"
+        self._told.text = f"{told}, score up to {digits(alarm.highest)}"
+        self._severity.text = f"{alarm.severity:.0f}"
+        for name, (bar, text) in self._causes.items():
+            bar.value = alarm.causes.get(name, 0.0)
+            text.text = alarm.says(name).removeprefix(f"{name} ")
+
+
+def _from_now(hours: int) -> str:
+    """Return a time of maintenance that begins now, in UTC."""
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    return f"{now.isoformat()}/{(now + timedelta(hours=hours)).isoformat()}"
+
+
+def _first(watcher: Watcher) -> str | None:
+    """Return the sensor that is shown first: the cause of the newest alarm."""
+    causes = watcher.alarms[-1].causes if watcher.alarms else {}
+    return next(iter(causes), None) or next(map(str, watcher.names), None)
