@@ -124,6 +124,17 @@ class Calendar:
         shift = np.array([offset.total_seconds() if offset else 0.0 for offset in offsets])
         return np.asarray(seconds + shift[place])
 
+    def day(self, seconds: float) -> int:
+        """Return the day of a time, by the clock of the zone.
+
+        Examples
+        --------
+        >>> late = datetime.fromisoformat("2026-11-16T23:30+00:00").timestamp()
+        >>> Calendar([], "Europe/Berlin").day(late) - Calendar([]).day(late)
+        1
+        """
+        return int(self.local(np.array([seconds]))[0] // 86_400)
+
     def during(self, seconds: Sequence[float] | Array) -> Array:
         """Return whether each time, in seconds since 1970, is one of maintenance."""
         at = np.asarray(seconds, float)
@@ -245,11 +256,10 @@ class Budget:
     _day: int = -1
     _reported: set[int] = field(default_factory=set)
 
-    def allows(self, incident: Incident, seconds: float) -> bool:
-        """Return whether an incident that began then is reported; one that was, stays so."""
+    def allows(self, incident: Incident, day: int) -> bool:
+        """Return whether an incident that began on a day is reported; one that was, stays so."""
         if self.per_day is None or incident.number in self._reported:
             return True
-        day = int(seconds // 86400)
         if day != self._day:
             self._day, self._reported = day, set()
         if len(self._reported) >= self.per_day:

@@ -154,6 +154,11 @@ def test_score_learns_nothing(folder, capsys):
     verdicts = monitor.observe_many(X, times=times(X))
     assert [float(row["score"]) for row in rows] == verdicts.score.tolist()
     assert [row["is_anomaly"] == "1" for row in rows] == verdicts.is_anomaly.tolist()
+    assert [float(row["severity"]) for row in rows] == verdicts.severity.tolist()
+    at = int(verdicts.score.argmax())
+    cause, row = next(iter(verdicts[at].causes)), rows[at]
+    assert (row["cause"], row["direction"]) == (cause, verdicts[at].direction[cause])
+    assert float(row["low"]) == pytest.approx(verdicts[at].low[cause], rel=1e-5)
     assert sum(verdicts.is_anomaly[-60:-50]) > 5
     assert monitor.describe()["learned"] == learned
     lines = main(capsys, *args, "--output", "jsonl")[1].splitlines()

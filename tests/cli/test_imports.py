@@ -1,6 +1,7 @@
 """`onlad import`: the files of Lookout for Equipment become one table."""
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -45,6 +46,23 @@ def test_components_and_labels_become_one_table(lookout, capsys):
     assert "20" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_ratings_of_labels_count(lookout, capsys, kind):
+    """One that people called no anomaly is none, and a neutral one is no label at all."""
+    said = [(100, 110, "NO_ANOMALY"), (300, 310, "NEUTRAL"), (700, 719, "ANOMALY")]
+    labels = lookout / f"rated.{kind}"
+    if kind == "json":
+        keys = ("StartTime", "EndTime", "Rating", "FaultCode")
+        found = [dict(zip(keys, (TIMES[a], TIMES[b], r, "F1"), strict=True)) for a, b, r in said]
+        labels.write_text(json.dumps({"LabelSummaries": found}))
+    else:
+        labels.write_text("".join(f"{TIMES[a]},{TIMES[b]},F1,{r}\n" for a, b, r in said))
+    assert main(["import", str(lookout / "data"), "--labels", str(labels)]) == 0
+    cells = [row[-1] for row in csv.reader(capsys.readouterr().out.splitlines())][1:]
+    assert [i for i, cell in enumerate(cells) if cell == "1"] == list(range(700, 720))
+    assert [i for i, cell in enumerate(cells) if cell == ""] == list(range(300, 311))
+
+
 def test_a_component_that_says_nothing_leaves_cells_empty(lookout, capsys):
     path = lookout / "data" / "motor" / "2026.csv"
     lines = path.read_text().splitlines()
@@ -70,6 +88,13 @@ def test_what_is_wrong_is_said_with_its_place(lookout, capsys, spoil, why):
     argv = ["import", str(lookout / "data"), "--labels", str(lookout / "labels.csv")]
     assert main(argv) == 1
     assert why in capsys.readouterr().err
+
+
+def test_json_that_is_no_list_of_labels_is_refused(lookout, capsys):
+    (lookout / "labels.json").write_text("[]")
+    argv = ["import", str(lookout / "data"), "--labels", str(lookout / "labels.json")]
+    assert main(argv) == 1
+    assert "labels.json has no LabelSummaries with StartTime" in capsys.readouterr().err
 
 
 def test_a_folder_without_tables_is_refused(tmp_path, capsys):

@@ -46,10 +46,19 @@ def test_each_metric_is_answered_at_once_with_fields_added():
                 added = answered.fields.keys() - asked.fields.keys()
                 ready = t >= 256
                 names = {"onlad_score", "onlad_p_value", "onlad_is_anomaly"}
-                assert added == names | ({"onlad_threshold"} if ready else set())
+                if ready:  # and of the cause, a text, what was expected
+                    band = {"onlad_expected", "onlad_low", "onlad_high"}
+                    names |= {"onlad_threshold", "onlad_severity"} | (band & added)
+                assert added == names
                 if answered.fields["onlad_is_anomaly"] and t >= FAULT:
                     alarms[answered.series] += 1
-                    causes[re.search(r',onlad_cause="(\w+)"', answer)[1]] += 1
+                    cause = re.search(r',onlad_cause="(\w+)"', answer)[1]
+                    causes[cause] += 1
+                    low, high = (answered.fields[f"onlad_{side}"] for side in ("low", "high"))
+                    side = re.search(r',onlad_direction="(\w+)"', answer)
+                    value = asked.fields[cause]
+                    assert (side[1] == "above" if value > high else value < low) == bool(side)
+                    assert answered.fields["onlad_severity"] >= 40
         status, out, err = command.end()
         assert (status, out) == (0, "")
         assert min(alarms.values()) > 10

@@ -125,7 +125,8 @@ def test_alarms_are_lines_for_people(pump, expected):
         cause = next(iter(alarm["causes"]))
         start = f"{alarm['time']}  row {alarm['row']}  score {digits(alarm['score'])} > "
         assert line.startswith(start)
-        assert f"{digits(alarm['threshold'])}  {cause} " in line
+        against = f"{digits(alarm['threshold'])}  severity {alarm['severity']:.0f}"
+        assert f"{against}  {cause} " in line
 
 
 def test_a_pipe_is_answered_before_the_next_row_comes(X, expected):
@@ -174,8 +175,11 @@ def test_a_table_can_go_out_as_line_protocol(pump, expected):
     )
     seconds = int(first["time"][-5:-3]) * 60 + int(first["time"][-2:])
     stamp = (1_767_225_600 + seconds) * 10**9
+    cause = next(iter(first["causes"]))
+    band = ",".join(f"{name}={first[name][cause]!r}" for name in ("expected", "low", "high"))
     assert done.stdout.splitlines()[0].endswith(
-        f',is_anomaly=true,cause="{next(iter(first["causes"]))}" {stamp}'
+        f',severity={first["severity"]!r},is_anomaly=true,cause="{cause}"'
+        f',direction="{first["direction"][cause]}",{band} {stamp}'
     )
 
 

@@ -128,7 +128,7 @@ def serving(folder, port):
 
 def test_the_page_on_serving(tmp_path, broker):
     shell, http = serving(tmp_path, broker.port)
-    write, start, send, state, post, person, observe = blocks("serving.md")
+    write, start, send, state, post, together, person, observe = blocks("serving.md")
     shell.run(write)
     shell.run(start)
     pid = int((tmp_path / "pid").read_text())
@@ -142,6 +142,8 @@ def test_the_page_on_serving(tmp_path, broker):
         assert (alarm["row"], next(iter(alarm["causes"]))) == (400, "power")
         answer = json.loads(shell.run(post))
         assert (answer["accepted"], answer["bad"][0]["index"]) == (1, 1)
+        (incident,) = json.loads(shell.run(together))
+        assert [each["device"] for each in incident["devices"]] == ["pump"]
         out = shell.run(person)
         assert '"state":"paused"' in out
         assert '{"learned":' in out

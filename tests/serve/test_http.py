@@ -252,6 +252,49 @@ def test_on_a_full_disk_nothing_that_a_person_does_is_half_done(tmp_path, monkey
         assert client.post("/streams/pump/normal", json=alarm["id"]).status_code == 200
 
 
+def test_what_was_normal_can_be_undone_and_the_trail_knows_by_whom(tmp_path):
+    with served(tmp_path, 'token = "open-sesame"') as (_, client):
+        client.auth = ("Kim", "open-sesame")
+        client.post("/streams/pump/samples", json=[sample(x) for x in machine(700, faults=[600])])
+        (alarm,) = client.get("/streams").json()[0]["alarms"]
+        assert client.post("/streams/pump/normal", json=alarm["id"]).json()["learned"] >= 1
+        undone = {"alarm": alarm["id"], "label": "", "by": "Lee"}
+        assert client.post("/streams/pump/label", json=undone).status_code == 200
+        assert not client.get("/streams").json()[0]["alarms"][0]["marked"]
+        client.post("/streams/pump/learning", json=False)
+        client.post("/streams/pump/snapshots")
+        client.delete("/streams/pump/devices/")
+        client.post("/forgotten/000001.json")
+        by = {(said["kind"], said["by"]) for _, said in verify(tmp_path / "state") if "by" in said}
+    people = {"label": "Kim", "paused": "Kim", "snapshot": "Kim", "reverted": "Lee"}
+    assert by >= set(people.items()) | {("label", "Lee")}
+    assert "" not in {name for _, name in by}
+
+
+def test_devices_that_fail_together_are_one_incident(tmp_path):
+    with served(tmp_path) as (_, client):
+        now = time.time() - 1000
+        for k, device in enumerate(("a", "b", "c")):
+            X = machine(700, seed=k, faults=[500] if device == "c" else [640, 641, 642])
+            rows = [sample(x) | {"time": now + i} for i, x in enumerate(X)]
+            client.post(f"/streams/pump/samples?device={device}", json=rows)
+        together, incident = client.get("/incidents").json()
+        assert {each["device"] for each in together["devices"]} == {"a", "b"}
+        assert together["time"] <= together["peak"] <= together["end"]
+        assert abs(together["time"] - now - 640) < 5
+        assert together["severity"] >= 40
+        assert not together["open"]
+        assert "valve" in together["sensors"]
+        assert "valve" in together["text"]
+        assert [each["device"] for each in incident["devices"]] == ["c"]
+        for each in together["devices"][1:]:  # a name that one of the devices has is its name
+            said = {"alarm": each["alarm"], "label": "fault", "comment": "worn"}
+            client.post(f"/streams/pump/label?device={each['device']}", json=said)
+        assert client.get("/incidents").json()[0]["comment"] == "worn"
+        assert client.get("/incidents?days=0").json() == []
+        assert "onlad_suppressed_total" in client.get("/metrics").text
+
+
 def test_live_verdicts_and_a_client_that_does_not_read(tmp_path):
     X = machine(900, faults=[600])
     with served(tmp_path) as (running, client):

@@ -157,7 +157,7 @@ def test_what_a_person_did_between_two_turns_is_done_once(tmp_path):
     checkpoint(service)
     orders, watchers = service.orders, service.watchers
     last = watchers["pump", DEVICES[-1]]  # its model is not written yet
-    learned = asyncio.run(orders.mark_normal(last, last.alarms[-1].id))
+    learned = asyncio.run(orders.label(last, last.alarms[-1].id, "normal"))
     assert learned > 0
     asyncio.run(orders.pause(watchers["pump", "d5"], True))
     asyncio.run(orders.forget(watchers["pump", "d6"]))
@@ -355,10 +355,10 @@ def test_marked_as_normal_every_sample_of_an_alarm_is_learned_and_counted(tmp_pa
     assert len(left) > 16
     accepted, accept = [], watcher.monitor.accept
     watcher.monitor.accept = lambda rows, times: (accepted.append(len(rows)), accept(rows))
-    assert asyncio.run(service.orders.mark_normal(watcher, alarm.id)) == len(left)
+    assert asyncio.run(service.orders.label(watcher, alarm.id, "normal")) == len(left)
     assert len(accepted) == len(left)
     assert all(alarm.learned[i] for i in new)
-    assert asyncio.run(service.orders.mark_normal(watcher, alarm.id)) == 0  # there is no more
+    assert asyncio.run(service.orders.label(watcher, alarm.id, "normal")) == 0  # there is no more
     service.close()
 
 

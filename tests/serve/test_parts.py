@@ -385,3 +385,16 @@ def test_the_history_has_the_last_samples_in_order(sizes, most):
         ]
         row += size
     assert history.points() == expected[-most:]
+
+
+def test_older_samples_come_before_what_is_kept():
+    X = np.random.default_rng(0).normal(size=(600, 2))
+    verdicts = Monitor().observe_many(X)
+    older, history = History(600), History(100)
+    older.add(0, np.arange(600.0), verdicts)
+    assert history.after(older)[0] == older.points()
+    history.add(400, np.arange(400.0, 600.0), verdicts.after(400))
+    points, around = history.after(older)
+    assert [p.row for p in points] == list(range(600))
+    np.testing.assert_array_equal(around, older.around())
+    assert history.after(None)[0] == points[500:]

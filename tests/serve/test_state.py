@@ -376,7 +376,7 @@ def test_an_alarm_that_was_marked_as_normal_stays_learned_after_a_crash(tmp_path
     watcher = service.watchers["pump", ""]
     if when == "before":
         asyncio.run(service.disk.checkpoint())
-    assert asyncio.run(service.orders.mark_normal(watcher, watcher.alarms[-1].id)) >= 1
+    assert asyncio.run(service.orders.label(watcher, watcher.alarms[-1].id, "normal")) >= 1
     if when == "after":
         asyncio.run(service.disk.checkpoint())
     feed(service, X[600:])

@@ -101,7 +101,7 @@ class Someone:
         windows = self.random.choice([(), ("daily 02:00-02:15",), ("Mon 00:00-23:59",), ("?",)])
         told = [
             lambda: orders.pause(watcher, self.random.random() < 0.5),
-            lambda: orders.mark_normal(watcher, self.random.choice(alarms)),
+            lambda: orders.label(watcher, self.random.choice(alarms), "normal"),
             lambda: orders.label(
                 watcher, self.random.choice(alarms), self.random.choice([*LABELS, "?"])
             ),

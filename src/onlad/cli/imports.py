@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from onlad.cli.models import say
 from onlad.errors import OnladError
 from onlad.streams.times import seconds
 
+NONE, UNKNOWN, FAULT = 0, 1, 2  # what a label says; where two overlap, the larger counts
+RATINGS = {"NO_ANOMALY": NONE, "NEUTRAL": UNKNOWN, "ANOMALY": FAULT}
+FAULTS = ("0", "", "1")  # and as a cell
 CLOCKS = ("timestamp", "time", "date", "datetime")
 
 
@@ -25,7 +29,8 @@ def add(commands: Commands) -> None:
         help="convert the files of AWS Lookout for Equipment to one table",
         description="Read the CSV files that Lookout for Equipment was given, one of each "
         "component with a column Timestamp, and its label file, and write one table that the other "
-        "commands read: the time, each sensor, and fault, which is 1 between the times of a label. "
+        "commands read: the time, each sensor, and fault, which is 1 between the times of a label, "
+        "and empty where one is rated NEUTRAL. A label that is rated NO_ANOMALY is none. "
         "A sensor that several components have is called component/sensor.",
         formatter_class=Help,
         epilog="examples:\n"
@@ -38,7 +43,8 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
-        help="the label file: begin and end of each anomaly, and what else it has",
+        help="the label file, begin and end of each anomaly and perhaps its rating, or the JSON "
+        "of aws lookoutequipment list-labels",
     ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
     parser.add_argument(
         "-o",
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     tables = dict(_tables(args.source))
     if not tables:
         raise OnladError(f"{args.source} has no CSV file with a column Timestamp")
-    spans = list(_spans(args.labels)) if args.labels else []
+    spans = list(_labels(args.labels)) if args.labels else []
     sensors = [name for names, _ in tables.values() for name in names]
     columns = [
         (f"{part}/{name}" if sensors.count(name) > 1 else name, part, i)
@@ -70,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
         for at, time in ordered:
             found = {part: rows.get(time) for part, (_, rows) in tables.items()}
             cells = [row[i] if (row := found[part]) else "" for _, part, i in columns]
-            label = [int(any(a <= at <= b for a, b in spans))] if spans else []
+            ratings = {rating for a, b, rating in spans if a <= at <= b}
+            label = [FAULTS[max(ratings, default=NONE)]] if spans else []
             writer.writerow([time, *cells, *label])
     say(f"{len(ordered):,} samples, {len(columns):,} sensors, {len(spans):,} labels")
     return 0
@@ -108,16 +115,30 @@ def _tables(source: Path) -> Iterator[tuple[str, tuple[list[str], dict[str, list
         yield part, (names, table)
 
 
-def _spans(path: Path) -> Iterator[tuple[float, float]]:
-    """Yield begin and end of each label; a first line of names is left out."""
-    for number, row in enumerate(_rows(path), 1):
+def _labels(path: Path) -> Iterator[tuple[float, float, int]]:
+    """Yield begin, end and rating of each label; a first line of names is left out."""
+    rows = _listed(path) if path.suffix.lower() == ".json" else _rows(path)
+    for number, row in enumerate(rows, 1):
         if len(row) < 2:
             raise OnladError(f"{path}: line {number} has no begin and end")
+        rating = next((RATINGS[cell] for text in row if (cell := text.strip()) in RATINGS), FAULT)
         try:
-            yield seconds(row[0].strip()), seconds(row[1].strip())
+            yield seconds(row[0].strip()), seconds(row[1].strip()), rating
         except ValueError as error:
             if number > 1:
                 raise OnladError(f"{path}: line {number}: {error}") from None
+
+
+def _listed(path: Path) -> Iterator[list[str]]:
+    """Yield begin, end and rating of each label that the service listed as JSON."""
+    try:
+        found = json.loads(path.read_text("utf-8"))["LabelSummaries"]
+        yield from ([str(one[key]) for key in ("StartTime", "EndTime", "Rating")] for one in found)
+    except OSError as error:
+        raise OnladError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        what = "has no LabelSummaries with StartTime, EndTime and Rating"
+        raise OnladError(f"{path} {what}: write it with aws lookoutequipment list-labels") from None
 
 
 def _time(text: str, path: Path, number: int) -> str:

@@ -50,7 +50,8 @@ class IncidentLog:
         begin = incident.times[0]
         if budget.per_day is not None and begin is None:
             raise OnladError("alarms_per_day needs samples with a time")
-        if not budget.allows(incident, 0.0 if begin is None else _seconds(begin)):
+        day = 0 if begin is None else self._rules.calendar.day(_seconds(begin))
+        if not budget.allows(incident, day):
             budget.suppressed += not begins
             return
         if self._json:

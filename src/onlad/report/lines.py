@@ -20,7 +20,11 @@ from onlad.verdict import Verdicts
 Writer: TypeAlias = Callable[[Block, Verdicts, Sequence[int]], str]
 
 SHOWN = 3  # causes in a line for people
-COLUMNS = ("row", "time", "score", "threshold", "p_value", "is_anomaly", "cause", "drifting")
+#: Of the largest cause: its name, side of its band, what was expected, and the band.
+CAUSE = ("cause", "direction", "expected", "low", "high")
+COLUMNS = (
+    "row", "time", "score", "threshold", "p_value", "severity", "is_anomaly", *CAUSE, "drifting",
+)  # fmt: skip
 
 
 def digits(score: float) -> str:
@@ -45,6 +49,8 @@ def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
         said = ", ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
         mark, limit = ">" if found["is_anomaly"] else "<=", found["threshold"]
         against = "(learning)" if limit is None else f"{mark} {digits(limit)}"
+        if limit is not None:
+            against += f"  severity {found['severity']:.0f}"
         lines.append(f"{series}{when}  score {digits(found['score'])} {against}  {said}".rstrip())
     return "".join(line + "\n" for line in lines)
 
@@ -81,11 +87,10 @@ class Table:
             writer.writerow(COLUMNS)
         for i in which:
             found = record(verdicts, i)
-            judged = (found["p_value"], int(found["is_anomaly"])) if found["ready"] else ("", "")
-            cause = next(iter(found["causes"]), "")
+            judged = (found["p_value"], found["severity"], int(found["is_anomaly"]))
             writer.writerow(
-                (int(block.row[i]), _time(block, i), found["score"], found["threshold"], *judged,
-                 cause, found["drifting"])
+                (int(block.row[i]), _time(block, i), found["score"], found["threshold"],
+                 *(judged if found["ready"] else ("",) * 3), *_cause(found), found["drifting"])
             )  # fmt: skip
         return text.getvalue()
 
@@ -102,8 +107,11 @@ class InfluxLines:
         lines = []
         for i in which:
             found = record(verdicts, i)
-            fields = {name: found[name] for name in ("score", "threshold", "p_value", "is_anomaly")}
-            fields |= {"cause": next(iter(found["causes"]), None), "drifting": found["drifting"]}
+            names = ("score", "threshold", "p_value", "severity", "is_anomaly")
+            fields = {name: found[name] for name in names}
+            if not found["ready"]:
+                del fields["severity"]
+            fields |= dict(zip(CAUSE, _cause(found), strict=True)) | {"drifting": found["drifting"]}
             fields = {name: value for name, value in fields.items() if value is not None}
             if block.lines is not None:
                 named = {f"onlad_{name}": value for name, value in fields.items()}
@@ -125,6 +133,12 @@ class InfluxLines:
                 self._said = True
                 self._say(f"time {time!r} is neither ISO 8601 nor a number: lines have no time")
             return ""
+
+
+def _cause(found: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the largest cause, and what `CAUSE` says of it; None where nothing is known."""
+    name = next(iter(found["causes"]), None)
+    return (name, *(found[kind].get(name) for kind in CAUSE[1:]))
 
 
 def _outside(found: dict[str, Any], name: str) -> str:

@@ -23,7 +23,7 @@ class Alarm:
     stream: str
     device: str
     row: int  # of the first anomaly, counted from the watcher's start
-    time: float
+    time: float  # of the first anomaly
     score: float
     threshold: float
     p_value: float
@@ -42,6 +42,8 @@ class Alarm:
     comment: str = ""
     like: str = ""  # the comment on a similar alarm of the past, or its id
     undo: str = ""  # the snapshot from before its samples were learned as normal
+    end: float = 0.0  # time of the last anomaly
+    peak: float = 0.0  # time of the most severe one
 
     def message(self) -> dict[str, Any]:
         """Return the alarm as it is published, without its samples."""
@@ -67,11 +69,13 @@ class Alarm:
             f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {low:.4g} to {high:.4g})"
         )
 
-    def peak(self, verdict: Verdict) -> None:
-        """Take over what is said of the most severe anomaly so far."""
+    def follow(self, verdict: Verdict, row: int, when: float) -> bool:
+        """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
+        self.last, self.end = row, when
+        self.highest = max(self.highest, verdict.score)
         if verdict.severity <= self.severity:
-            return
-        self.severity = verdict.severity
+            return False
+        self.severity, self.peak = verdict.severity, when
         self.causes = {str(name): share for name, share in verdict.causes.items()}
         values = verdict.around.named(verdict.around.values)
         numbers = {"value": values, "expected": verdict.expected, "low": verdict.low,
@@ -83,6 +87,7 @@ class Alarm:
             | ({"direction": verdict.direction[name]} if name in verdict.direction else {})
             for name in list(verdict.causes)[:SENSORS]
         }
+        return True
 
 
 def key(stream: str, device: str) -> str:

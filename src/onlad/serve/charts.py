@@ -13,6 +13,14 @@ from onlad.serve.history import Point
 
 POINTS = 500  # of a curve: more than a phone has columns
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
+#: What is said of a sensor under the pointer; low and high are stacked, so the band is a width.
+TOLD = """parts => {
+  const at = name => parts.find(part => part.seriesName == name)?.value;
+  const number = x => x == null ? "-" : Number(x.toPrecision(4));
+  const low = at("low"), high = low == null ? null : low + at("band");
+  return `${parts[0].name}<br>value ${number(at("value"))}` +
+    `<br>expected ${number(low)} to ${number(high)}`;
+}"""
 
 
 def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
@@ -31,6 +39,11 @@ def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
         highest = max(part, key=lambda p: (p.is_anomaly, p.score))
         kept += [p for p in part if p.drift or p is highest]
     return kept
+
+
+def spoken(text: str) -> dict[str, Any]:
+    """Return what a screen reader says of a chart; by itself it would read out numbers."""
+    return {"enabled": True, "label": {"description": text}}
 
 
 def scores(points: Sequence[Point]) -> dict[str, Any]:
@@ -61,7 +74,7 @@ def scores(points: Sequence[Point]) -> dict[str, Any]:
         "legend": {"top": 0, "textStyle": words},
         "tooltip": {"trigger": "axis"},
         "dataZoom": [{"type": "inside"}],
-        "aria": {"enabled": True},
+        "aria": spoken("Score and threshold over time"),
         "xAxis": {"type": "category", "axisLabel": words, "data": [when(p.time) for p in points]},
         "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
         "series": [score, threshold, anomalies],
@@ -105,9 +118,9 @@ def bands(
     return {
         "grid": {"left": 56, "right": 16, "top": 32, "bottom": 44},
         "legend": {"top": 0, "textStyle": words, "data": ["value", "band", "anomalies"]},
-        "tooltip": {"trigger": "axis"},
+        "tooltip": {"trigger": "axis", ":formatter": TOLD},
         "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 14, "bottom": 2}],
-        "aria": {"enabled": True},
+        "aria": spoken("A sensor over time"),
         "xAxis": {"type": "category", "axisLabel": words, "data": [when(p.time) for p in points]},
         "yAxis": axis,
         "series": [low, band, value, marks],

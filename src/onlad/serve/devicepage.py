@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from datetime import datetime, timedelta, timezone
@@ -14,20 +15,34 @@ from onlad.errors import OnladError
 from onlad.report.lines import digits
 from onlad.serve import whatif
 from onlad.serve.alarm import Alarm
-from onlad.serve.charts import bands, scores, when
+from onlad.serve.charts import bands, scores, spoken, when
 from onlad.serve.service import Service
-from onlad.serve.shown import ALARMS, COLOURS, EVERY, address_of, ago, drifting, severity
+from onlad.serve.shown import (
+    ALARMS,
+    COLOURS,
+    EVERY,
+    address_of,
+    ago,
+    counted,
+    drifting,
+    heading,
+    learning,
+    like,
+    person,
+    severity,
+)
 from onlad.serve.watcher import Watcher
 from onlad.serve.whatif import Tried
 
 CAUSES = 6  # features that are named
+FEW = 100  # samples since the start: then the last day is shown with them
 
 
 class Device:
     """The view of one device."""
 
     def __init__(self, service: Service, watcher: Watcher) -> None:
-        self._service, self._watcher = service, watcher
+        self._service, self._watcher, self._by = service, watcher, person()
         self._tried: Tried | None = None  # the last days, if they are shown
         ui.link("All devices", "/").classes("text-sm")
         with ui.row().classes("w-full items-center"):
@@ -41,9 +56,9 @@ class Device:
             ui.label(f"{said} has learned. Forget the device to let it start again.").classes(
                 "text-sm text-warning"
             )
-        names = [str(name) for name in watcher.names]
+        known = [str(name) for name in watcher.names]
         with ui.row().classes("w-full items-center"):
-            self._sensor = ui.select(names, value=_first(watcher), label="Sensor").classes("w-60")
+            self._sensor = ui.select(known, value=_first(watcher), label="Sensor").classes("w-60")
             spans = {0.0: "the last samples", 1.0: "the last day", whatif.DAYS: "the last 7 days"}
             self._span = ui.select(spans, value=0.0, label="Shown", on_change=self._show_days)
             self._span.classes("w-48")
@@ -57,75 +72,75 @@ class Device:
             ui.button("Take a snapshot", on_click=self._snap).props("outline")
             ui.button("Go back", on_click=self._choose).props("outline")
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
-        ui.label("Alarms").classes("text-lg font-medium")
+        heading("Alarms")
         self._alarms = ui.column().classes("w-full gap-2")
+        self._cards: dict[str, Card] = {}
         self._dialogs = ui.element("div")
         self._listed: list[tuple[Any, ...]] | None = None
         self._timer = ui.timer(EVERY, self._look)
+        if len(watcher.history.points()) < min(FEW, watcher.monitor.n_seen):
+            ui.timer(0.1, self._show_days, once=True)  # after a restart: the journal has them
 
     def _look(self) -> None:
         watcher = self._watcher
         self._state.text = watcher.state
         self._state.props(f"color={COLOURS[watcher.state]}")
         self._counts.text = (
-            f"{watcher.monitor.n_seen:,} samples, {watcher.n_alarms:,} alarms and "
-            f"{watcher.drifts:,} drifts since the start, {watcher.bad:,} skipped. "
-            f"The last sample came {ago(watcher.seen)}{drifting(watcher)}"
+            f"{counted(watcher.monitor.n_seen, 'sample')}, "
+            f"{counted(watcher.n_alarms, 'alarm')} and "
+            f"{counted(watcher.drifts, 'new mode')} since the start, {watcher.bad:,} skipped. "
+            f"The last sample came {ago(watcher.seen)}{drifting(watcher)}{learning(watcher)}"
         )
         if watcher.serviced:
             self._counts.text += ". Maintenance: nothing is told or learned"
         if watcher.suppressed:
-            self._counts.text += f". {watcher.suppressed:,} alarms were too many for a day"
+            too_many = counted(watcher.suppressed, "alarm")
+            self._counts.text += f". {too_many} beyond the budget of a day, and suppressed"
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
-        history = watcher.history if self._tried is None else self._tried.history
-        drawn = scores(history.points())
+        points, around = watcher.history.after(self._tried.history if self._tried else None)
+        drawn = scores(points)
         self._chart.options["series"], self._chart.options["xAxis"] = (
             drawn["series"],
             drawn["xAxis"],
         )
         self._chart.update()
-        if self._sensor.value in self._sensor.options:
-            index = list(self._sensor.options).index(self._sensor.value)
-            band = bands(history.points(), history.around(), index, watcher.alarms)
-            for name in ("series", "xAxis"):
-                self._band.options[name] = band[name]
+        if (names := [str(name) for name in watcher.names]) != list(self._sensor.options):
+            self._sensor.set_options(names, value=self._sensor.value or names[0])
+        if self._sensor.value in names[: around.shape[-1]]:
+            index = names.index(str(self._sensor.value))
+            band = bands(points, around, index, watcher.alarms)
+            about = f"{self._sensor.value} over time, with the band in which it is expected"
+            self._band.options.update({name: band[name] for name in ("series", "xAxis")})
+            self._band.options["aria"] = spoken(about)
             self._band.update()
         newest = list(watcher.alarms)[: -ALARMS - 1 : -1]
         listed = [
-            (alarm.id, alarm.marked, alarm.last, alarm.label, alarm.comment) for alarm in newest
+            (a.id, a.marked, list(a.causes)[:CAUSES], a.label, a.comment, a.like) for a in newest
         ]
         if listed != self._listed:
             self._listed = listed
+            self._cards.clear()
             self._alarms.clear()
             with self._alarms:
                 if not newest:
                     ui.label("None so far.").classes("opacity-60")
                 for alarm in newest:
                     self._show(alarm)
+        for alarm in newest:  # made anew, a button that has the focus would lose it
+            self._cards[alarm.id].look(alarm)
 
     def _show(self, alarm: Alarm) -> None:
         with ui.card().classes("w-full p-3 gap-1"):
-            with ui.row().classes("w-full items-center justify-between no-wrap"):
-                lasted = alarm.last - alarm.row + 1
-                told = f"{when(alarm.time)}, {lasted} sample" + "s" * (lasted > 1)
-                with ui.row().classes("items-center no-wrap gap-2"):
-                    severity(alarm)
-                    ui.label(f"{told}, score up to {digits(alarm.highest)}")
-                self._buttons(alarm)
+            card = self._cards[alarm.id] = Card(alarm)
+            self._buttons(alarm)
             said = [
                 alarm.comment and f"“{alarm.comment}”",
-                alarm.like and f"like {alarm.like}",
+                alarm.like and like(alarm, self._watcher),
                 "" if alarm.told else "suppressed: too many that day",
             ]
             if any(said):
                 ui.label(". ".join(filter(None, said))).classes("text-sm")
-            for name, share in list(alarm.causes.items())[:CAUSES]:
-                with ui.row().classes("w-full items-center no-wrap gap-2"):
-                    ui.label(name).classes("w-1/4 truncate text-sm")
-                    ui.linear_progress(share, show_value=False, color="negative").classes("grow")
-                    ui.label(alarm.says(name).removeprefix(f"{name} ")).classes(
-                        "w-1/2 text-right text-sm"
-                    )
+            card.add_causes(alarm)
 
     def _buttons(self, alarm: Alarm) -> None:
         if alarm.marked:
@@ -155,9 +170,12 @@ class Device:
 
     async def _show_days(self) -> None:
         """Show the last days: they are judged once more."""
-        self._tried = None
-        if self._span.value:
-            self._tried = await self._try(None, float(self._span.value))
+        self._tried, days = None, float(self._span.value)
+        if days:
+            self._tried = await self._try(None, days)
+        elif len(self._watcher.history.points()) < FEW:
+            with contextlib.suppress(OnladError):  # nobody asked for it
+                self._tried = await self._service.orders.tried(self._watcher, days=1.0)
         self._look()
 
     async def _try(self, rate: float | None, days: float) -> Tried | None:
@@ -176,7 +194,7 @@ class Device:
             at = min(steps, key=lambda exponent: abs(math.log10(now) + exponent))
             ui.label("A false alarm in how many normal samples: fewer means a higher threshold")
             rate = ui.slider(min=2, max=6, step=1, value=at).props(
-                'label-always markers aria-label="False alarms"'
+                'markers aria-label="False alarms"'
             )
             told = ui.label(steps[at])
             rate.on_value_change(lambda: told.set_text(steps[int(rate.value)]))
@@ -192,7 +210,7 @@ class Device:
                     there = sum(a.time >= tried.since for a in self._watcher.alarms)
                     ui.label(
                         f"{count} incident{'s' * (count != 1)} since {when(tried.since)}, "
-                        f"with {steps[int(rate.value)]}. There were {there}."
+                        f"with {steps[int(rate.value)]}. In fact: {there}."
                     )
                     for incident in tried.incidents[-ALARMS:]:
                         cause = next(iter(incident.causes), "")
@@ -213,7 +231,7 @@ class Device:
             async def keep(windows: tuple[str, ...]) -> None:
                 dialog.close()
                 try:
-                    await self._service.orders.maintain(own, windows, by="the page")
+                    await self._service.orders.maintain(own, windows, by=self._by)
                     ui.notify("Noted", type="positive")
                 except OnladError as error:
                     ui.notify(str(error), type="negative")
@@ -253,7 +271,7 @@ class Device:
 
     async def _toggle(self) -> None:
         try:
-            await self._service.orders.pause(self._watcher, not self._watcher.paused)
+            await self._service.orders.pause(self._watcher, not self._watcher.paused, self._by)
         except OnladError as error:
             ui.notify(str(error), type="negative")
         self._look()
@@ -261,7 +279,7 @@ class Device:
     async def _label(self, alarm: Alarm, label: str, comment: str = "") -> None:
         try:
             count = await self._service.orders.label(
-                self._watcher, alarm.id, label, comment, by="the page"
+                self._watcher, alarm.id, label, comment, by=self._by
             )
             said, kind = "Noted", "positive"
             if label == "fault" and count:
@@ -276,7 +294,7 @@ class Device:
 
     async def _snap(self) -> None:
         try:
-            await self._service.orders.snapshot(self._watcher)
+            await self._service.orders.snapshot(self._watcher, self._by)
             ui.notify("The model is kept as it is now", type="positive")
         except OnladError as error:
             ui.notify(str(error), type="negative")
@@ -294,7 +312,7 @@ class Device:
                 dialog.close()
                 try:
                     await self._service.orders.revert(
-                        self._watcher, file, by="the page", again=bool(again.value)
+                        self._watcher, file, by=self._by, again=bool(again.value)
                     )
                     ui.notify("The model is as it was then", type="positive")
                 except OnladError as error:
@@ -320,14 +338,14 @@ class Device:
 
     async def _forget(self) -> None:
         try:
-            file = await self._service.orders.forget(self._watcher)
+            file = await self._service.orders.forget(self._watcher, self._by)
         except OnladError as error:
             ui.notify(str(error), type="negative")
             return
 
         async def undo() -> None:
             try:
-                await self._service.orders.restore(file)
+                await self._service.orders.restore(file, self._by)
                 ui.navigate.to(address_of(self._watcher))
             except OnladError as error:
                 ui.notify(str(error), type="negative")
@@ -343,6 +361,37 @@ class Device:
     async def _save(self) -> None:
         content = await self._service.orders.model_bytes(self._watcher)
         ui.download(content, f"{self._watcher.stream.name}.onlad")
+
+
+class Card:
+    """What is said of one alarm, which changes while it goes on."""
+
+    def __init__(self, alarm: Alarm) -> None:
+        with ui.row().classes("items-center no-wrap gap-2"):
+            self._severity = severity(alarm)
+            self._told = ui.label()
+        self._causes: dict[str, tuple[ui.linear_progress, ui.label]] = {}
+
+    def add_causes(self, alarm: Alarm) -> None:
+        """Show the largest causes, and what was expected of them."""
+        for name in list(alarm.causes)[:CAUSES]:
+            with ui.row().classes("w-full items-center gap-x-2 gap-y-0"):
+                ui.label(name).classes("w-full sm:w-1/4 break-all text-sm")
+                bar = ui.linear_progress(0.0, show_value=False, color="negative")
+                bar.classes("grow w-16").props('aria-hidden="true"')  # the text says it too
+                self._causes[name] = bar, ui.label().classes("text-right text-sm")
+
+    def look(self, alarm: Alarm) -> None:
+        """Show what is known by now."""
+        lasted = alarm.last - alarm.row + 1
+        told = f"{when(alarm.time)}, {lasted:,} sample" + "s" * (lasted > 1)
+        if alarm.end > alarm.time:
+            told += f" until {when(alarm.end)}"
+        self._told.text = f"{told}, score up to {digits(alarm.highest)}"
+        self._severity.text = f"{alarm.severity:.0f}"
+        for name, (bar, text) in self._causes.items():
+            bar.value = alarm.causes.get(name, 0.0)
+            text.text = alarm.says(name).removeprefix(f"{name} ")
 
 
 def _from_now(hours: int) -> str:

@@ -31,6 +31,7 @@ class Devices:
         """Watch a device that the journal or a checkpoint knows."""
         need_columns(self.streams[name], monitor)
         watcher = Watcher(number, self.streams[name], device, monitor, self._service.history)
+        watcher.peers = lambda: self.of(name)
         self.watchers[name, device] = watcher
         self.born.add(number)
         return watcher
@@ -48,6 +49,10 @@ class Devices:
         self.born.discard(self.next)  # until the journal has it
         self.next += 1
         return watcher
+
+    def of(self, stream: str) -> list[Watcher]:
+        """Return the devices of a stream."""
+        return [watcher for (name, _), watcher in self.watchers.items() if name == stream]
 
     @property
     def rule(self) -> str:

@@ -14,7 +14,7 @@ import hmac
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -29,6 +29,7 @@ OPEN = ("/healthz", "/readyz")  # they say one word, and those who ask have no t
 COOKIE = "onlad"
 PATIENCE = 20.0  # seconds for a whole request to arrive
 MOST_ADDRESSES = 10_000
+LONGEST_USER = 100  # letters
 
 
 class Guard:
@@ -105,10 +106,7 @@ class Guard:
             return True
         kind, _, value = headers.get("authorization", "").partition(" ")
         if kind.lower() == "basic":
-            try:
-                value = base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
-            except ValueError:
-                value = ""
+            value = _basic(headers)[1]
         if hmac.compare_digest(value.encode(), self.table.token.encode()):
             return True
         cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
@@ -172,6 +170,22 @@ class Guard:
             headers.append((b"retry-after", str(math.ceil(1 / self.table.rate)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": f"{why}\n".encode()})
+
+
+def user(headers: Mapping[str, str]) -> str:
+    """Return the name that a person gave with the password, or nothing."""
+    return _basic(headers)[0][:LONGEST_USER]
+
+
+def _basic(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return user and password of a request, both empty if it has none."""
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    try:
+        said = base64.b64decode(value, validate=True).decode("utf-8")
+    except ValueError:
+        return "", ""
+    name, _, password = said.partition(":")
+    return (name, password) if kind.lower() == "basic" else ("", "")
 
 
 def _address(scope: Scope) -> str:

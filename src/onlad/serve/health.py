@@ -50,7 +50,7 @@ class Health:
 
     def totals(self) -> dict[str, dict[str, Any]]:
         """Return counts since the start, by stream."""
-        names = ("samples", "anomalies", "n_alarms", "drifts", "excluded")
+        names = ("samples", "anomalies", "n_alarms", "suppressed", "drifts", "excluded")
         states = ("paused", "silent", "failed")
         zero: dict[str, Any] = dict.fromkeys((*names, "devices", *states), 0)
         sums = {name: zero | {"bad": bad} for name, bad in self.bad.items()}

@@ -60,6 +60,16 @@ class History:
         most = len(self._ring)
         return self._around[np.arange(max(0, self._count - most), self._count) % most]
 
+    def values(self, many: int) -> Array:
+        """Return the values of `many` samples, spread over what is kept, (many, n)."""
+        if not self._count:
+            return np.empty((many, 0))
+        most = len(self._ring)
+        first = max(0, self._count - most)
+        return np.asarray(
+            self._around[np.linspace(first, self._count - 1, many, dtype=int) % most, 0]
+        )
+
     def points(self) -> list[Point]:
         """Return what is kept."""
         most = len(self._ring)
@@ -68,3 +78,17 @@ class History:
             Point(int(row), time, score, threshold, bool(is_anomaly), bool(drift))
             for row, time, score, threshold, is_anomaly, drift in self._ring[kept].tolist()
         ]
+
+    def after(self, older: History | None) -> tuple[list[Point], Array]:
+        """Return what is kept, after what `older` has of the rows before, and what is around it."""
+        points, around = self.points(), self.around()
+        if older is None:
+            return points, around
+        before, wide = older.points(), older.around()
+        if points:
+            n = sum(p.row < points[0].row for p in before)
+            before, wide = before[:n], wide[:n]
+            late = ((0, 0), (0, 0), (0, around.shape[2] - wide.shape[2]))  # sensors that came later
+            wide = np.pad(wide, late, constant_values=np.nan)
+            wide = np.concatenate((wide, around))
+        return before + points, wide

@@ -28,7 +28,8 @@ from onlad.serve import logs, whatif
 from onlad.serve.checkpoint import StateError
 from onlad.serve.config import HttpTable
 from onlad.serve.connection import Connection
-from onlad.serve.guard import Guard
+from onlad.serve.guard import LONGEST_USER, Guard, user
+from onlad.serve.incidents import shared
 from onlad.serve.intake import Answer, Item, message
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
@@ -81,6 +82,7 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
     async def streams() -> Response:
         return _json([_described(watcher) for watcher in service.watchers.values()])
 
+    _add_views(app, service)
     _add_person(app, service)
 
     @app.websocket("/live")
@@ -104,14 +106,47 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
     return app
 
 
+def _add_views(app: FastAPI, service: Service) -> None:
+    """Add what a person may look at, besides the state of devices."""
+    found = service.orders.found
+
+    @app.get("/incidents")
+    async def incidents(days: float = whatif.DAYS) -> Response:
+        recent = shared(service.watchers.values(), time.time() - 86_400 * days)
+        return _json([each.message() for each in recent])
+
+    @app.get("/streams/{name}/snapshots")
+    async def snapshots(name: str, device: str = "") -> Response:
+        return _json(service.store.snapshots(found(name, device).number))
+
+    @app.get("/streams/{name}/backtest")
+    async def backtest(
+        name: str, device: str = "", false_alarms: float | None = None, days: float = whatif.DAYS
+    ) -> Response:
+        watcher = found(name, device)
+        tried = await service.orders.tried(watcher, false_alarms, days)
+        told = [described(incident) for incident in tried.incidents]
+        return _json({"since": tried.since, "incidents": told})
+
+    @app.get("/streams/{name}/peers")
+    async def beside(name: str) -> Response:
+        return _json([peer.message() for peer in peers(service.devices.of(name))])
+
+    @app.get("/streams/{name}/maintenance")
+    async def windows(name: str, device: str = "") -> Response:
+        return _json(found(name, device).windows)
+
+    @app.get("/streams/{name}/model")
+    async def model(name: str, device: str = "") -> Response:
+        watcher = found(name, device)
+        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
+        content = await service.orders.model_bytes(watcher)
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+
 def _add_person(app: FastAPI, service: Service) -> None:
     """Add what a person may do to a device."""
-
-    def found(name: str, device: str) -> Watcher:
-        watcher = service.watchers.get((name, device))
-        if watcher is None:
-            raise UnknownError("there is no such device")
-        return watcher
+    found = service.orders.found
 
     # Each of these says what was wrong. Nothing was changed then.
     def refused(status: int) -> Callable[[Request, Exception], Response]:
@@ -130,7 +165,7 @@ def _add_person(app: FastAPI, service: Service) -> None:
         wanted = _loads(await request.body())
         if not isinstance(wanted, bool):
             return _refusal(422, "the body must be true (learn) or false (pause)")
-        await service.orders.pause(watcher, not wanted)
+        await service.orders.pause(watcher, not wanted, user(request.headers))
         return _json(_described(watcher))
 
     @app.post("/streams/{name}/normal")
@@ -138,7 +173,9 @@ def _add_person(app: FastAPI, service: Service) -> None:
         watcher, alarm = found(name, device), _loads(await request.body())
         if not isinstance(alarm, str):
             return _refusal(422, "the body must be the id of an alarm, as a JSON text")
-        return _json({"learned": await service.orders.mark_normal(watcher, alarm)})
+        by = user(request.headers)
+        learned = await service.orders.label(watcher, alarm, "normal", by=by)
+        return _json({"learned": learned})
 
     @app.post("/streams/{name}/label")
     async def label(name: str, request: Request, device: str = "") -> Response:
@@ -146,16 +183,14 @@ def _add_person(app: FastAPI, service: Service) -> None:
         keys = ("alarm", "label", "comment", "by")
         if not isinstance(said, dict) or not all(isinstance(said.get(k, ""), str) for k in keys):
             return _refusal(422, 'the body must be {"alarm": ID, "label": TEXT, "comment": TEXT}')
-        learned = await service.orders.label(watcher, *(said.get(k, "") for k in keys))
+        alarm, label, comment = (said.get(k, "") for k in keys[:3])
+        learned = await service.orders.label(watcher, alarm, label, comment, _by(said, request))
         return _json({"learned": learned})
 
-    @app.get("/streams/{name}/snapshots")
-    async def snapshots(name: str, device: str = "") -> Response:
-        return _json(service.store.snapshots(found(name, device).number))
-
     @app.post("/streams/{name}/snapshots")
-    async def snapshot(name: str, device: str = "") -> Response:
-        return _json({"file": await service.orders.snapshot(found(name, device))})
+    async def snapshot(name: str, request: Request, device: str = "") -> Response:
+        by = user(request.headers)
+        return _json({"file": await service.orders.snapshot(found(name, device), by)})
 
     @app.post("/streams/{name}/revert")
     async def revert(name: str, request: Request, device: str = "") -> Response:
@@ -163,50 +198,26 @@ def _add_person(app: FastAPI, service: Service) -> None:
         said = {"file": said} if isinstance(said, str) else said
         if not isinstance(said, dict) or not isinstance(said.get("file"), str):
             return _refusal(422, 'the body must be the name of a snapshot, or {"file": NAME}')
-        by, again = str(said.get("by", "")), said.get("replay") is True
+        by, again = _by(said, request), said.get("replay") is True
         await service.orders.revert(watcher, said["file"], by, again=again)
         return _json(_described(watcher))
-
-    @app.get("/streams/{name}/backtest")
-    async def backtest(
-        name: str, device: str = "", false_alarms: float | None = None, days: float = whatif.DAYS
-    ) -> Response:
-        watcher = found(name, device)
-        tried = await service.orders.tried(watcher, false_alarms, days)
-        told = [described(incident) for incident in tried.incidents]
-        return _json({"since": tried.since, "incidents": told})
-
-    @app.get("/streams/{name}/peers")
-    async def beside(name: str) -> Response:
-        own = (w for w in service.watchers.values() if w.stream.name == name)
-        return _json([peer.message() for peer in peers(own)])
-
-    @app.get("/streams/{name}/maintenance")
-    async def windows(name: str, device: str = "") -> Response:
-        return _json(found(name, device).windows)
 
     @app.put("/streams/{name}/maintenance")
     async def maintain(name: str, request: Request, device: str = "") -> Response:
         watcher, said = found(name, device), _loads(await request.body())
         if not isinstance(said, list) or not all(isinstance(text, str) for text in said):
             return _refusal(422, "the body must be a list of times, each a JSON text")
-        await service.orders.maintain(watcher, tuple(said))
+        await service.orders.maintain(watcher, tuple(said), user(request.headers))
         return _json(watcher.windows)
 
-    @app.get("/streams/{name}/model")
-    async def model(name: str, device: str = "") -> Response:
-        watcher = found(name, device)
-        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
-        content = await service.orders.model_bytes(watcher)
-        return Response(content, media_type="application/octet-stream", headers=headers)
-
     @app.delete("/streams/{name}/devices/{device:path}")
-    async def forget(name: str, device: str) -> Response:
-        return _json({"undo": await service.orders.forget(found(name, device))})
+    async def forget(name: str, device: str, request: Request) -> Response:
+        by = user(request.headers)
+        return _json({"undo": await service.orders.forget(found(name, device), by)})
 
     @app.post("/forgotten/{file}")
-    async def undo(file: str) -> Response:
-        return _json(_described(await service.orders.restore(file)))
+    async def undo(file: str, request: Request) -> Response:
+        return _json(_described(await service.orders.restore(file, user(request.headers))))
 
 
 class _Starting:
@@ -223,7 +234,8 @@ class _Starting:
             await send({"type": "websocket.close", "code": 1013})  # try again later
         else:
             why = self._service.health.trouble.get("start", "the service starts")
-            await _refusal(503, why, {"Retry-After": "5"})(scope, receive, send)
+            again = {"Retry-After": "5", "Refresh": "5"}  # programs and browsers come back
+            await _refusal(503, why, again)(scope, receive, send)
 
 
 class _Server(uvicorn.Server):
@@ -310,6 +322,11 @@ def _described(watcher: Watcher) -> dict[str, Any]:
     device = {"stream": watcher.stream.name, "device": watcher.device}
     more = {"skipped": watcher.bad, "kept": watcher.kept, "alarms": alarms}
     return device | watcher.status() | more
+
+
+def _by(said: dict[str, Any], request: Request) -> str:
+    """Return who says something: the name in it, or that of the request."""
+    return str(said.get("by") or "")[:LONGEST_USER] or user(request.headers)
 
 
 def _loads(body: bytes) -> Any:

@@ -50,19 +50,18 @@ class Orders:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def pause(self, watcher: Watcher, paused: bool) -> None:
+    def found(self, stream: str, device: str) -> Watcher:
+        """Return a device, or raise `UnknownError`."""
+        watcher = self._service.watchers.get((stream, device))
+        if watcher is None:
+            raise UnknownError("there is no such device")
+        return watcher
+
+    async def pause(self, watcher: Watcher, paused: bool, by: str = "") -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note([_fact("paused", watcher, paused=paused)], watcher)
+            self._note([_fact("paused", watcher, paused=paused)], watcher, by)
             watcher.paused = paused
-
-    async def mark_normal(self, watcher: Watcher, alarm: str) -> int:
-        """Learn the samples of an alarm that was none; return how many were learned."""
-        async with self._service.turn:
-            found = _alarm(watcher, alarm)
-            _need_ready(watcher)
-            self._note([_fact("normal", watcher, alarm=alarm)], watcher)
-            return watcher.mark_normal(found)
 
     async def label(
         self, watcher: Watcher, alarm: str, label: str, comment: str = "", by: str = ""
@@ -128,30 +127,33 @@ class Orders:
         rest = (store, watcher, ahead.model, rows, ahead.since)
         return await asyncio.to_thread(replay.replayed, *rest)
 
-    async def snapshot(self, watcher: Watcher) -> str:
+    async def snapshot(self, watcher: Watcher, by: str = "") -> str:
         """Keep the model of a device as it is now; return the name of the snapshot."""
         async with self._service.turn:
-            return self._snapshot(watcher)
+            return self._keep(watcher, watcher.monitor, by)
 
     def _snapshot(self, watcher: Watcher) -> str:
         return self._keep(watcher, watcher.monitor)
 
-    def _keep(self, watcher: Watcher, model: Monitor) -> str:
+    def _keep(self, watcher: Watcher, model: Monitor, by: str = "") -> str:
         """Keep a model of a device as a snapshot; the trail has its digest."""
         try:
             file = self._service.store.snapshot(watcher.number, model)
-            self.note_snapshot(watcher, file, model.n_seen)
+            self.note_snapshot(watcher, file, model.n_seen, by=by)
         except OSError as error:
             what = f"the snapshot cannot be written: {error.strerror}"
             raise DiskError(f"{what}. Nothing was changed") from None
         return file
 
-    def note_snapshot(self, watcher: Watcher, file: str, seen: int, *, sync: bool = True) -> None:
+    def note_snapshot(
+        self, watcher: Watcher, file: str, seen: int, *, by: str = "", sync: bool = True
+    ) -> None:
         """Put a snapshot into the audit trail, with its digest."""
         learned = watcher.samples - watcher.excluded
         counts = {"seen": seen, "learned": learned, "excluded": watcher.excluded}
         digest = self._service.store.digest(file)
         said = {"device": watcher.key, "file": file, "sha256": digest, **counts}
+        said |= {"by": by} if by else {}
         self._service.audit.note("snapshot", sync=sync, **said)
 
     async def revert(
@@ -197,11 +199,11 @@ class Orders:
         fresh = service.devices.fresh(watcher.stream)
         return await asyncio.to_thread(whatif.tried, service.store, watcher, fresh, rate, days)
 
-    async def forget(self, watcher: Watcher) -> str:
+    async def forget(self, watcher: Watcher, by: str = "") -> str:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""
         service = self._service
         async with service.turn:
-            if service.watchers.get((watcher.stream.name, watcher.device)) is not watcher:
+            if self.found(watcher.stream.name, watcher.device) is not watcher:
                 raise UnknownError("there is no such device")
             try:
                 saved = checkpoint.entry(watcher)
@@ -210,14 +212,14 @@ class Orders:
             except OSError as error:
                 what = f"the undo file cannot be written: {error.strerror}"
                 raise DiskError(f"{what}. Nothing was changed") from None
-            self._note([_fact("forgotten", watcher)], watcher)
+            self._note([_fact("forgotten", watcher)], watcher, by)
             service.remove(watcher)
         logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
         for listener in service.listeners:
             listener.forgotten(watcher)
         return file
 
-    async def restore(self, file: str) -> Watcher:
+    async def restore(self, file: str, by: str = "") -> Watcher:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
@@ -231,7 +233,8 @@ class Orders:
                 raise StateError(devices.rule)
             need_columns(devices.streams[saved.stream], model)
             number = devices.next
-            self._note([Fact("restored", {"number": number, "stream": saved.stream, "file": file})])
+            facts = {"number": number, "stream": saved.stream, "file": file}
+            self._note([Fact("restored", facts)], by=by)
             watcher = devices.put_back(number, file)
             service.settle([watcher])  # settings may have changed since
             return watcher

@@ -11,27 +11,45 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
 from nicegui import Client, ui
 
-from onlad.incident import TOGETHER
+from onlad.errors import OnladError
 from onlad.report.lines import digits
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
 from onlad.serve.devicepage import Device
+from onlad.serve.incidents import Shared, shared
 from onlad.serve.peers import FEWEST, peers
 from onlad.serve.service import Service
-from onlad.serve.shown import ALARMS, COLOURS, EVERY, address_of, ago, drifting, severity
+from onlad.serve.shown import (
+    ALARMS,
+    COLOURS,
+    EVERY,
+    address_of,
+    ago,
+    badge,
+    counted,
+    drifting,
+    heading,
+    learning,
+    like,
+    person,
+    severity,
+)
 from onlad.serve.watcher import Watcher
 
 SHOWN = 100  # devices in the list; the filter finds the others
 RECENT = 7 * 86400  # seconds that the list of incidents goes back
+NAMED = 4  # devices of an incident
 WAITING = 100  # views without a browser
 WORST_FIRST = ("failed", "alarm", "silent", "learning", "paused", "normal")
+#: A cell with a link to the device.
+LINKED = """<q-td :props="props" style="white-space: normal; min-width: 9em">
+<a class="text-primary" :href="props.row.address">{{ props.value || "-" }}</a></q-td>"""
 
 
 def attach(app: FastAPI, service: Service) -> None:
@@ -62,7 +80,7 @@ def attach(app: FastAPI, service: Service) -> None:
             Device(service, watcher)
 
     # dark=None: as the reader's system has it.
-    ui.run_with(app, title="onlad", dark=None, show_welcome_message=False)
+    ui.run_with(app, title="onlad", dark=None, language="en-US", show_welcome_message=False)
 
 
 def _make_room() -> None:
@@ -90,56 +108,68 @@ class Incidents:
     """The newest incidents of all devices; those that began together are one."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._listed: list[tuple[Any, ...]] | None = None
-        self._list = ui.column().classes("w-full gap-1").props('role=list aria-label="Incidents"')
+        self._service, self._by, self._most = service, person(), ALARMS
+        self._listed: list[Any] = []
+        self._list = ui.column().classes("w-full gap-2")
         ui.timer(2 * EVERY, self._look)
 
     def _look(self) -> None:
-        since = time.time() - RECENT
-        found = [
-            (alarm, watcher)
-            for watcher in self._service.watchers.values()
-            for alarm in watcher.alarms
-            if alarm.time >= since or alarm is watcher.alarm
+        found = shared(self._service.watchers.values(), time.time() - RECENT)
+        shown = found[: self._most]
+        listed = [len(found)] + [
+            (alarm.id, round(alarm.severity), each.is_open, alarm.label, alarm.comment, alarm.like)
+            for each in shown
+            for alarm, _ in each.parts
         ]
-        shown = joined(found)[:ALARMS]
-        listed = [(a.id, a.severity, a.label, a.comment, len(others)) for (a, _), others in shown]
         if listed == self._listed:
             return
         self._listed = listed
         self._list.clear()
+        if not found:
+            return
         with self._list:
-            if shown:
-                ui.label("Incidents").classes("text-lg font-medium")
-            for (alarm, watcher), others in shown:
-                with ui.row().classes("w-full items-center no-wrap gap-2").props("role=listitem"):
-                    severity(alarm)
-                    where = watcher.key + (f" and {len(others)} more" if others else "")
-                    ui.link(where, address_of(watcher)).classes("truncate")
-                    ui.label(f"{when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}").classes(
-                        "text-sm opacity-80 truncate"
-                    )
-                    if alarm.label:
-                        ui.badge(alarm.label, color="grey")
+            heading("Incidents")
+            with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
+                for each in shown:
+                    self._show(each)
+            if len(found) > self._most:
+                more = f"{min(len(found), SHOWN)} of {len(found)} in the last 7 days"
+                ui.button(f"Show {more}", on_click=self._show_all).props("flat dense no-caps")
 
+    def _show(self, incident: Shared) -> None:
+        alarm, named, watchers = incident.worst, incident.named, incident.watchers
+        with ui.row().classes("w-full items-start no-wrap gap-2").props("role=listitem"):
+            severity(alarm)
+            with ui.column().classes("gap-0 min-w-0 grow"):
+                with ui.row().classes("gap-x-2 gap-y-0"):
+                    for watcher in watchers[:NAMED]:
+                        ui.link(watcher.key, address_of(watcher)).classes("break-all")
+                    if len(watchers) > NAMED:
+                        ui.label(f"and {len(watchers) - NAMED} more")
+                said = [f"{when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}"]
+                said += [f"“{named.comment}”"] * bool(named.comment)
+                said += [like(alarm, watchers[0])] * bool(alarm.like)
+                ui.label(". ".join(said)).classes("text-sm opacity-80 break-words")
+            if incident.is_open:
+                badge("open", "negative")
+            if named.label:
+                badge(named.label, "grey")
+            if not incident.seen:
+                ui.button("Seen", on_click=lambda: self._see(incident)).props("flat dense no-caps")
 
-def joined(
-    found: Sequence[tuple[Alarm, Watcher]],
-) -> list[tuple[tuple[Alarm, Watcher], list[Watcher]]]:
-    """Return alarms, the newest first; of those that began within a minute the most severe."""
-    groups: list[list[tuple[Alarm, Watcher]]] = []
-    for pair in sorted(found, key=lambda pair: -pair[0].time):
-        if groups and groups[-1][-1][0].time - pair[0].time <= TOGETHER:
-            groups[-1].append(pair)
-        else:
-            groups.append([pair])
-    shown = []
-    for group in groups:
-        worst = max(group, key=lambda pair: pair[0].severity)
-        others = {id(watcher): watcher for _, watcher in group if watcher is not worst[1]}
-        shown.append((worst, list(others.values())))
-    return shown
+    def _show_all(self) -> None:
+        self._most = SHOWN
+        self._look()
+
+    async def _see(self, incident: Shared) -> None:
+        """Note of all alarms of an incident that somebody knows of them."""
+        try:
+            for alarm, watcher in incident.parts:
+                if not alarm.label:
+                    await self._service.orders.label(watcher, alarm.id, "seen", by=self._by)
+        except OnladError as error:
+            ui.notify(str(error), type="negative")
+        self._look()
 
 
 class Devices:
@@ -153,6 +183,7 @@ class Devices:
                 ui.link(
                     f"{name}: devices beside each other", f"/peers?{urlencode({'stream': name})}"
                 )
+        heading("Devices")
         self._filter = ui.input("Filter").props("dense clearable").classes("w-full")
         self._list = ui.column().classes("w-full gap-2")
         self._rows: dict[tuple[str, str], Row] = {}
@@ -162,7 +193,9 @@ class Devices:
 
     def _look(self) -> None:
         wanted = (self._filter.value or "").lower()
-        found = [w for w in self._service.watchers.values() if wanted in w.key.lower()]
+        found = [
+            w for w in self._service.watchers.values() if wanted in f"{w.key} {w.state}".lower()
+        ]
         found.sort(key=lambda w: (WORST_FIRST.index(w.state), w.key))
         shown = found[:SHOWN]
         keys = [(w.stream.name, w.device) for w in shown]
@@ -192,21 +225,23 @@ class Row:
             .on("click", lambda: ui.navigate.to(address)),
             ui.row().classes("w-full items-center justify-between no-wrap"),
         ):
-            with ui.column().classes("gap-0 min-w-0"):
-                ui.link(watcher.key, address).classes("font-medium truncate text-inherit")
-                self._said = ui.label().classes("text-sm opacity-60 truncate")
-            self._state = ui.badge()
+            with ui.column().classes("gap-0 min-w-0 grow"):
+                ui.link(watcher.key, address).classes("font-medium break-all text-inherit")
+                self._said = ui.label().classes("text-sm opacity-70 break-words w-full")
+            self._state = badge("", "grey").classes("shrink-0")
 
     def look(self, watcher: Watcher) -> None:
         """Show the current state."""
         self._state.text = watcher.state
         self._state.props(f"color={COLOURS[watcher.state]}")
-        said = f"{watcher.monitor.n_seen:,} samples, the last {ago(watcher.seen)}"
+        said = f"{counted(watcher.monitor.n_seen, 'sample')}, the last {ago(watcher.seen)}"
         if watcher.last is not None and watcher.last.ready:
             said += f", score {digits(watcher.last.score)} of {digits(watcher.last.threshold)}"
         if watcher.alarm is not None:
             said += f": {_causes(watcher.alarm)}"
         said += drifting(watcher)
+        if watcher.state == "learning":
+            said += learning(watcher)
         self._said.text = said
 
 
@@ -224,15 +259,17 @@ class Peers:
         names = ("device", "for itself", "among its like", "sensor", "here", "the others")
         columns = [{"name": name, "label": name, "field": name, "align": "left"} for name in names]
         self._table = ui.table(columns=columns, rows=[], row_key="device").classes("w-full")
+        self._table.add_slot("body-cell-device", LINKED)
         self._more = ui.label().classes("text-sm opacity-60")
         ui.timer(2 * EVERY, self._look)
 
     def _look(self) -> None:
-        own = [w for w in self._service.watchers.values() if w.stream.name == self._stream]
+        own = self._service.devices.of(self._stream)
         found = peers(own)
         self._table.rows = [
             {
                 "device": peer.device,
+                "address": address_of(self._service.watchers[self._stream, peer.device]),
                 "for itself": "unusual" if peer.itself else "usual",
                 "among its like": "unusual" if peer.among else "usual",
                 "sensor": peer.sensor,

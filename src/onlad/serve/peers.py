@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onlad.reference import Array
 from onlad.serve.watcher import Watcher
 
+LOOKED_AT = 64  # of the last samples, spread over them: a median needs no more
 FEWEST = 4  # devices that are like each other
 FAR = 6.0  # deviations from the median that are unusual among so many sensors and devices
 NORMAL = 1.4826  # times the median distance is a deviation, in normal data
@@ -43,18 +45,25 @@ NUMBERS = ("value", "usual", "far")
 def peers(watchers: Iterable[Watcher]) -> list[Peer]:
     """Return the devices of a stream beside each other, the strangest first.
 
-    Those with other sensors than most, and streams of fewer than FEWEST devices, are left out.
+    Those with other sensors than most, those that sent nothing since the start, and streams of
+    fewer than FEWEST devices are left out.
     """
-    groups: dict[tuple[str, ...], list[Watcher]] = {}
+    groups: dict[tuple[str, ...], dict[Watcher, Array]] = {}
     for watcher in watchers:
-        if watcher.last is not None and watcher.last.ready and not watcher.failed:
-            groups.setdefault(tuple(map(str, watcher.names)), []).append(watcher)
+        names, values = tuple(map(str, watcher.names)), watcher.history.values(LOOKED_AT)
+        if (
+            values.shape[1] == len(names)
+            and watcher.last is not None
+            and watcher.last.ready
+            and not watcher.failed
+        ):
+            groups.setdefault(names, {})[watcher] = values
     found: list[Peer] = []
     for names, group in groups.items():
         if len(group) < FEWEST:
             continue
         with np.errstate(all="ignore"):
-            each = np.array([_median(watcher.history.around()[:, 0]) for watcher in group])
+            each = _median(np.array(list(group.values())).swapaxes(0, 1))
             usual = _median(each)
             spread = NORMAL * _median(np.abs(each - usual))
             far = np.abs(each - usual) / np.maximum(spread, LEAST * np.abs(usual) + 1e-12)
@@ -67,6 +76,8 @@ def peers(watchers: Iterable[Watcher]) -> list[Peer]:
     return sorted(found, key=lambda peer: (-peer.itself - peer.among, -peer.far))
 
 
-def _median(rows: Any) -> Any:
+def _median(rows: Array) -> Array:
+    if not np.isnan(rows).any():  # which is much faster
+        return np.asarray(np.median(rows, axis=0))
     known = np.where(np.isnan(rows).all(axis=0), 0.0, rows)
-    return np.nanmedian(known, axis=0)
+    return np.asarray(np.nanmedian(known, axis=0))

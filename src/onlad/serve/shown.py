@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from onlad.serve.alarm import Alarm
+from onlad.serve.charts import when
+from onlad.serve.guard import user
 from onlad.serve.watcher import Watcher
 
 EVERY = 1.0  # seconds between two looks
@@ -23,10 +25,56 @@ COLOURS = {
 SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey"))  # from which on, colour
 
 
-def severity(alarm: Alarm) -> None:
+def severity(alarm: Alarm) -> ui.badge:
     """Show the severity as a number in a colour."""
     colour = next(c for least, c in SEVERITIES if alarm.severity >= least)
-    ui.badge(f"{alarm.severity:.0f}", color=colour).props('aria-label="severity"')
+    number = f"{alarm.severity:.0f}"
+    return badge(number, colour).props(f'aria-label="severity {number}"').classes("mt-1")
+
+
+def badge(text: str, colour: str) -> ui.badge:
+    """Show a word in a colour. Quasar would have each announced when it changes."""
+    return ui.badge(text, color=colour).props("role=note")
+
+
+def heading(text: str) -> None:
+    """Show a heading, also to a screen reader."""
+    ui.label(text).classes("text-lg font-medium").props("role=heading aria-level=2")
+
+
+def like(alarm: Alarm, watcher: Watcher) -> str:
+    """Return what an alarm is like: a name, or the time of one that has none."""
+    for past in watcher.alarms:
+        if past.id == alarm.like:
+            return f"like that of {when(past.time)}"
+    return f"like {alarm.like}"
+
+
+def person() -> str:
+    """Return who looks at the page: the name that was given with the password."""
+    request = ui.context.client.request
+    return user(request.headers) or "the page"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things.
+
+    Examples
+    --------
+    >>> counted(1, "alarm"), counted(2000, "sample")
+    ('1 alarm', '2,000 samples')
+    """
+    return f"{number:,} {what}" + "s" * (number != 1)
+
+
+def learning(watcher: Watcher) -> str:
+    """Return what is being learned, or nothing if that is only what is usual."""
+    known = watcher.monitor.describe()
+    if not known["ready"]:
+        return f". It learns what is normal: {known['why']}"
+    if known["candidate"]:
+        return ". A lasting change is being learned, and may become a new mode"
+    return ""
 
 
 def address_of(watcher: Watcher) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 KEPT_ALARMS = 20
+MOST_NAMED = 15  # of these that people have named, however old they are
 MOST_BANDS = 32  # sensors whose bands are published with the state of a device
 MOST_NAMES = 1000  # of a device, with those that came later
 
@@ -73,7 +74,8 @@ class Watcher:
         self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
-        self._today = (-1.0, 0)  # a day, and the alarms told in it
+        self._today = (-1, 0)  # a day, and the alarms told in it
+        self.peers: Callable[[], Iterable[Watcher]] = tuple  # the devices of the stream
         self._before: deque[Array] = deque()  # times and rows of the window before the next sample
         self._n_before = 0  # rows in it, or some more
         self._kept = 0  # rows of a window that come before its last, at most
@@ -183,9 +185,14 @@ class Watcher:
         self.seen, self._heard, self.silent = seen, time.monotonic(), False
 
     def falls_silent(self) -> bool:
-        """Return whether the device has just become silent, by `silent_after`."""
+        """Return whether the device has just become silent, by `silent_after`.
+
+        One that is switched off to be serviced is not, until the time of maintenance is over.
+        """
         after = self.stream.silent_after
-        return after is not None and not self.silent and time.monotonic() - self._heard > after
+        if after is None or self.silent or time.monotonic() - self._heard <= after:
+            return False
+        return not bool(self.rules.calendar.during([time.time()])[0])
 
     def silence(self) -> dict[str, Any]:
         """Return the alarm of a silent device."""
@@ -296,7 +303,7 @@ class Watcher:
             is_open = newest is not None and first + i - newest.last <= self.stream.quiet
             if verdicts.is_anomaly[i]:
                 self.anomalies += 1
-                if not is_open:
+                if newest is None or not is_open:
                     newest = self._begin(verdicts[i], first + i, float(times[i]))
                     here = len(rows) - len(X) + i
                     window = rows[max(0, here - self._kept) : here]
@@ -306,10 +313,8 @@ class Watcher:
                     if newest.told:
                         began.append(newest)
                     is_open = True
-                assert newest is not None
-                newest.last = first + i
-                newest.highest = max(newest.highest, float(verdicts.score[i]))
-                newest.peak(verdicts[i])
+                elif newest.follow(verdicts[i], first + i, float(times[i])):
+                    newest.like = self._like(newest)
             if is_open and newest is not None and len(newest.rows) < LONGEST:
                 newest.rows.append(X[i].tolist())
                 newest.times.append(float(times[i]))
@@ -328,27 +333,43 @@ class Watcher:
             p_value=verdict.p_value,
             causes={str(name): share for name, share in verdict.causes.items()},
         )
-        alarm.peak(verdict)
+        alarm.follow(verdict, row, when)
         alarm.like = self._like(alarm)
-        most, day = self.stream.rules.incidents_per_day, when // 86400
+        most, of = self.stream.rules.incidents_per_day, self.stream.rules.calendar.day
         if most is not None:
-            today = sum(a.told and a.time // 86400 == day for a in self.alarms)
+            day = of(when)
+            today = sum(a.told and of(a.time) == day for a in self.alarms)
             if self._today[0] != day:
                 self._today = (day, today)
             alarm.told = max(today, self._today[1]) < most
             self._today = (day, self._today[1] + alarm.told)
             self.suppressed += not alarm.told
-        self.alarms.append(alarm)
+        self._keep(alarm)
         self.n_alarms += 1
         return alarm
 
+    def _keep(self, alarm: Alarm) -> None:
+        """Keep an alarm; those that people have named stay longest."""
+        if len(self.alarms) == KEPT_ALARMS:
+            unnamed = (past for past in self.alarms if not past.comment)
+            named = sum(bool(past.comment) for past in self.alarms)
+            self.alarms.remove(self.alarms[0] if named > MOST_NAMED else next(unnamed))
+        self.alarms.append(alarm)
+
     def _like(self, alarm: Alarm) -> str:
-        """Return what people call the most similar alarm of the past, or its id; or nothing."""
-        scored = [(cosine(alarm.causes, past.causes), past) for past in self.alarms]
-        alike = [pair for pair in scored if pair[0] >= ALIKE]
-        named = [pair for pair in alike if pair[1].comment] or alike
-        best = max(named, key=lambda pair: pair[0])[1] if named else None
-        return "" if best is None else best.comment or best.id
+        """Return what people call the most similar alarm of the past, or its id; or nothing.
+
+        One that was named on another device of the stream is known here too.
+        """
+        own = [past for past in self.alarms if past is not alarm]
+        others = (past for other in self.peers() if other is not self for past in other.alarms)
+        named = [past for past in (*own, *others) if past.comment]
+        for known in (named, own):
+            scored = [(cosine(alarm.causes, past.causes), past) for past in known]
+            near, best = max(scored, key=lambda pair: pair[0], default=(0.0, None))
+            if best is not None and near >= ALIKE:
+                return best.comment or best.id
+        return ""
 
     def revert(self, monitor: Monitor) -> None:
         """Go on with the model of a snapshot, as if it had seen the rows since without learning."""
