@@ -63,7 +63,8 @@ ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const do
                                 const JudgeWorkspace& scratch) {
     const Layer& l = *s.layer;
     const Levels levels(m);
-    const double smoothing = l.c->mode_SMOOTHING, leaning_rate = l.c->mode_LEANING, most = l.c->mode_WINSOR;
+    const double smoothing = l.c->mode_SMOOTHING, leaning_rate = l.c->mode_LEANING,
+                 most = l.c->mode_WINSOR;
     double found[statistics] = {}, leaning[statistics] = {};
     for (std::size_t k = 0; k < 2; ++k) {
         double sums[line] = {}, tops[line] = {}, lean_sums[line] = {}, lean_tops[line] = {};
