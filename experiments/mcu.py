@@ -204,7 +204,7 @@ def detection() -> None:
         for series_name in collection.names():
             series = collection.load(series_name)
             for key, make in KINDS.items():
-                outcome = methods._outcome(make().observe_many(series.X))
+                outcome = methods.outcome(make().observe_many(series.X))
                 found[key].append(measures.measure(series, outcome)[name])
             found["differ"] += _differ(series.X, series.history)
         record = {
