@@ -27,6 +27,7 @@ CONSTANTS = [
     ("$B$, $F$", "mode.BEYOND, mode.FEW", "reach of a level, widening for few rows"),
     ("$\\operatorname{reach}_{\\min}$", "mode.LEAST", "of rows and EWMAs, of running means"),
     ("$\\gamma$", "mode.SMOOTHING", "weight of the newest row in a running mean"),
+    ("$\\gamma_l$", "mode.LEANING", "weight of the newest error in its EWMA"),
     ("", "mode.COVERED, mode.WIDENING", "share that a band holds, its step"),
     ("", "mode.WINSOR", "deviations that an error counts for at most in its EWMA"),
     ("$c$", "mode.CORRELATED", "rows over which errors are taken to be alike in an EWMA"),

@@ -11,6 +11,7 @@ from onlad.mode import (
     CORRELATED,
     FORGETTING,
     MEMORY,
+    LEANING,
     SMOOTHING,
     WINSOR,
     Mode,
@@ -114,7 +115,7 @@ def test_the_lean_is_the_running_mean_of_errors_and_keeps_its_value_where_one_is
     found = leaning(E, present)
     for k, j in np.ndindex(2, 3):
         known = E[k, present[:, j], j]
-        weights = SMOOTHING * (1 - SMOOTHING) ** np.arange(len(known))[::-1]
+        weights = LEANING * (1 - LEANING) ** np.arange(len(known))[::-1]
         np.testing.assert_allclose(found[k, -1, j], weights @ known, rtol=1e-12)
     assert np.abs(leaning(E * 1e6, present)).max() <= WINSOR
 
@@ -139,7 +140,7 @@ def test_errors_that_follow_each_other_have_a_wide_lean():
     for t in range(1, len(slow)):
         slow[t] += 0.95 * slow[t - 1]
     alone, follows = started(shocks)[0], started(slow)[0]
-    floor = CORRELATED * SMOOTHING / (2 - SMOOTHING)
+    floor = CORRELATED * LEANING / (2 - LEANING)
     np.testing.assert_allclose(alone.leaning, floor)
     assert (follows.leaning[0] > 4 * floor).all()  # the tanh units see no row before
 

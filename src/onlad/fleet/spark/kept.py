@@ -54,7 +54,7 @@ class Memory:
         return self._banks.pop(bytes(mark), None)
 
     def put(self, mark: bytes, bank: MonitorBank, size: int) -> None:
-        """Remember a bank of so many bytes; others go for it, whichever they are."""
+        """Remember a bank and its size in bytes; others are dropped for it, at random."""
         while self._banks and size + sum(each for _, each in self._banks.values()) > REMEMBERED:
             del self._banks[random.choice([*self._banks])]
         if size <= REMEMBERED:

@@ -41,8 +41,8 @@
 #define PRIOR_SQUARE 0.02f
 #define OFTEN 64.0f
 #define ACCEPTED 8.0f
-#define SMOOTHING 0.0666666667f
-#define LEANING 0.0166666667f
+#define SMOOTHING 0.0333333333f
+#define LEANING 0.0333333333f
 #define BEYOND 2.0f
 #define FEW 4.0f
 #define LEAST_REACH 0.5f
