@@ -7,6 +7,7 @@ import pytest
 
 from onlad import Monitor
 from onlad.counter import Counters, rising
+from onlad.fleet import MonitorBank
 
 ROWS = 6_000
 
@@ -99,3 +100,14 @@ def test_an_accepted_row_of_a_counter_is_learned_as_a_rate() -> None:
     monitor.observe_many(X[3_008:3_010])
     after = monitor.observe_many(odd + np.array([0, 0, X[3_009, 2] - odd[0, 2], 0]))[7].score
     assert after < before
+
+
+def test_a_bank_watches_counters_as_a_loop_does_also_after_its_file() -> None:
+    X = np.stack([stream(0), stream(1)])[:, :5_000]
+    bank = MonitorBank(Monitor(), 2, names=range(4))
+    first = bank.observe_many(X[:, :4_500])
+    second = MonitorBank.from_bytes(bank.to_bytes()).observe_many(X[:, 4_500:])
+    for k, rows in enumerate(X):
+        alone = Monitor().observe_many(rows)
+        np.testing.assert_array_equal(first.score.reshape(2, -1)[k], alone.score[:4_500])
+        np.testing.assert_array_equal(second.score.reshape(2, -1)[k], alone.score[4_500:])
