@@ -424,8 +424,9 @@ def test_after_the_empty_message_no_state_of_a_device_is_said(tmp_path, seed):
                 held._silence(watcher)
 
         for _ in range(200):
-            await asyncio.gather(*(act("abc"[i]) for i in rng.integers(3, size=3)))
-            mqtt._refresh()
+            acts = (act("abc"[i]) for i in rng.integers(3, size=3))
+            await asyncio.gather(mqtt._refresh(), *acts, mqtt._refresh())
+            await mqtt._refresh()
             for name in "abc":
                 said = [payload for device, payload in told.states if device == name]
                 assert not said or (said[-1] == b"") is (("pump", name) not in held.watchers)

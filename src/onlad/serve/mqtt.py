@@ -34,6 +34,7 @@ from onlad.verdict import Verdicts
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the next attempt to connect
 MOST_OUT = 1_000_000  # bytes that wait for the broker; beyond that verdicts are dropped
 NO_BROKER = "there is no connection to the broker"
+TOLD = 16  # states that are sent before others get their turn: some milliseconds
 
 
 class Mqtt(Listener):
@@ -117,7 +118,7 @@ class Mqtt(Listener):
                 if client.lost.done():
                     client.lost.result()
                 client.beat(table.keepalive)
-                self._refresh()
+                await self._refresh()
                 await asyncio.wait([client.lost], timeout=min(1.0, table.state_every / 4))
         finally:
             client.close()
@@ -243,14 +244,20 @@ class Mqtt(Listener):
             if watcher is not None:  # an alarm may be over by the end of the step it began in
                 self._tell_state(watcher, "alarm" if message["kind"] == "anomaly" else "")
 
-    def _refresh(self) -> None:
-        """Send the states that are due again."""
-        now = time.monotonic()
-        for watcher in self.service.watchers.values():
-            state, when = self._states.get(watcher.number, ("", 0.0))
-            changed = state != watcher.state
-            if changed or (now - when >= self.table.state_every and watcher.last is not None):
-                self._tell_state(watcher)
+    async def _refresh(self) -> None:
+        """Send the states that are due again, a few at a time: samples do not wait for them."""
+        due = [watcher for watcher in self.service.watchers.values() if self._is_due(watcher)]
+        for first in range(0, len(due), TOLD):
+            for watcher in due[first : first + TOLD]:
+                known = self.service.watchers.get((watcher.stream.name, watcher.device))
+                if known is watcher and self._is_due(watcher):  # it may be forgotten meanwhile
+                    self._tell_state(watcher)
+            await asyncio.sleep(0)
+
+    def _is_due(self, watcher: Watcher) -> bool:
+        state, when = self._states.get(watcher.number, ("", 0.0))
+        late = time.monotonic() - when >= self.table.state_every and watcher.last is not None
+        return late or state != watcher.state
 
     def _tell_state(self, watcher: Watcher, state: str = "") -> None:
         alarm, state = watcher.alarm, state or watcher.state
