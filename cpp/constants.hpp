@@ -42,6 +42,7 @@
     X(limit, HIGHEST)      \
     X(limit, GAP)          \
     X(limit, SHORT)        \
+    X(limit, SINGLE)       \
     X(limit, WEAK)         \
     X(limit, STRONG)       \
     X(limit, YOUNG)        \

@@ -12,7 +12,7 @@ namespace onlad {
 
 class Limit {
 public:
-    double rate = 0.0, base = 0.0, factor = 0.0;                // factor: its logarithm
+    double rate = 0.0, edge = 0.0, base = 0.0, factor = 0.0;    // factor: its logarithm
     double since = -1.0, rows = 0.0, peak = 0.0, alarms = 0.0;  // of the episode
     std::vector<float> recent, fresh;  // roots of normal scores, the newest last
 
@@ -29,9 +29,10 @@ public:
         settle();
     }
 
-    double value(double learned) const {
-        return base * std::exp(factor) * (1.0 + c.limit_YOUNG / std::max(learned, 1.0));
-    }
+    double value(double learned) const { return base * std::exp(factor) * doubt(learned); }
+
+    // By what scores are divided when they are reported.
+    double doubt(double learned) const { return 1.0 + c.limit_YOUNG / std::max(learned, 1.0); }
 
     bool lasts() const { return since >= 0.0 && rows >= c.limit_LASTING; }
     bool shelved() const { return lasts() && alarms >= c.limit_TOLD; }
@@ -85,8 +86,9 @@ private:
     std::vector<float> sorted;
 
     void settle() {
-        const double root = tail();
-        base = std::max(c.limit_LEAST, root * root);
+        const double row = tail(false), alarm = tail(true);
+        edge = std::max(c.limit_LEAST, row * row);
+        base = std::max(c.limit_LEAST, alarm * alarm);
     }
 
     // `sorted` without the oldest `gone` of `recent`, and with `fresh`: one pass instead of a sort.
@@ -111,8 +113,19 @@ private:
         sorted.assign(merged.begin(), merged.end());
     }
 
-    // The root that a normal row exceeds with probability `rate`.
-    double tail() const {
+    // Clusters of recent roots above u: they are more than `GAP` rows apart.
+    double clusters(double u) const {
+        double found = 0.0, gap = c.limit_GAP + 1.0;
+        for (const float root : recent) {
+            const bool high = double(root) > u;
+            found += high && gap > c.limit_GAP;
+            gap = high ? 0.0 : gap + 1.0;
+        }
+        return std::max(found, 1.0);
+    }
+
+    // The root that normal rows exceed with probability `rate`; if `clustered`, their clusters.
+    double tail(bool clustered) const {
         const std::size_t n = sorted.size();
         const std::size_t k =
             std::min(std::max(std::size_t(double(n) * c.limit_TAIL), std::size_t(8)), n - 1);
@@ -126,7 +139,7 @@ private:
         }
         b0 /= double(k);
         b1 /= double(k) * double(k - 1);
-        const double ratio = rate * double(n) / double(k);
+        const double ratio = rate * double(n) / (clustered ? clusters(u) : double(k));
         if (b0 <= 0.0 || ratio >= 1.0) return u;
         const double shape = std::min(
             std::max(2.0 - b0 / std::max(b0 - 2.0 * b1, c.limit_LEAST_SPREAD * b0), 0.0), 0.5);

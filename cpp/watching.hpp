@@ -66,7 +66,7 @@ public:
           leans(2 * layer->s),
           counted(2 * layer->n) {}
 
-    double threshold() const { return now; }
+    double threshold() const { return now / doubt; }
 
     std::int64_t learned_rows() const {
         std::int64_t sum = 0;
@@ -88,13 +88,14 @@ public:
         for (const auto& each : modes)
             for (std::size_t j = 0; j < layer->n; ++j)
                 reach.push_back(each->band[j] * each->scale[j]);
+        doubt = limit.doubt(learned);
         now = limit.value(learned);
         if (ordered && limit.shelved()) {
             const double top = *std::max_element(score.begin(), score.begin() + tick_begin());
             now = std::max(now, c.watching_SHELVED * top);
         }
         const double trust = ordered ? 1.0 + c.watching_YOUNG / learned : 1.0;
-        gate = c.watching_REFUSED * std::max(1.0, limit.base) * trust;
+        gate = c.watching_REFUSED * std::max(1.0, limit.edge) * trust;
     }
 
     // Judge rows, and move on at each tick.
@@ -111,10 +112,10 @@ public:
                 const double found = score[begin + t];
                 const std::size_t i = first + t;
                 out.ready[i] = true;
-                out.score[i] = found;
-                out.threshold[i] = now;
+                out.score[i] = found / doubt;
+                out.threshold[i] = limit_of(begin + t) / doubt;
                 out.p_value[i] = limit.p_value(found);
-                out.is_anomaly[i] = found > now;
+                out.is_anomaly[i] = out.score[i] > out.threshold[i];
                 out.learned[i] = !refused[begin + t] && !paused;
                 out.drift[i] = false;
                 out.drifting[i] = drifting;
@@ -122,7 +123,7 @@ public:
                 double* around = out.around + i * wide;
                 std::copy_n(reach.data() + std::size_t(mode[begin + t]) * n, n, around + n);
                 around[2 * n] = 1.0;
-                if (found > now) {
+                if (out.is_anomaly[i]) {
                     const bool* last = refused.get() + begin + t + 1;
                     around[2 * n] = double(std::count(last - tick_rows, last, true));
                 }
@@ -134,10 +135,16 @@ public:
 
 private:
     const MonitorOperations& ops = *operations<double>().monitor;
-    double now = 0.0, gate = 0.0;
+    double now = 0.0, gate = 0.0, doubt = 1.0;
     std::vector<double> reach;  // (modes, n) half widths of the bands
 
     std::ptrdiff_t tick_begin() const { return std::ptrdiff_t(tick_rows); }
+
+    // From which score a row of this tick is an anomaly.
+    double limit_of(std::size_t row) const {
+        const bool single = ordered && score[row - 1] <= now;
+        return single ? layer->c->limit_SINGLE * now : now;
+    }
 
     // Squares by feature become shares.
     static void share_out(double* shares, std::size_t n) {
@@ -242,8 +249,8 @@ private:
         bool unusual[most_rows];
         for (std::size_t t = tick_rows; t < 2 * tick_rows; ++t)
             if (open[t]) {
-                unusual[scratch.scores.size()] = score[t] > gate;
-                scratch.scores.push_back(score[t] / now);
+                unusual[scratch.scores.size()] = refused[t];
+                scratch.scores.push_back(score[t] / limit_of(t));
             }
         limit.follow(scratch.scores.data(), unusual, scratch.scores.size());
     }

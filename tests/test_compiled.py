@@ -48,22 +48,22 @@ def defined(own, X, paused):
         stop = min(len(X), first + TICK - own.at)
         part = slice(first, stop)
         verdicts.ready[part] = True
-        verdicts.threshold[part], verdicts.drifting[part] = own.threshold, own.drifting
+        verdicts.drifting[part] = own.drifting
         shares = verdicts.shares[part]
-        score, refused = own.rows(X[part], shares, paused)
+        rows = own.rows(X[part], shares, paused)
         total = shares.sum(axis=1, keepdims=True)
         np.divide(shares, total, out=shares, where=total > 0)
-        verdicts.score[part], verdicts.learned[part] = score, ~refused & (not paused)
-        verdicts.p_value[part] = own.limit.p_values(score)
-        verdicts.is_anomaly[part] = score > verdicts.threshold[part]
-        rows = np.arange(TICK + own.at - len(score), TICK + own.at)
+        verdicts.score[part], verdicts.threshold[part] = own.told(rows)
+        verdicts.learned[part] = ~own.refused[rows] & (not paused)
+        verdicts.p_value[part] = own.limit.p_values(own.score[rows])
+        verdicts.is_anomaly[part] = verdicts.score[part] > verdicts.threshold[part]
         verdicts.expected[part], verdicts.reach[part] = (
             own.expected[rows],
             own.reach[own.mode[rows]],
         )
         anomalies = verdicts.is_anomaly[part]
         verdicts.unusual[part] = [
-            own.unusual(i) if odd else 1 for i, odd in zip(rows.tolist(), anomalies, strict=True)
+            own.unusual(rows.start + i) if odd else 1 for i, odd in enumerate(anomalies)
         ]
         verdicts.drift[stop - 1] = own.at == TICK and own.tick()
         first = stop

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlad import Monitor
 from onlad.fields import values
 from onlad.limit import (
     FARTHEST,
@@ -12,6 +13,7 @@ from onlad.limit import (
     LEAST,
     RECENT,
     SHORT,
+    SINGLE,
     STEP,
     STRONG,
     TOLD,
@@ -195,9 +197,12 @@ TRUTH = {  # draw, and the quantile with probability q above it
 
 @pytest.mark.parametrize("rate", [1e-3, 1e-4])
 @pytest.mark.parametrize("kind", TRUTH)
-def test_a_tail_is_near_the_truth(kind, rate):
+@pytest.mark.parametrize("clustered", [False, True])  # alone, each high value is a cluster
+def test_a_tail_is_near_the_truth(kind, rate, clustered):
     draw, quantile = TRUTH[kind]
-    found = [tail(np.sort(draw(np.random.default_rng(s), 2000)), rate) for s in range(20)]
+    found = [
+        tail(draw(np.random.default_rng(s), 2000), rate, clustered=clustered) for s in range(20)
+    ]
     # From 2,000 values a quantile of one in 10,000 is known to some 20 per cent; a bounded
     # distribution is taken for an exponential one, which lies a little farther out.
     truth = min(quantile(rate), FARTHEST * quantile(1e-3))
@@ -209,15 +214,38 @@ def test_a_tail_is_near_the_truth(kind, rate):
     st.sampled_from([1e-6, 1e-4, 1e-2, 0.5]),
 )
 def test_a_tail_is_a_number_within_its_bounds(values, rate):
-    roots = np.sort(np.array(values, float))
-    found = tail(roots, rate)
-    assert np.isfinite(found)
-    assert 0 <= found <= max(FARTHEST * roots[-1], roots[-1])
+    roots = np.array(values, float)
+    low, high = (tail(roots, rate, clustered=clustered) for clustered in (True, False))
+    assert np.isfinite(high)
+    assert 0 <= low <= high <= max(FARTHEST * roots.max(), roots.max())
+
+
+@pytest.mark.parametrize("rows", [1, 5, 20])
+def test_alarms_begin_as_often_as_the_budget_says_whatever_their_length_is(rows):
+    # Clusters of `rows` equal values: a maximum over `rows` new values each is as correlated.
+    rng, begun = np.random.default_rng(rows), []
+    for _ in range(30):
+        values = np.repeat(rng.exponential(size=12_000 // rows + 1), rows)[:12_000]
+        above = values[2_000:] > tail(values[:2_000], 1e-3, clustered=True)
+        begun.append(np.count_nonzero(np.diff(above.astype(int)) == 1) / 10_000)
+    # 1,000 rows for one alarm: of 2,000 rows the truth is known within a factor of three.
+    assert 1e-3 / 3 < np.mean(begun) < 3e-3
+
+
+def test_a_single_row_needs_twice_the_limit_of_a_row_that_follows_another():
+    monitor = Monitor().fit(np.random.default_rng(0).normal(size=(2_000, 3)).cumsum(axis=0))
+    told = monitor.observe_many(np.full((4, 3), 1e4))
+    np.testing.assert_array_equal(
+        told.threshold[:-1], [SINGLE * told.threshold[1], *told.threshold[1:3]]
+    )
+    assert told.threshold[1] == monitor.describe()["threshold"]
 
 
 def test_a_rarer_tail_is_farther_out():
-    roots = np.sort(np.random.default_rng(0).exponential(size=2000))
-    assert (np.diff([tail(roots, rate) for rate in (1e-2, 1e-3, 1e-4, 1e-6)]) >= 0).all()
+    roots = np.random.default_rng(0).exponential(size=2000)
+    for clustered in (False, True):
+        found = [tail(roots, rate, clustered=clustered) for rate in (1e-2, 1e-3, 1e-4, 1e-6)]
+        assert (np.diff(found) >= 0).all()
 
 
 # -- values in and out ---------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """`Limit`: from which score a row is an anomaly, so that false alarms stay within a budget.
 
-Two parts make it. The tail of recent normal scores is fitted and followed to the share of rows
-that may be false alarms (a generalised Pareto distribution of the roots of the scores). And a
-factor follows the alarms themselves, as in adaptive conformal prediction: each weak
-episode raises it, each row lowers it by as much as the budget allows. So the rate of false alarms
-comes down to the budget whatever the distribution is. An episode that is strong does not raise it:
-that is a fault. An alarm that has lasted for hundreds of rows is shelved, and comes back if scores
-rise.
+Two parts make it. The tail of recent normal scores is fitted: a generalised Pareto distribution of
+the roots of the scores. Normal rows exceed its edge with the probability at which a false alarm
+may begin. High scores come in clusters, and a cluster is one alarm. So the limit lies below the
+edge, by as much as clusters have rows (the extremal index of extreme value statistics). And a
+factor follows the alarms themselves, as in adaptive conformal prediction: each weak episode raises
+it, each row lowers it by as much as the budget allows. So the rate of false alarms comes down to
+the budget whatever the distribution is. An episode that is strong does not raise it: that is a
+fault. An alarm that has lasted for hundreds of rows is shelved, and comes back if scores rise. A
+single row needs a score of SINGLE limits: in heavy tails most false alarms are single rows.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ TOLD = 128  # if at least this number of them were in alarm
 HIGHEST = 4.0  # of that logarithm
 GAP = 10  # usual rows end an episode of refused ones
 SHORT = 4  # an episode of fewer refused rows is short
+SINGLE = 2.0  # limits that a row has to exceed if the row before it did not exceed one
 WEAK, STRONG = 2.0, 8.0  # peaks, in limits: what is weak raises the limit; if short, up to strong
-YOUNG = 2_048.0  # rows learned at which the limit is still twice as high
+YOUNG = 2_048.0  # rows learned at which a score counts for half
 LARGEST_RECENT = 1e8  # the root of a score in a file
 
 
@@ -71,7 +74,8 @@ class Limit:
 
     def _refresh(self) -> None:
         self.sorted: Array = np.sort(self.recent.astype("float64"))
-        self.base = max(LEAST, tail(self.sorted, self.rate) ** 2)
+        self.edge = max(LEAST, tail(self.recent, self.rate, clustered=False) ** 2)
+        self.base = max(LEAST, tail(self.recent, self.rate, clustered=True) ** 2)
 
     def allow(self, rate: float) -> None:
         """Change the share of rows that may be false alarms."""
@@ -80,7 +84,7 @@ class Limit:
 
     def value(self, learned: int) -> float:
         """Return the limit of a stream that has learned this number of rows."""
-        return float(self.base * np.exp(self.factor) * (1 + YOUNG / max(learned, 1)))
+        return float(self.base * np.exp(self.factor) * doubt(learned))
 
     def lasts(self) -> bool:
         """Return whether rows have been refused for long."""
@@ -133,26 +137,47 @@ class Limit:
         return self
 
 
-def tail(roots: Array, rate: float) -> float:
-    """Return the root that a normal row exceeds with probability `rate`; `roots` are sorted.
+def doubt(learned: int) -> float:
+    """Return by what scores are divided when they are reported.
 
-    A generalised Pareto distribution is fitted to the largest by probability-weighted moments
-    (Hosking and Wallis).
+    A model that has learned little is often wrong, so that its scores are less evidence.
 
     Examples
     --------
-    >>> roots = np.sort(np.random.default_rng(0).exponential(size=2000))
-    >>> bool(abs(tail(roots, 1e-4) - np.log(1e4)) < 2)    # the truth: -log(rate)
+    >>> doubt(256), doubt(2_048), doubt(20_480)
+    (9.0, 2.0, 1.1)
+    """
+    return 1 + YOUNG / max(learned, 1)
+
+
+def tail(recent: Array, rate: float, *, clustered: bool) -> float:
+    """Return the root that a normal row exceeds with probability `rate`.
+
+    If `clustered`, it is the probability that a cluster of rows begins to exceed it. `recent` are
+    roots in the order of their rows. A generalised Pareto distribution is fitted to the largest by
+    probability-weighted moments (Hosking and Wallis). Clusters of these are counted (the runs
+    estimator of the extremal index).
+
+    Examples
+    --------
+    >>> roots = np.random.default_rng(0).exponential(size=2000)
+    >>> bool(abs(tail(roots, 1e-4, clustered=False) - np.log(1e4)) < 2)    # the truth: -log(rate)
+    True
+    >>> slow = np.repeat(roots[:200], 10)
+    >>> tail(slow, 1e-4, clustered=True) < tail(slow, 1e-4, clustered=False)
     True
     """
-    n = len(roots)
+    n = len(recent)
+    roots = np.sort(recent.astype("float64"))
     k = min(max(int(n * TAIL), 8), n - 1)
     if k < 2:
         return float(roots[-1])
     u = float(roots[-k - 1])
     excess = roots[-k:] - u
     b0, b1 = float(np.mean(excess)), float(np.mean(excess * np.arange(k - 1, -1, -1)) / (k - 1))
-    ratio = rate * n / k
+    high = np.flatnonzero(recent > u)
+    clusters = 1 + np.count_nonzero(np.diff(high) > GAP + 1)
+    ratio = rate * n / (clusters if clustered else k)
     if b0 <= 0 or ratio >= 1:
         return u
     shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, LEAST_SPREAD * b0), 0.0, 0.5))

@@ -18,14 +18,14 @@ from onlad import fields, judge, kernel
 from onlad.anchor import MEASURED, SETTLED, Anchor, AnchorState
 from onlad.counter import Counters
 from onlad.fields import LARGEST_COUNT, Numbers, Within
-from onlad.limit import Limit, LimitState
+from onlad.limit import SINGLE, Limit, LimitState, doubt
 from onlad.mode import STATISTICS, WINSOR, Mode, ModeState, unit
 from onlad.modelfile import need
 from onlad.reference import Array
 from onlad.split import split
 
 TICK = 64
-REFUSED = 0.5  # rows above this share of the limit, or of 1 if the limit is lower, are not learned
+REFUSED = 0.5  # rows above this share of the edge, or of 1 if the edge is lower, are not learned
 YOUNG = (
     256  # rows learned at which as much again is learned: a young model knows too little to refuse
 )
@@ -179,7 +179,7 @@ class Watching:
         self.at = 0  # rows of this tick
         self.counters = Counters(np.array([np.full(features, np.nan), np.zeros(features)]))
         self._judge = judge.Judge(judge.first(np.zeros(features), width), self.modes)
-        self._now = np.inf
+        self._now, self._doubt = np.inf, 1.0
         self.expected: Array = np.zeros((2 * TICK, features))  # of the rows of this tick
         self.reach: Array = np.zeros((0, features))  # of each mode: half widths of the bands
 
@@ -190,9 +190,11 @@ class Watching:
         window: int | None,
         rate: float,
         seed: int,
+        *,
         given: tuple[Array, Array] | None = None,
+        usual: Array | None = None,
     ) -> Watching:
-        """Return what watches on after the rows of `X`, which are learned.
+        """Return what watches on after the rows of `X`, which are learned if they are `usual`.
 
         `given` are centre and scale of each feature, if they are not to be found in the rows.
         """
@@ -210,16 +212,17 @@ class Watching:
         self = cls(n, width, ordered, rate, seed)
         self.counters = counters
         padded = np.concatenate((np.repeat(held[:1], width - 1, axis=0), held))
-        windows = self._windows(padded, np.arange(rows))
+        learned = np.arange(rows) if usual is None else np.flatnonzero(usual)
+        windows, known = self._windows(padded, learned), present[learned]
         first_mode = Mode(n, width, ordered, seed)
-        first_mode.centre, first_mode.scale = unit(X) if given is None else given
-        group = split(first_mode, windows, present) if ordered else np.zeros(rows, int)
-        scores = np.zeros(rows)
+        first_mode.centre, first_mode.scale = unit(X[learned]) if given is None else given
+        group = split(first_mode, windows, known) if ordered else np.zeros(len(learned), int)
+        scores = np.zeros(len(learned))
         for i in range(int(group.max()) + 1):
             own = np.flatnonzero(group == i)
             mode = Mode(n, width, ordered, seed)
-            scores[own] = mode.start(windows[own], present[own], given)
-            self._add(mode, windows[own], present[own])
+            scores[own] = mode.start(windows[own], known[own], given)
+            self._add(mode, windows[own], known[own])
         self.begun = rows
         self.limit = Limit(rate, scores)
         usual_gap = rows / np.maximum(present.sum(axis=0), 1)
@@ -255,11 +258,12 @@ class Watching:
     def _inform(self) -> None:
         """Settle the limit of the next tick."""
         self.reach = np.array([mode.band * mode.scale for mode in self.modes])
+        self._doubt = doubt(self.learned_rows)
         self._now = self.limit.value(self.learned_rows)
         if self.ordered and self.limit.shelved():
             self._now = max(self._now, SHELVED * float(self.score[:TICK].max()))
         trust = 1 + YOUNG / self.learned_rows if self.ordered else 1.0
-        self._gate = REFUSED * max(1.0, self.limit.base) * trust
+        self._gate = REFUSED * max(1.0, self.limit.edge) * trust
 
     @property
     def moving(self) -> judge.Moving:
@@ -278,10 +282,10 @@ class Watching:
 
     # -- rows ---------------------------------------------------------------------------------
 
-    def rows(self, X: Array, shares: Array, paused: bool | Array) -> tuple[Array, Array]:
+    def rows(self, X: Array, shares: Array, paused: bool | Array) -> slice:
         """Judge rows of one tick; fill in their squares by feature.
 
-        Return views of their scores and of which are refused. They hold until the next `tick`.
+        Return where they are in `score`, `refused` and others, until the next `tick`.
         """
         first = TICK + self.at
         self.at += len(X)
@@ -294,7 +298,17 @@ class Watching:
         self.refused[first:stop] = self.score[first:stop] > self._gate
         self.present[first:stop] = ~np.isnan(X)
         self.open[first:stop] = np.logical_not(paused)
-        return self.score[first:stop], self.refused[first:stop]
+        return slice(first, stop)
+
+    def told(self, rows: slice) -> tuple[Array, Array]:
+        """Return score and threshold of rows of this tick, as they are reported."""
+        return self.score[rows] / self._doubt, self._limits(rows) / self._doubt
+
+    def _limits(self, rows: slice) -> Array:
+        """Return from which score each of these rows of this tick is an anomaly."""
+        before = self.score[rows.start - 1 : rows.stop - 1]
+        single = self.ordered & (before <= self._now)
+        return np.where(single, SINGLE * self._now, self._now)
 
     def unusual(self, row: int) -> int:
         """Return how many of the TICK rows up to this one were refused."""
@@ -302,8 +316,8 @@ class Watching:
 
     @property
     def threshold(self) -> float:
-        """The limit of the rows of this tick."""
-        return self._now
+        """The limit of the rows of this tick, as it is reported."""
+        return self._now / self._doubt
 
     def _windows(self, held: Array, rows: Array) -> Array:
         """Return the raw windows, the newest first, of rows that have `width` - 1 before them."""
@@ -317,8 +331,9 @@ class Watching:
 
     def tick(self) -> bool:
         """Move on after TICK rows; return whether a new mode was confirmed."""
-        judged = self.score[TICK:][self.open[TICK:]]  # while paused nothing follows the stream
-        self.limit.follow(judged / self._now, judged > self._gate)
+        is_open = self.open[TICK:]  # while paused nothing follows the stream
+        ratio = self.score[TICK:] / self._limits(slice(TICK, 2 * TICK))
+        self.limit.follow(ratio[is_open], self.refused[TICK:][is_open])
         if self.ordered and self.limit.lasts():
             self._widen()
         first, stop = (0, TICK) if self.ordered else (TICK, 2 * TICK)  # no order: no delay

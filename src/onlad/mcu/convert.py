@@ -150,7 +150,7 @@ def _limit(state: State, watching: Watching) -> None:
         state.histogram[bin_of(float(root) ** 2)] += 1
     state["total"] = len(recent)
     state["base"], state["factor"] = limit.base, np.exp(limit.factor)
-    state["now"], state["gate"] = watching.threshold, watching._gate
+    state["now"], state["gate"] = watching._now, watching._gate
     state["since"], state["episode"] = since + 1, min(rows, LASTING)
     state["alarms"], state["peak"] = min(alarms, TOLD), peak
 
