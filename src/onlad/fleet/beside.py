@@ -52,7 +52,7 @@ def observe_beside(
             said[k] = verdicts
             if len(verdicts):
                 try:
-                    monitor.judged(blocks[k], bool(verdicts.drift[-1]))
+                    monitor.judged(blocks[k], verdicts.learned, bool(verdicts.drift[-1]))
                 except Exception as error:
                     said[k] = error
     return [said[k] for k in range(len(monitors))]

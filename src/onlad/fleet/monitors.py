@@ -181,7 +181,7 @@ class MonitorBank(Members):
             if alone[k]:
                 said.take(np.arange(begin, end), monitor.observe_many(rows), details)
             else:
-                monitor.judged(rows, bool(said.drift[end - 1]))
+                monitor.judged(rows, said.learned[begin:end], bool(said.drift[end - 1]))
             self._watching[own[k]] = monitor.beside(0)
             if not monitor.young:
                 self._grown_up(int(own[k]))

@@ -17,7 +17,7 @@ from onlad.rows import Names
 from onlad.watching import WatchingState
 
 LARGEST_BANK = 2**40  # bytes of a file
-PARTS = ("names", "places", "n_seen", "warming", "watching")  # of devices of one shape
+PARTS = ("names", "places", "n_seen", "warming", "refused", "watching")  # of devices of one shape
 
 
 class Saved(NamedTuple):
@@ -57,6 +57,7 @@ def _shape(names: Names, places: Array, states: Sequence[MonitorState | None]) -
         "places": places,
         "n_seen": column(int, [0 if state is None else state.n_seen for state in own]),
         "warming": column(Array | None, [None if s is None else s.warming for s in own]),
+        "refused": column(Array | None, [None if s is None else s.refused for s in own]),
         "watching": column(WatchingState | None, [None if s is None else s.watching for s in own]),
     }
 
@@ -104,11 +105,13 @@ def _read(learned: Values, trusted: bool) -> Saved:
         names, own = tuple(shape["names"]), len(places)
         seen = items(int, shape["n_seen"], own)
         warming = items(Array | None, shape["warming"], own)
+        refused = items(Array | None, shape["refused"], own)
         watching = items(WatchingState | None, shape["watching"], own)
-        for at, n, kept, state in zip(places.tolist(), seen, warming, watching, strict=True):
+        each = zip(places.tolist(), seen, warming, refused, watching, strict=True)
+        for at, n, kept, odd, state in each:
             need(features[at] is None, "a device is there twice")
             features[at] = names
-            states[at] = MonitorState(names, n, kept, state) if n else None
+            states[at] = MonitorState(names, n, kept, state, refused=odd) if n else None
     need(None not in features, "a device is missing")
     settings_of = [distinct[k] for k in which.tolist()]
     if not trusted:

@@ -192,7 +192,9 @@ def join(
     learned = monitor.learned()
     assert learned is not None
     watching = replace(state, modes=tuple(modes), anchors=tuple(anchors))
-    joint = MonitorState(learned.names, learned.n_seen, learned.warming, watching)
+    joint = MonitorState(
+        learned.names, learned.n_seen, learned.warming, watching, refused=learned.refused
+    )
     return Monitor.resumed(monitor.settings(), joint)
 
 
