@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from onlad.rows import LARGEST, Names
 
 Time: TypeAlias = "str | int | float | None"
 Say: TypeAlias = Callable[[str], None]
+T = TypeVar("T")
 
 #: A column with one of these names is the time, unless the caller says otherwise.
 TIMES = ("time", "timestamp", "datetime", "date", "ts", "_time", "date_time")
@@ -82,16 +83,22 @@ class Block:
     bad: list[Bad] = field(default_factory=list)
     position: int = 0  # bytes or rows of the source that are done
 
-    def part(self, which: slice) -> Block:
-        """Return some of the samples, with what else is in the block."""
+    def part(self, which: slice | Array) -> Block:
+        """Return some of the samples, by their places, with what else is in the block."""
         return replace(
             self,
             values=self.values[which],
             row=self.row[which],
-            times=None if self.times is None else self.times[which],
-            labels=None if self.labels is None else self.labels[which],
-            lines=None if self.lines is None else self.lines[which],
+            times=_part(self.times, which),
+            labels=_part(self.labels, which),
+            lines=_part(self.lines, which),
         )
+
+
+def _part(texts: Sequence[T] | None, which: slice | Array) -> Sequence[T] | None:
+    if texts is None:
+        return None
+    return texts[which] if isinstance(which, slice) else [texts[i] for i in which.tolist()]
 
 
 class Roles(NamedTuple):

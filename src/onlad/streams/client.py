@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from onlad.errors import OnladError
 from onlad.streams import wire
@@ -27,24 +26,11 @@ LARGEST = 1 << 21  # bytes of a message; a larger one is not kept in memory
 HEAD = 1 << 17  # bytes in which all stands that comes before a payload
 
 
+Login = wire.Login
+
+
 class BrokerError(OnladError):
     """There is no connection to the broker; the message says why."""
-
-
-class Login(NamedTuple):
-    """Where the broker is, and who we are."""
-
-    host: str
-    port: int
-    client_id: str
-    five: bool = False  # MQTT 5, not 3.1.1
-    keepalive: int = 30  # seconds
-    username: str | None = None
-    password: str | None = None
-    tls: ssl.SSLContext | None = None
-    keeps: bool = False  # the broker keeps messages while we are away
-    will: tuple[str, bytes] | None = None  # what it publishes when we are lost
-    ahead: int = 65535  # messages that it sends before we acknowledge the first
 
 
 @dataclass(frozen=True)
@@ -88,18 +74,7 @@ class Client(asyncio.Protocol):
         except (OSError, ValueError, asyncio.TimeoutError) as error:  # also of a certificate
             raise BrokerError(str(error) or "it does not answer") from None
         try:
-            client.write(
-                wire.connect(
-                    login.client_id,
-                    five=login.five,
-                    keepalive=login.keepalive,
-                    will=login.will,
-                    keeps=login.keeps,
-                    username=login.username,
-                    password=login.password,
-                    receive_maximum=login.ahead,
-                )
-            )
+            client.write(wire.connect(login))
             said = await asyncio.wait_for(client._greeted, PATIENCE)
             if said.code:
                 raise BrokerError(_refusal(said.code))

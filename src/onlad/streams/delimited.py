@@ -101,8 +101,7 @@ def _read(
     chunk: Chunk, start: int, line: int, row: int, table: Table
 ) -> tuple[Block, int, int, int]:
     """Return the next lines as a block, where the next begin, and the lines and rows that were."""
-    roles = table.roles
-    values = np.empty((ROWS, len(roles.features)))
+    values = np.empty((ROWS, len(table.roles.features)))
     spoken = (table.time is not None) + (table.label is not None)
     texts = np.empty((ROWS, spoken + len(table.states), 2), np.int64)
     lines = np.empty((ROWS, 2), np.int64)
@@ -131,17 +130,13 @@ def _read(
             keep[i] = False
     index = row + np.cumsum(is_row) - 1
     times, labels = _texts(chunk.data, texts[:n], said, table)
-    if not keep.all():
-        kept = np.flatnonzero(keep)
-        values, index = values[kept], index[kept]
-        times = None if times is None else [times[i] for i in kept.tolist()]
-        labels = None if labels is None else [labels[i] for i in kept.tolist()]
-    else:
-        values = values[:n]
     # Where the lines end is how far the reading is; the rest of the chunk is not done yet.
     position = chunk.position - len(chunk.data) + start
-    block = Block(roles.features, values, index, times, labels, bad=bad, position=max(0, position))
-    return block, start, n, int(is_row.sum())
+    block = Block(
+        table.roles.features, values[:n], index, times, labels, bad=bad, position=max(0, position)
+    )
+    kept = block if keep.all() else block.part(np.flatnonzero(keep))
+    return kept, start, n, int(is_row.sum())
 
 
 def _texts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
 from typing import NamedTuple
 
@@ -36,6 +37,22 @@ _SHORT = struct.Struct("!H")
 
 class WireError(ValueError):
     """The bytes are no MQTT."""
+
+
+class Login(NamedTuple):
+    """Where the broker is, and who we are."""
+
+    host: str
+    port: int
+    client_id: str
+    five: bool = False  # MQTT 5, not 3.1.1
+    keepalive: int = 30  # seconds
+    username: str | None = None
+    password: str | None = None
+    tls: ssl.SSLContext | None = None
+    keeps: bool = False  # the broker keeps messages while we are away
+    will: tuple[str, bytes] | None = None  # what it publishes when we are lost
+    ahead: int = 65535  # messages that it sends before we acknowledge the first
 
 
 class Publication(NamedTuple):
@@ -189,31 +206,21 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
 # -- what is written --------------------------------------------------------------------------
 
 
-def connect(
-    client_id: str,
-    *,
-    five: bool,
-    keepalive: int,
-    will: tuple[str, bytes] | None = None,
-    keeps: bool = False,
-    username: str | None = None,
-    password: str | None = None,
-    receive_maximum: int = 65535,
-) -> bytes:
-    """Return a CONNECT; with `keeps` it continues the session of `client_id`, which is kept."""
-    flags, own, rest = 0 if keeps else 0x02, b"", [text(client_id)]
-    if five:
-        values = struct.pack("!BH", RECEIVE_MAXIMUM, receive_maximum)
-        values += struct.pack("!BI", SESSION_EXPIRY, FOREVER) if keeps else b""
+def connect(login: Login) -> bytes:
+    """Return a CONNECT. With `keeps` the session has no end, and is that of `client_id`."""
+    flags, own, rest = 0 if login.keeps else 0x02, b"", [text(login.client_id)]
+    if login.five:
+        values = struct.pack("!BH", RECEIVE_MAXIMUM, login.ahead)
+        values += struct.pack("!BI", SESSION_EXPIRY, FOREVER) if login.keeps else b""
         own = varying(len(values)) + values
-    if will is not None:
+    if login.will is not None:
         flags |= 0x04 | 0x08 | 0x20  # of QoS 1, retained
-        rest += [b"\0" if five else b"", text(will[0]), text(will[1])]
-    for value, flag in ((username, 0x80), (password, 0x40)):
+        rest += [b"\0" if login.five else b"", text(login.will[0]), text(login.will[1])]
+    for value, flag in ((login.username, 0x80), (login.password, 0x40)):
         if value is not None:
             flags |= flag
             rest.append(text(value))
-    head = text("MQTT") + bytes((5 if five else 4, flags)) + _SHORT.pack(keepalive)
+    head = text("MQTT") + bytes((5 if login.five else 4, flags)) + _SHORT.pack(login.keepalive)
     return packed(CONNECT, head, own, *rest)
 
 
