@@ -13,14 +13,13 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.serve import commit
+from benchmarks.records import commit, write
 from onlad import Detector, Monitor
 from onlad.fleet import Bank, MonitorBank
 from onlad.fleet.tensors import bank as tensors
@@ -189,8 +188,7 @@ def main() -> int:
         print(json.dumps(record, indent=1), flush=True)
         records.append(record)
     if args.json:
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        Path(args.json).write_text(text, encoding="utf-8")
+        write(args.json, records)
     return 0
 
 

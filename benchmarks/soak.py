@@ -29,11 +29,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.serve import ROOT, _drain, commit, connect, cpu, free_port, publish
+from benchmarks.records import ROOT, commit
+from benchmarks.serve import _drain, connect, cpu, free_port
 from onlad import persist
 from onlad.kernel import BACKEND
 from onlad.serve.config import load
 from onlad.serve.service import Service
+from onlad.streams import wire
 
 CONFIG = """
 [service]
@@ -67,7 +69,7 @@ def message(i: int, args: argparse.Namespace) -> bytes:
     device, k = i % args.devices, i // args.devices
     values = ", ".join(f'"s{j}": {v}' for j, v in enumerate(row(device, k, args.features)))
     body = f'{{"at": {START + k / args.rate}, {values}}}'.encode()
-    return publish(f"soak/{device}", body, 1, i % 60000 + 1)
+    return wire.publication(b"soak/%d" % device, body, False, i % 60000 + 1)
 
 
 class Sensor(threading.Thread):

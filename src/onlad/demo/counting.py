@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from onlad.demo.machine import Fault
+from onlad.reference import Array
 
 if TYPE_CHECKING:
     from onlad.verdict import Verdict
@@ -60,6 +61,15 @@ class Episodes:
         """Return the episode that is under way, if any: the stream has ended."""
         over, self._open = self._open, None
         return over
+
+
+class Watched(NamedTuple):
+    """What the monitor said: a score and a threshold per sample (NaN until ready), and alarms."""
+
+    scores: Array
+    thresholds: Array
+    episodes: list[Episode]
+    seconds: float
 
 
 class Tally(NamedTuple):

@@ -25,9 +25,8 @@ import numpy.typing as npt
 from onlad.errors import OnladError
 from onlad.hardware import packets
 from onlad.hardware.packets import Words
-
-Answers = npt.NDArray[np.uint32]
-Say = Callable[[str], None]
+from onlad.hardware.synth import Say
+from onlad.hardware.transport import Answers
 
 HARNESS = Path(__file__).with_name("harness.cpp")
 PATIENCE = 1 << 20  # cycles without a handshake after which a core counts as stuck
