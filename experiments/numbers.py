@@ -24,7 +24,22 @@ from experiments import ablation, adapter_defaults, bands, mcu, score_choice, wi
 from experiments.benchmark import normals
 from experiments.pages import markdown, renewed
 from experiments.records import read
-from onlad import Detector, Monitor, incident, limit, monitor, persist, rhythm, rows, watching
+from onlad import (
+    Detector,
+    Monitor,
+    counter,
+    incident,
+    instance,
+    limit,
+    mode,
+    monitor,
+    persist,
+    reference,
+    rhythm,
+    rows,
+    split,
+    watching,
+)
 from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
@@ -118,6 +133,17 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gap": lambda: WORDS[round(rhythm.GAP)],
     "renewed": lambda: f"{rhythm.RENEWED} days",
     "young": lambda: str(watching.YOUNG),
+    "held": lambda: WORDS[round(watching.HELD)],
+    "trace interval": lambda: str(reference.TRACE_INTERVAL),
+    "projected": lambda: str(instance.PROJECTED),
+    "level quantile": lambda: str(mode.QUANTILE),
+    "winsor": lambda: WORDS[round(mode.WINSOR)],
+    "covered": lambda: str(mode.COVERED),
+    "widening": lambda: str(mode.WIDENING),
+    "dearer": lambda: str(split.DEARER),
+    "rises": lambda: str(counter.RISES),
+    "rises per fall": lambda: f"{1 / counter.FALLS:.0f}",
+    "running mean": lambda: f"{1 / mode.SMOOTHING:.0f}",
     "shown": lambda: str(session.SHOWN),
     "longest line": lambda: f"{lines.LONGEST >> 20} MiB",
     "series": lambda: f"{block.MOST:,}",
