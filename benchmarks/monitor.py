@@ -1,6 +1,6 @@
 """What a monitor takes for a sample, beside a detector's step: `python -m benchmarks.monitor`.
 
-`table` writes the table of the page anew from the record.
+`table` writes the table of the page from the record.
 
 Four things take turns in one run: `Monitor.observe` of a dict, `Monitor.observe_many`,
 `Detector.update_one` on as many inputs as the monitor looks at, and the limit: products of a row

@@ -166,7 +166,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.monitors_gpu", description=__doc__)
     parser.add_argument("--json", help="also write the numbers to this file, one line per size")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
-    parser.add_argument("--devices", type=int, help="so many for each size, for a trial")
+    parser.add_argument("--devices", type=int, help="number of devices of each size, for a trial")
     parser.add_argument("--trial", action="store_true", help="on the processor, without a GPU")
     args = parser.parse_args()
     device, machine = "cuda", "the processor"

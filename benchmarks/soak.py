@@ -4,7 +4,7 @@ Each device publishes some samples per second to mosquitto on loopback, and `onl
 them. Every few minutes the service is killed with SIGKILL and started again. At the end each
 sample must have been learned exactly once, and models must be equal to the bit to those that saw
 the same samples in one go. What was counted goes to the record, after every minute: a run that was
-interrupted goes on where it stopped.
+interrupted continues where it stopped.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class OsElm:
         if not (samples.is_real(ridge) and 0 < ridge < np.inf):
             raise ValueError(f"ridge must be finite and above 0, got {ridge!r}")
         # An autoencoder of [x, t] whose t has no input weights is OS-ELM: h comes from x alone,
-        # and the columns of beta do not know each other.
+        # and the columns of beta do not depend on each other.
         self._model = Detector(
             n_hidden=n_hidden, activation=activation, weights=weights, forgetting=forgetting,
             score="reconstruction", ridge=ridge, dtype=dtype, seed=seed,

@@ -1,4 +1,4 @@
-"""Samples as people have them: sequences, arrays, mappings, data frames, with missing values."""
+"""Read samples: sequences, arrays, mappings and data frames, with missing values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onlad.reference import Array
 
 Names: TypeAlias = tuple[Hashable, ...]
 
-LARGEST = kernel.LARGEST["float64"]  # what a sensor may say; more is an error, not a measurement
+LARGEST = kernel.LARGEST["float64"]  # a larger value is an error, not a measurement
 
 
 def read_one(x: Any, names: Names) -> tuple[Array, Names]:

@@ -1,4 +1,4 @@
-"""What a caller gives becomes an array, or an error that says what is wrong and where."""
+"""Check arguments and turn them into arrays; an error says what is wrong, and where."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def whole(name: str, value: object, least: int) -> int:
-    """Return an argument as an int of at least `least`, or say what it is instead."""
+    """Return an argument as an int of at least `least`, or raise an error."""
     if not (isinstance(value, Integral) and int(value) >= least):
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return int(value)

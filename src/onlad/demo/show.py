@@ -1,4 +1,4 @@
-"""The demo itself: watch the pump, print a line for each alarm, and say how good they were."""
+"""The demo: monitor the pump, print a line for each alarm, and summarise how many were right."""
 
 from __future__ import annotations
 

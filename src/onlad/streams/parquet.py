@@ -1,4 +1,4 @@
-"""Parquet files, by batches; needs pyarrow."""
+"""Read Parquet files in batches; needs pyarrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packets of MQTT 3.1.1 and 5 that onlad needs, as bytes. It knows nothing of connections."""
+"""The packets of MQTT 3.1.1 and 5 that onlad needs, as bytes, without connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 CONNECT, CONNACK, PUBLISH, PUBACK = 0x10, 0x20, 0x30, 0x40
 SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONNECT = 0x80, 0x90, 0xC0, 0xD0, 0xE0
 
-# Properties of MQTT 5, by what stands behind their number.
+# Lengths of the values of properties of MQTT 5: in bytes, or in texts.
 BYTES = {0x01: 1, 0x17: 1, 0x19: 1, 0x24: 1, 0x25: 1, 0x28: 1, 0x29: 1, 0x2A: 1,
          0x13: 2, 0x21: 2, 0x22: 2, 0x23: 2, 0x02: 4, 0x11: 4, 0x18: 4, 0x27: 4}  # fmt: skip
 TEXTS = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
@@ -36,7 +36,7 @@ _SHORT = struct.Struct("!H")
 
 
 class WireError(ValueError):
-    """The bytes are no MQTT."""
+    """The bytes are not MQTT."""
 
 
 class Login(NamedTuple):
@@ -62,7 +62,7 @@ class Publication(NamedTuple):
     payload: bytes
     qos: int
     mid: int  # 0 with QoS 0
-    again: bool  # it may have been sent before
+    again: bool  # sent again: it may have arrived before
     retained: bool
     subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker tells them
 
@@ -88,7 +88,7 @@ def packet(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
             return data[at], here + 1, here + 1 + length
         shift += 7
     if len(data) - at >= 5:
-        raise WireError("a packet without a length")
+        raise WireError("a packet length of more than four bytes")
     return None
 
 
@@ -118,10 +118,12 @@ def text(value: str | bytes) -> bytes:
 
 
 def read(kind: int, body: bytes, five: bool) -> Publication:
-    """Return the message in the body of a PUBLISH; `WireError` if it is none that was asked for."""
+    """Return the message in the body of a PUBLISH; `WireError` if it is not valid."""
     qos = kind >> 1 & 3
     if qos > 1 or len(body) < 2:
-        raise WireError("a message of a quality that nobody asked for, or none")
+        raise WireError(
+            "a message that is cut off, or with a quality of service that was not requested"
+        )
     at = 2 + _SHORT.unpack_from(body)[0]
     topic, mid = body[2:at], 0
     if qos:
@@ -135,7 +137,7 @@ def read(kind: int, body: bytes, five: bool) -> Publication:
         if found:
             subscriptions = tuple(value for name, value in found if name == SUBSCRIPTION)
     if at > len(body) or len(topic) == 0:
-        raise WireError("a message without a topic, or cut off")
+        raise WireError("a message that has no topic, or is cut off")
     again, retained = bool(kind & 8), bool(kind & 1)
     return Publication(topic, body[at:], qos, mid, again, retained, subscriptions)
 
@@ -200,7 +202,7 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
         if body[here] < 128:
             return value, here + 1
         shift += 7
-    raise WireError("a number without an end")
+    raise WireError("a length of more than four bytes")
 
 
 # -- what is written --------------------------------------------------------------------------
