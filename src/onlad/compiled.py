@@ -87,10 +87,8 @@ def watch_all(
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
     said = Verdicts((), len(X), X.shape[1])
     kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=said, threads=1)
-    said.values, said.rate = (
-        X,
-        np.repeat([0.0 if own is None else own.rate for own in owns], counts),
-    )
+    said.values = X
+    said.rate = np.repeat([0.0 if own is None else own.rate for own in owns], counts)
     edges = zip(names, first[:-1].tolist(), first[1:].tolist(), strict=True)
     return [said.part(own, slice(begin, end)) for own, begin, end in edges]
 

@@ -138,7 +138,7 @@ class Detector:
             score = self._kernel.update(self._vector(x), self._a)
             assert score is not None
         if self._follows:
-            self._follow(score)
+            self._remember(self.forgetting.step(self._memory, score))
         return score
 
     def learn_one(self, x: Any) -> None:
@@ -340,9 +340,6 @@ class Detector:
                 trace_start=trace, shrink=shrink, weight=weight, seen=seen,
             )
         )  # fmt: skip
-
-    def _follow(self, score: float) -> None:
-        self._remember(self.forgetting.step(self._memory, score))
 
     def _remember(self, memory: tuple[float, ...]) -> None:
         self._memory = memory

@@ -189,7 +189,7 @@ def test_a_beta_that_leaves_the_range_is_refused():
     detector = fitted()
     learned = replace(detector.learned(), beta=np.full((8, 3), 500.0))
     detector = Detector.resumed(detector.settings(), learned)
-    with pytest.raises(OnladError, match="beta has a value of 500, and a core with 32-bit words"):
+    with pytest.raises(OnladError, match="beta has a value of 500, but a core with 32-bit words"):
         CORE.emulate(detector)
 
 

@@ -18,16 +18,11 @@ FOREVER = 0xFFFFFFFF  # as the expiry of a session
 
 # Why a broker refuses a connection: codes of 3.1.1, and those of 5 that mean the same.
 REFUSALS = {
-    1: "it does not speak this version of MQTT",
-    2: "it does not accept the client_id",
-    3: "it is not available",
-    4: "the username or the password is wrong",
-    5: "it does not authorise this client: check username and password",
-    0x84: "it does not speak this version of MQTT",
-    0x85: "it does not accept the client_id",
-    0x86: "the username or the password is wrong",
-    0x87: "it does not authorise this client: check username and password",
-    0x88: "it is not available",
+    **dict.fromkeys((1, 0x84), "it does not support this version of MQTT"),
+    **dict.fromkeys((2, 0x85), "it does not accept the client_id"),
+    **dict.fromkeys((3, 0x88), "it is not available"),
+    **dict.fromkeys((4, 0x86), "the username or the password is wrong"),
+    **dict.fromkeys((5, 0x87), "it does not authorise this client: check username and password"),
     0x8A: "this client is banned",
     0x8E: "another client has the same client_id",
     0x8F: "the topic filter is wrong",
