@@ -39,13 +39,13 @@ class SimulationError(OnladError):
     """The gateware could not be built, or violated the protocol of its streams."""
 
 
-def verilog(make: Callable[[], Any], name: str = "onlad_core") -> str:
+def verilog(make: Callable[[], Any]) -> str:
     """Return the component that `make` returns as Verilog, without paths of this machine."""
     # Debian's yosys, if there is one, is too old for Amaranth.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import verilog as back  # noqa: PLC0415  (slow, and only builds need it)
 
-    text: str = back.convert(make(), name=name, emit_src=False)
+    text: str = back.convert(make(), name="onlad_core", emit_src=False)
     return text
 
 
@@ -212,8 +212,8 @@ class Simulator:
         self._seed += 1
         received = self._library.core_stream(
             self._core, words.ctypes, lasts.ctypes, len(words), answers.ctypes,
-            answer_lasts.ctypes, count, taken.ctypes, given.ctypes, self._pauses, self._pauses,
-            self._seed, PATIENCE,
+            answer_lasts.ctypes, count, taken.ctypes, given.ctypes, self._pauses, self._seed,
+            PATIENCE,
         )  # fmt: skip
         if received < 0:
             raise SimulationError("the core changed or withdrew an answer before it was accepted")
@@ -233,7 +233,7 @@ class Simulator:
         one = np.array([word], np.uint64)
         taken, last = np.zeros(1, np.uint64), np.ones(1, np.uint8)
         self._library.core_stream(
-            self._core, one.ctypes, last.ctypes, 1, None, None, 0, taken.ctypes, None, 0, 0, 1,
+            self._core, one.ctypes, last.ctypes, 1, None, None, 0, taken.ctypes, None, 0, 1,
             PATIENCE,
         )  # fmt: skip
         self._library.core_wait(self._core, cycles)
@@ -260,6 +260,6 @@ def _load(path: Path) -> Any:
     library.core_stream.restype = ctypes.c_int64
     library.core_stream.argtypes = [
         pointer, pointer, pointer, number, pointer, pointer, number, pointer, pointer, small,
-        small, number, number,
+        number, number,
     ]  # fmt: skip
     return library
