@@ -134,6 +134,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gap": lambda: WORDS[round(rhythm.GAP)],
     "renewed": lambda: f"{rhythm.RENEWED} days",
     "young": lambda: str(watching.YOUNG),
+    "candidate": lambda: str(watching.CANDIDATE),
     "held": lambda: WORDS[round(watching.HELD)],
     "trace interval": lambda: str(reference.TRACE_INTERVAL),
     "projected": lambda: str(instance.PROJECTED),
