@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.records import filled, read, write
+
 FORGETTING, RIDGE = 0.99, 1e-2
 SIZES = [(512, 64), (64, 32), (16, 16)]
 BYTES = 2**28  # of models on the processor: several times what its caches hold
@@ -105,14 +107,12 @@ def _pair(cpu: dict[str, Any]) -> str:
 
 def kept() -> list[dict[str, Any]]:
     """Return the stored records."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted(RESULTS.glob("bank-*.jsonl"))]
-    return [json.loads(line) for text in texts for line in text.splitlines()]
+    return [record for path in sorted(RESULTS.glob("bank-*.jsonl")) for record in read(path)]
 
 
 def page(text: str) -> str:
     """Return the text of the page with the tables as they should be."""
-    before, rest = text.split(MARKS[0])
-    return f"{before}{MARKS[0]}\n\n{tables(kept())}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+    return filled(text, MARKS, tables(kept()))
 
 
 # -- the processor ------------------------------------------------------------------------------
@@ -352,8 +352,7 @@ def main() -> int:
             print(json.dumps(record, indent=1), flush=True)
             records.append(record)
     if args.json:
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        Path(args.json).write_text(text, encoding="utf-8")
+        write(args.json, records)
     return 0
 
 

@@ -1,6 +1,6 @@
 """How fast `onlad watch` gets through a CSV file: python -m benchmarks.csv [--rows N].
 
-The whole command in a process of its own on one core, and its parts alone: reading the file,
+The whole command in a separate process on one core, and its parts alone: reading the file,
 reading it and writing alarms, and the monitor. Also the command's peak memory at two sizes of file.
 """
 
@@ -27,7 +27,7 @@ from onlad.streams.source import Reading
 from onlad.streams.stop import Stop
 
 FEATURES = 16
-ANOMALIES = 1000  # one in so many rows
+ANOMALIES = 1000  # rows per anomaly
 
 
 def write(path: Path, rows: int) -> None:

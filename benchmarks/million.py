@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.serve import commit
+from benchmarks.records import commit
 from onlad import Monitor
 from onlad.fleet import MonitorBank
 from onlad.fleet.tensors import bank as tensors

@@ -1,6 +1,6 @@
 """What a monitor takes for a sample, beside a detector's step: `python -m benchmarks.monitor`.
 
-`table` writes the table of the page anew from the record.
+`table` writes the table of the page from the record.
 
 Four things take turns in one run: `Monitor.observe` of a dict, `Monitor.observe_many`,
 `Detector.update_one` on as many inputs as the monitor looks at, and the limit: products of a row
@@ -17,8 +17,6 @@ import os
 for _name in ("OPENBLAS", "OMP", "MKL"):  # before NumPy loads its BLAS
     os.environ[f"{_name}_NUM_THREADS"] = "1"
 
-import json
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -27,10 +25,9 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.serve import commit
+from benchmarks import records
 from onlad import Detector, Monitor, persist
 from onlad.instance import GROUPS, HIDDEN, PROJECTED, WIDEST
-from onlad.kernel import BACKEND
 from onlad.watching import TICK
 
 FEATURES = (8, 64, 512)
@@ -103,27 +100,18 @@ def page(text: str) -> str:
         "| `Detector.update_one` | `observe` takes | saved |",
         "|---|---|---|---|---|---|---|",
     ]
-    for r in map(json.loads, FILE.read_text().splitlines()):
+    for r in records.read(FILE):
         lines.append(
             f"| {r['features']} | {r['inputs']} | {r['observe']} us | {r['observe_many']} us "
             f"| {r['update_one']} us | {r['observe_ratio']} x | {r['saved_kB']:.0f} kB |"
         )
-    begin, end = (text.index(mark) for mark in MARKS)
-    return f"{text[: begin + len(MARKS[0])]}\n\n" + "\n".join(lines) + f"\n\n{text[end:]}"
+    return records.filled(text, MARKS, "\n".join(lines))
 
 
 def main() -> None:
     if sys.argv[1:] != ["table"]:
-        records = []
-        for n in FEATURES:
-            record = measure(n) | {
-                "command": "python -m benchmarks.monitor",
-                "commit": commit(),
-                "machine": f"{platform.machine()}, {BACKEND}",
-            }
-            print(json.dumps(record), flush=True)
-            records.append(record)
-        FILE.write_text("".join(json.dumps(record) + "\n" for record in records))
+        found = map(measure, FEATURES)
+        records.write(FILE, records.measured("python -m benchmarks.monitor", found))
     PAGE.write_text(page(PAGE.read_text()))
 
 

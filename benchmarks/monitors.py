@@ -9,9 +9,7 @@ time on one thread; two threads are compared with one by the clock.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -21,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import records
 from benchmarks.monitor import numbers
-from benchmarks.serve import commit
 from onlad import Detector, Monitor
 from onlad.fleet import Bank, MonitorBank
-from onlad.kernel import BACKEND
 
 SIZES = ((8, 1000), (8, 10_000), (64, 500))  # features, devices
 START, CALLS, ROUNDS = 2_048, 64, 3  # a round is a tick of each device
@@ -109,14 +106,14 @@ def measure(n: int, devices: int) -> dict[str, object]:
     }
 
 
-def table(records: list[dict[str, Any]]) -> str:
+def table(found: list[dict[str, Any]]) -> str:
     """Return the table of the page."""
     lines = [
         "| features | devices | rows per second and core, one per call | in blocks | a loop takes "
         "| a bank of detectors takes | memory takes | two threads | kB per device |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for r in records:
+    for r in found:
         # Where others use the cores as well, the clock says nothing of two threads.
         threads = f"{r['two_threads']} x" if r["load"] < 2 else "not measured"
         lines.append(
@@ -133,7 +130,7 @@ def table(records: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|",
     ]
     for devices in (1_000_000, 100_000_000):
-        for r in records[1:]:
+        for r in found[1:]:
             cores = devices / r["rows_per_second"]
             lines.append(
                 f"| {devices:,} | {r['features']} | {devices * r['kB_in_memory'] / 1e6:,.0f} GB "
@@ -149,23 +146,13 @@ def table(records: list[dict[str, Any]]) -> str:
 
 def page(text: str) -> str:
     """Return the page with the table of the record."""
-    records = [json.loads(line) for line in FILE.read_text().splitlines()]
-    begin, end = (text.index(mark) for mark in MARKS)
-    return f"{text[: begin + len(MARKS[0])]}\n\n{table(records)}\n\n{text[end:]}"
+    return records.filled(text, MARKS, table(records.read(FILE)))
 
 
 def main() -> None:
     if sys.argv[1:] != ["table"]:
-        records = []
-        for n, devices in SIZES:
-            record = measure(n, devices) | {
-                "command": "python -m benchmarks.monitors",
-                "commit": commit(),
-                "machine": f"{platform.machine()}, {BACKEND}",
-            }
-            print(json.dumps(record), flush=True)
-            records.append(record)
-        FILE.write_text("".join(json.dumps(record) + "\n" for record in records))
+        found = (measure(*size) for size in SIZES)
+        records.write(FILE, records.measured("python -m benchmarks.monitors", found))
     PAGE.write_text(page(PAGE.read_text()))
 
 

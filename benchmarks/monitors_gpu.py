@@ -13,14 +13,13 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.serve import commit
+from benchmarks.records import commit, write
 from onlad import Detector, Monitor
 from onlad.fleet import Bank, MonitorBank
 from onlad.fleet.tensors import bank as tensors
@@ -167,7 +166,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.monitors_gpu", description=__doc__)
     parser.add_argument("--json", help="also write the numbers to this file, one line per size")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
-    parser.add_argument("--devices", type=int, help="so many for each size, for a trial")
+    parser.add_argument("--devices", type=int, help="number of devices of each size, for a trial")
     parser.add_argument("--trial", action="store_true", help="on the processor, without a GPU")
     args = parser.parse_args()
     device, machine = "cuda", "the processor"
@@ -189,8 +188,7 @@ def main() -> int:
         print(json.dumps(record, indent=1), flush=True)
         records.append(record)
     if args.json:
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        Path(args.json).write_text(text, encoding="utf-8")
+        write(args.json, records)
     return 0
 
 

@@ -3,7 +3,7 @@
 A sensor publishes samples of 16 features at a fixed rate to mosquitto on loopback; `onlad serve`,
 held to one core, watches them and publishes a verdict on each; a listener takes the time from
 the sensor's `send` to the verdict's arrival. Sensor and listener write and read MQTT's bytes
-themselves, so that they are not what is measured.
+without a client in between, so that they are not what is measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import platform
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -26,9 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.records import ROOT, commit
 from onlad.kernel import BACKEND
+from onlad.streams import wire
 
-ROOT = Path(__file__).parents[1]
 FEATURES = 16
 EVERY = 0.002  # seconds between two groups of samples
 
@@ -53,33 +53,12 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-# -- a client of MQTT 3.1.1 in a page ----------------------------------------------------------
-
-
-def packet(kind: int, body: bytes) -> bytes:
-    length, size = len(body), b""
-    while True:
-        length, low = divmod(length, 128)
-        size += bytes([low | (128 if length else 0)])
-        if not length:
-            return bytes([kind]) + size + body
-
-
-def text(value: str) -> bytes:
-    return struct.pack("!H", len(value)) + value.encode()
-
-
 def connect(port: int, name: str) -> socket.socket:
     s = socket.create_connection(("127.0.0.1", port))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    s.sendall(packet(0x10, text("MQTT") + b"\x04\x02" + struct.pack("!H", 0) + text(name)))
+    s.sendall(wire.connect(wire.Login("127.0.0.1", port, name, keepalive=0)))
     assert s.recv(4) == b"\x20\x02\x00\x00"
     return s
-
-
-def publish(topic: str, payload: bytes, qos: int, mid: int) -> bytes:
-    head = struct.pack("!H", mid) if qos else b""
-    return packet(0x30 | qos << 1, text(topic) + head + payload)
 
 
 class Listener(threading.Thread):
@@ -88,7 +67,7 @@ class Listener(threading.Thread):
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
         self.socket = connect(port, "listener")
-        self.socket.sendall(packet(0x82, b"\x00\x01" + text("onlad/+/+/verdict") + b"\x00"))
+        self.socket.sendall(wire.subscribe(1, "onlad/+/+/verdict", 0, False, None))
         self.chunks: list[tuple[float, bytes]] = []
 
     def run(self) -> None:
@@ -103,18 +82,13 @@ class Listener(threading.Thread):
         times = [when for when, _ in self.chunks]
         at, found = 0, []
         while at < len(data):
-            kind, at, length, shift = data[at], at + 1, 0, 0
-            while True:
-                length |= (data[at] & 127) << shift
-                shift, at = shift + 7, at + 1
-                if not data[at - 1] & 128:
-                    break
-            if kind & 0xF0 == 0x30:
-                (topic,) = struct.unpack_from("!H", data, at)
-                said = json.loads(data[at + 2 + topic : at + length])
-                arrived = times[int(np.searchsorted(ends, at + length))]
+            found_packet = wire.packet(data, at)
+            assert found_packet is not None
+            kind, start, at = found_packet
+            if kind & 0xF0 == wire.PUBLISH:
+                said = json.loads(wire.read(kind, data[start:at], False).payload)
+                arrived = times[int(np.searchsorted(ends, at))]
                 found.append(arrived - said["time"])
-            at += length
         return np.array(found)
 
 
@@ -134,7 +108,8 @@ def send(port: int, rate: float, seconds: float, qos: int, devices: int, *, bloc
             samples = [f'{{"at": {at:.6f}, {rows[k % len(rows)]}}}' for k in range(i, i + block)]
             body = (samples[0] if block == 1 else f"[{', '.join(samples)}]").encode()
             number = i // block
-            group.append(publish(f"bench/{number % devices}", body, qos, number % 60000 + 1))
+            mid = number % 60000 + 1 if qos else 0
+            group.append(wire.publication(b"bench/%d" % (number % devices), body, False, mid))
         s.sendall(b"".join(group))
         sent = due
         time.sleep(max(0.0, start + sent / rate - time.time()))
@@ -150,11 +125,6 @@ def _drain(s: socket.socket) -> None:
 def cpu(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def commit() -> str:
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def _until_idle(pid: int) -> None:

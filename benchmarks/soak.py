@@ -4,7 +4,7 @@ Each device publishes some samples per second to mosquitto on loopback, and `onl
 them. Every few minutes the service is killed with SIGKILL and started again. At the end each
 sample must have been learned exactly once, and models must be equal to the bit to those that saw
 the same samples in one go. What was counted goes to the record, after every minute: a run that was
-interrupted goes on where it stopped.
+interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.serve import ROOT, _drain, commit, connect, cpu, free_port, publish
+from benchmarks.records import ROOT, commit
+from benchmarks.serve import _drain, connect, cpu, free_port
 from onlad import persist
 from onlad.kernel import BACKEND
 from onlad.serve.config import load
 from onlad.serve.service import Service
+from onlad.streams import wire
 
 CONFIG = """
 [service]
@@ -67,7 +69,7 @@ def message(i: int, args: argparse.Namespace) -> bytes:
     device, k = i % args.devices, i // args.devices
     values = ", ".join(f'"s{j}": {v}' for j, v in enumerate(row(device, k, args.features)))
     body = f'{{"at": {START + k / args.rate}, {values}}}'.encode()
-    return publish(f"soak/{device}", body, 1, i % 60000 + 1)
+    return wire.publication(b"soak/%d" % device, body, False, i % 60000 + 1)
 
 
 class Sensor(threading.Thread):

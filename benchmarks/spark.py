@@ -149,7 +149,7 @@ def processor_seconds() -> float:
 
 
 def child(cores: int, folder: str, batches: int, devices: int) -> dict[str, Any]:
-    """Measure a batch and a streaming query with so many cores, in a process of its own."""
+    """Measure a batch and a streaming query with `cores` cores, in a separate process."""
     spark, buckets = fleet.session(cores), max(cores, devices // FULL)
     schema = ", ".join(["device string", "time long", *(f"{name} double" for name in FEATURES)])
     times = Path(tempfile.mkdtemp(dir=folder))

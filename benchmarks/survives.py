@@ -18,7 +18,7 @@ BOOTED = ROOT / "tests/serve/booted.py"
 
 
 def filled(page: str) -> str:
-    """Return the page with its spans made anew."""
+    """Return the page with its spans filled in."""
     spans = {"soak": soak(json.loads(RECORD.read_text())), "unit": unit(BOOTED.read_text())}
     for name, text in spans.items():
         start = f"<!-- {name}: python -m benchmarks.survives -->"

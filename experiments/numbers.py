@@ -24,7 +24,23 @@ from experiments import ablation, adapter_defaults, bands, mcu, score_choice, wi
 from experiments.benchmark import normals
 from experiments.pages import markdown, renewed
 from experiments.records import read
-from onlad import Detector, Monitor, incident, limit, monitor, persist, rhythm, rows, watching
+from onlad import (
+    Detector,
+    Monitor,
+    counter,
+    forgetting,
+    incident,
+    instance,
+    limit,
+    mode,
+    monitor,
+    persist,
+    reference,
+    rhythm,
+    rows,
+    split,
+    watching,
+)
 from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
@@ -118,6 +134,26 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gap": lambda: WORDS[round(rhythm.GAP)],
     "renewed": lambda: f"{rhythm.RENEWED} days",
     "young": lambda: str(watching.YOUNG),
+    "candidate": lambda: str(watching.CANDIDATE),
+    "held": lambda: WORDS[round(watching.HELD)],
+    "trace interval": lambda: str(reference.TRACE_INTERVAL),
+    "projected": lambda: str(instance.PROJECTED),
+    "level quantile": lambda: str(mode.QUANTILE),
+    "winsor": lambda: WORDS[round(mode.WINSOR)],
+    "covered": lambda: str(mode.COVERED),
+    "covered percent": lambda: f"{100 * mode.COVERED:.0f} %",
+    "level share": lambda: f"{1000 * mode.QUANTILE:.0f} of 1,000",
+    "widening": lambda: str(mode.WIDENING),
+    "clip": lambda: f"{mode.CLIP:,.0f}",
+    "often": lambda: f"{mode.OFTEN:.0f}",
+    "groups": lambda: WORDS[instance.GROUPS],
+    "dearer": lambda: str(split.DEARER),
+    "rises": lambda: str(counter.RISES),
+    "rises per fall": lambda: f"{1 / counter.FALLS:.0f}",
+    "on drift": lambda: str(forgetting.OnDrift().duration),
+    "adaptive recent": lambda: str(forgetting.Adaptive().recent),
+    "adaptive long": lambda: str(forgetting.Adaptive().long),
+    "running mean": lambda: f"{1 / mode.SMOOTHING:.0f}",
     "shown": lambda: str(session.SHOWN),
     "longest line": lambda: f"{lines.LONGEST >> 20} MiB",
     "series": lambda: f"{block.MOST:,}",

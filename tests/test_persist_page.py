@@ -62,10 +62,10 @@ def test_the_numbers_are_those_of_the_code(section):
         f"{instance.GROUPS} groups of $N = {instance.HIDDEN}$ tanh units",
         f"more than {instance.WIDEST} inputs a projected one with $M = {instance.PROJECTED + 1}$",
         f"unit of each feature: at least {mode.SMALLEST_UNIT:g},",
-        f"rows behind `usual`, 0 to {mode.MEMORY} |",
+        f"rows that `usual` is the mean of, 0 to {mode.MEMORY} |",
         f"a reach is at least {mode.SMALLEST_REACH:g} |",
         f"| `recent` | `float32` | 1 to {limit.RECENT} |",
-        f"raised the threshold by, 0 to {limit.HIGHEST:g} |",
+        f"weak alarms have raised the threshold, 0 to {limit.HIGHEST:g} |",
         f"rows since the last one (up to {limit.GAP})",
         f"A window of more than {watching.SHORT_WINDOW} rows has at most "
         f"$n w = {watching.LARGEST_INPUTS}$ inputs",

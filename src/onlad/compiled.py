@@ -1,7 +1,7 @@
 """A started monitor in the kernel: `resumed` makes one, `watch` gives it rows.
 
-`onlad.watching` is the definition, and does what is rare: the start, and rows that a person
-accepts. What it has learned goes into the kernel and comes back as values.
+`onlad.watching` is the definition. It also does what is rare: the start, and rows that a person
+accepts. What was learned is passed between the two as values.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def layer(features: int, width: int, seed: int) -> kernel.Layer:
 
 
 def resumed(state: WatchingState, rate: float, seed: int, names: Names) -> kernel.Watching:
-    """Return a monitor that goes on from what `learned`, or `Watching.learned`, returned."""
+    """Return a monitor that continues from what `learned`, or `Watching.learned`, returned."""
     own = layer(len(names), state.width, seed)
     return kernel.Watching(own, rate, state, names, Verdict)
 
@@ -71,7 +71,7 @@ def learned(own: kernel.Watching) -> WatchingState:
 
 
 def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part: slice) -> None:
-    """Judge rows, move on at each tick, and fill in a part of the verdicts."""
+    """Score rows, update the model at each tick, and fill in a part of the verdicts."""
     own.watch(X, paused=paused, verdicts=verdicts, first=part.start)
     verdicts.values[part], verdicts.rate[part] = X, own.rate
 
@@ -87,10 +87,8 @@ def watch_all(
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
     said = Verdicts((), len(X), X.shape[1])
     kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=said, threads=1)
-    said.values, said.rate = (
-        X,
-        np.repeat([0.0 if own is None else own.rate for own in owns], counts),
-    )
+    said.values = X
+    said.rate = np.repeat([0.0 if own is None else own.rate for own in owns], counts)
     edges = zip(names, first[:-1].tolist(), first[1:].tolist(), strict=True)
     return [said.part(own, slice(begin, end)) for own, begin, end in edges]
 

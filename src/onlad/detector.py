@@ -138,7 +138,7 @@ class Detector:
             score = self._kernel.update(self._vector(x), self._a)
             assert score is not None
         if self._follows:
-            self._follow(score)
+            self._remember(self.forgetting.step(self._memory, score))
         return score
 
     def learn_one(self, x: Any) -> None:
@@ -187,7 +187,7 @@ class Detector:
         return reference.combine(loss, leverage, self.score)
 
     def unlearn(self, x: Any) -> None:
-        """Take `x` back, as if it had never been learned. Exact while nothing is forgotten.
+        """Remove `x`, as if it had never been learned. Exact if nothing is forgotten.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class Detector:
         return self._a
 
     def start(self, n_features: int) -> Detector:
-        """Start from nothing, for samples of `n_features`."""
+        """Start without data, for samples of `n_features`."""
         self._kernel = self._fresh(n_features)
         return self
 
@@ -265,7 +265,7 @@ class Detector:
         )  # fmt: skip
 
     def learned(self) -> DetectorState | None:
-        """Return all that the detector has beyond its settings; None before the first sample."""
+        """Return what the detector has learned; None before the first sample."""
         return None if self._kernel is None else self.started()
 
     def started(self) -> DetectorState:
@@ -274,7 +274,7 @@ class Detector:
 
     @classmethod
     def resumed(cls, settings: DetectorSettings, state: DetectorState | None = None) -> Detector:
-        """Return the detector that gave settings and state; it goes on to the last bit."""
+        """Return a detector with these settings and state; it continues bit for bit."""
         s = settings
         self = cls(
             n_hidden=s.n_hidden, activation=s.activation, weights=s.weights,
@@ -340,9 +340,6 @@ class Detector:
                 trace_start=trace, shrink=shrink, weight=weight, seen=seen,
             )
         )  # fmt: skip
-
-    def _follow(self, score: float) -> None:
-        self._remember(self.forgetting.step(self._memory, score))
 
     def _remember(self, memory: tuple[float, ...]) -> None:
         self._memory = memory

@@ -1,4 +1,4 @@
-"""The compiled step. It carries a root S of P (P = S S'), and else reads like `reference`.
+"""The compiled step. It stores a root S of P (P = S S'), and otherwise equals `reference`.
 
 `BACKEND` says which instruction level runs: the highest that the processor has.
 """
@@ -76,7 +76,7 @@ def make(
 ) -> Kernel:
     """Return a compiled model with copies of the given arrays.
 
-    Without ``trace`` it is measured; a model that is to go on to the last bit needs its own.
+    Without ``trace`` it is computed; a model that continues bit for bit needs its own value.
     """
     kind = Kernel32 if dtype == "float32" else Kernel64
     return kind(

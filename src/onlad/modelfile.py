@@ -1,4 +1,4 @@
-"""The bytes of a model file: a tree of values in, bytes out, and back. It knows no class.
+"""The bytes of a model file: a tree of values to bytes and back, without classes.
 
 A tree is made of None, bool, int, float, str, lists, tuples, dicts with names as keys, arrays,
 and a `Record` for each object. A file is a prefix, a JSON header, plain little-endian arrays and
@@ -58,7 +58,7 @@ def need(holds: bool, rule: str) -> None:
 
 
 def short(value: Any) -> str:
-    """Return what a message shows of a value: it has its place in one line."""
+    """Return a value as an error message shows it, in one line."""
     return _SHORT.repr(value)
 
 
@@ -73,7 +73,7 @@ def refusal(path: str | os.PathLike[str], what: str) -> ModelFileError:
 
 
 def encode(tree: Any) -> bytes:
-    """Return the bytes of a tree; `TypeError` for a value that has no form in a file."""
+    """Return the bytes of a tree; `TypeError` for a value that cannot be in a file."""
     return b"".join(pieces(tree))
 
 

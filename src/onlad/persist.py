@@ -92,7 +92,7 @@ def from_bytes(data: bytes, name: str | os.PathLike[str] = "the data") -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Return the model in the file `path`; it goes on to the last bit as the saved one would.
+    """Return the model in the file `path`; it continues bit for bit as the saved one would.
 
     The dump of a microcontroller, as `onlad_dump` writes it, is read too, if its seed is 0.
 

@@ -1,4 +1,4 @@
-"""Samples as people have them: sequences, arrays, mappings, data frames, with missing values."""
+"""Read samples: sequences, arrays, mappings and data frames, with missing values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onlad.reference import Array
 
 Names: TypeAlias = tuple[Hashable, ...]
 
-LARGEST = kernel.LARGEST["float64"]  # what a sensor may say; more is an error, not a measurement
+LARGEST = kernel.LARGEST["float64"]  # a larger value is an error, not a measurement
 
 
 def read_one(x: Any, names: Names) -> tuple[Array, Names]:
@@ -43,12 +43,10 @@ def read_many(X: Any, names: Names) -> tuple[Array, Names]:
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         columns = tuple(X.columns)
         names = names or columns
-        if set(columns) != set(names):
-            strange = set(columns) ^ set(names)
+        if strange := set(columns) ^ set(names):
             raise ValueError(f"the frame and the stream do not share {sorted(map(repr, strange))}")
-        if not names:
-            raise ValueError("X has no features")
-        matrix = np.column_stack([_column(X[name], name) for name in names])
+        found = [_column(X[name], name) for name in names]
+        matrix = np.column_stack(found) if found else np.empty((0, 0))
     elif isinstance(X, np.ndarray) and X.dtype != object:
         matrix = samples.numbers(X, "X").astype("float64")
         if matrix.ndim != 2:
@@ -56,10 +54,10 @@ def read_many(X: Any, names: Names) -> tuple[Array, Names]:
         names = names or tuple(range(matrix.shape[1]))
         if matrix.shape[1] != len(names):
             raise ValueError(f"X has {matrix.shape[1]} features, but the stream has {len(names)}")
-        if not names:
-            raise ValueError("X has no features")
     else:
         return _read_each(X, names)
+    if not names:
+        raise ValueError("X has no features")
     _refuse_infinite(matrix, names)
     return matrix, names
 

@@ -1,4 +1,4 @@
-"""What a caller gives becomes an array, or an error that says what is wrong and where."""
+"""Check arguments and turn them into arrays; an error says what is wrong, and where."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def whole(name: str, value: object, least: int) -> int:
-    """Return an argument as an int of at least `least`, or say what it is instead."""
+    """Return an argument as an int of at least `least`, or raise an error."""
     if not (isinstance(value, Integral) and int(value) >= least):
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return int(value)
@@ -53,23 +53,12 @@ def _refuse_bad(array: Array, name: str, largest: float) -> None:
         raise ValueError(f"{name}[{index}] is {value}: {rule}. The model is unchanged")
 
 
-def _refuse_other_length(found: int, n_features: int | None, name: str) -> None:
-    if n_features is not None and found != n_features:
-        raise ValueError(
-            f"{name} has {found} features, but the model was started with {n_features}"
-        )
-    if found == 0:
-        raise ValueError(f"{name} has no features")
-
-
 def vector(x: Any, n_features: int | None, dtype: str, largest: float, name: str = "x") -> Array:
     """Return one sample as a contiguous vector of `dtype`."""
     array = numbers(x, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one sample of shape (n,), got shape {array.shape}")
-    _refuse_other_length(array.shape[0], n_features, name)
-    _refuse_bad(array, name, largest)
-    return np.ascontiguousarray(array, dtype)
+    return _checked(array, n_features, dtype, largest, name)
 
 
 def matrix(X: Any, n_features: int | None, dtype: str, largest: float, name: str = "X") -> Array:
@@ -79,6 +68,16 @@ def matrix(X: Any, n_features: int | None, dtype: str, largest: float, name: str
         raise ValueError(
             f"{name} must hold one sample per row, shape (rows, n), got shape {array.shape}"
         )
-    _refuse_other_length(array.shape[1], n_features, name)
+    return _checked(array, n_features, dtype, largest, name)
+
+
+def _checked(array: Array, n_features: int | None, dtype: str, largest: float, name: str) -> Array:
+    found = array.shape[-1]
+    if n_features is not None and found != n_features:
+        raise ValueError(
+            f"{name} has {found} features, but the model was started with {n_features}"
+        )
+    if found == 0:
+        raise ValueError(f"{name} has no features")
     _refuse_bad(array, name, largest)
     return np.ascontiguousarray(array, dtype)

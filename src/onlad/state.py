@@ -57,7 +57,7 @@ class DetectorState:
     paused: Annotated[int, Within(0)] = 0
     trace: float = math.nan  # of P, as the guard knows it; NaN: to be measured
     trace_start: float
-    shrink: Annotated[float, Within(0, 1)] = 1.0  # of the ridge, what is left
+    shrink: Annotated[float, Within(0, 1)] = 1.0  # share of the ridge that is not forgotten
     weight: float = 0.0  # of all samples
 
     def check(self, settings: DetectorSettings) -> None:

@@ -50,3 +50,15 @@ def test_a_class_that_comes_late_and_a_value_that_is_missing():
     assert set(shares) == {0, 1, "new"}
     assert sum(shares.values()) == pytest.approx(1)
     assert OsElmClassifier().predict_proba_one({"a": 1}) == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**400, -(10**400), float("inf"), float("nan"), None, "text"],
+    ids=lambda v: str(v)[:6],
+)
+def test_a_value_that_is_no_finite_number_counts_as_0(value):
+    odd, zero = OsElmRegressor(8, seed=2), OsElmRegressor(8, seed=2)
+    odd.learn_one({"a": 1.0, "b": value}, 3.0)
+    zero.learn_one({"a": 1.0, "b": 0.0}, 3.0)
+    assert odd.predict_one({"a": 2.0, "b": value}) == zero.predict_one({"a": 2.0, "b": 0.0})

@@ -349,7 +349,7 @@ def test_follow_reads_what_is_added_cut_and_replaced(tmp_path, X, expected):
         status, out, err = command.stop(signal.SIGTERM)
     assert (status, out) == (143, "")
     assert scores == [line["score"] for line in expected[:302]]
-    assert err.count("was replaced or cut") == 2
+    assert err.count("was replaced or truncated") == 2
     assert "302 samples" in err
     assert onlad.load(model).n_seen == 302
 

@@ -90,7 +90,7 @@ def test_a_core_that_is_stuck_is_no_endless_loop(monkeypatch, tmp_path):
     with pytest.raises(OnladError, match="the core ended its answers after 5 of 6"):
         device.status()
     board.send = lambda nbytes: None  # takes no words at all
-    with pytest.raises(OnladError, match="the core did not take its words within 0 s"):
+    with pytest.raises(OnladError, match="the core did not accept all words within 0 s"):
         device.status()
 
 

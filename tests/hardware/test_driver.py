@@ -189,7 +189,7 @@ def test_a_beta_that_leaves_the_range_is_refused():
     detector = fitted()
     learned = replace(detector.learned(), beta=np.full((8, 3), 500.0))
     detector = Detector.resumed(detector.settings(), learned)
-    with pytest.raises(OnladError, match="beta has a value of 500, and a core with 32-bit words"):
+    with pytest.raises(OnladError, match="beta has a value of 500, but a core with 32-bit words"):
         CORE.emulate(detector)
 
 
@@ -212,7 +212,7 @@ def test_a_recording_replays_without_the_core(tmp_path):
     with pytest.raises(ReplayError, match="the recording ends after"):
         device.update_many(X)
     device = Device(Replay(tmp_path / "core.npz")).load(fitted())
-    with pytest.raises(ReplayError, match=r"word \d+ is 0x\w+, recorded was 0x"):
+    with pytest.raises(ReplayError, match=r"word \d+ is 0x\w+, but 0x\w+ was recorded"):
         device.update_many(X + 0.1)
 
 
@@ -230,7 +230,7 @@ def test_what_is_no_core_is_refused():
     good = CORE.config.describe()
     with pytest.raises(OnladError, match="this is not an ONLAD Core"):
         Device(Liar([0] * len(good)))
-    with pytest.raises(OnladError, match="this core speaks version 2 of the packets"):
+    with pytest.raises(OnladError, match="this core uses version 2 of the packets"):
         Device(Liar([good[0] + 1, *good[1:]]))
     with pytest.raises(OnladError, match="other number formats"):
         Device(Liar([*good[:4], good[4] + (1 << 8), *good[5:]]))

@@ -21,7 +21,7 @@ class OnladDetector(BaseModel):
     """An OS-ELM autoencoder that learns one array at a time and forgets the past.
 
     `fit`, `score` and `fit_score` over many instances are those of PySAD, one by one and in
-    order; `fit` goes on from what was learned. Scale the instances to about unit size.
+    order; `fit` continues from what was learned. Scale the instances to about unit size.
 
     Parameters
     ----------

@@ -29,8 +29,8 @@ class OnladDetector(AnomalyDetector):
 
     A feature that a sample lacks counts as 0, and one that appears late counts as 0 until then:
     the model is exactly the one that had known it from the start, because each feature has
-    random weights of its own, drawn from `seed` and its name. Values that are no finite numbers
-    (NaN, None, text) count as lacking. Put a scaler in front: 0 is then a usual value.
+    random weights of its own, drawn from `seed` and its name. Values that are not finite numbers
+    (NaN, None, text) count as missing. Put a scaler in front, so that 0 is a normal value.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class OnladDetector(AnomalyDetector):
             if row is not None:
                 self._model.update_one(row)
                 return
-        except (TypeError, ValueError):  # no dict, or a NaN in it: look closer
+        except (TypeError, ValueError):  # not a dict, or it has a NaN: check each value
             pass
         values = self._finite(x)
         self._grow(values)
@@ -161,8 +161,8 @@ class OnladDetector(AnomalyDetector):
             if self._names == before:
                 return
             keys = self._names
-        # The model has its features in an order of their own, so that no rounding depends on
-        # the order in a dict; dicts nearly always come in one order, which is the fast one.
+        # The model has its own order of features, so that rounding does not depend on the order
+        # in a dict. Dicts nearly always come in the same order, for which reading is fast.
         place = {name: i for i, name in enumerate(self._names)}
         self._read = kernel.DictReader(keys, np.array([place[name] for name in keys], "int64"))
 

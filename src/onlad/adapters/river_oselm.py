@@ -23,7 +23,7 @@ LARGEST = kernel.LARGEST["float64"]
 
 
 class _OsElmBase:
-    """What both share: the model, and the features of the first sample in an order of their own."""
+    """What both share: the model, and the features of the first sample, sorted."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class _OsElmBase:
 
 
 def _finite(value: Any) -> float:
-    usable = isinstance(value, (Real, np.bool_)) and abs(float(value)) <= LARGEST
+    usable = isinstance(value, (Real, np.bool_)) and abs(value) <= LARGEST
     return float(value) if usable else 0.0
 
 
@@ -105,8 +105,8 @@ class OsElmClassifier(_OsElmBase, Classifier):
     """Classification by OS-ELM: one column per class, and a new class at any time.
 
     A class that comes late gets a column as if it had been there from the start. Features and
-    parameters are as in `OsElmRegressor`. Probabilities are the columns, cut to [0, 1] and brought
-    to a sum of 1: they rank, but are not calibrated.
+    parameters are as in `OsElmRegressor`. Probabilities are the predicted columns, clipped to
+    [0, 1] and divided by their sum: they rank classes, but are not calibrated.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class OsElmClassifier(_OsElmBase, Classifier):
         self._learn(x, np.array([float(y == each) for each in self._classes]))
 
     def predict_proba_one(self, x: dict[Hashable, Any]) -> dict[Any, float]:
-        """Return a share of each class; nothing before the first sample."""
+        """Return the probability of each class; empty before the first sample."""
         if not self._model.n_seen:
             return {}
         columns = np.clip(self._model.predict_one(self._vector(x)), 1e-9, 1.0)

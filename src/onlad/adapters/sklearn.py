@@ -111,8 +111,8 @@ class OnladDetector(OutlierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any = None) -> OnladDetector:
         """Learn the rows of `X` one after another, with forgetting. The first call is `fit`.
 
-        `offset_` follows: it is taken from the latest training scores, as many as `fit` had rows
-        but at least 1,000.
+        `offset_` is updated from the latest training scores: as many as `fit` had rows, but at
+        least 1,000.
         """
         if not hasattr(self, "detector_"):
             return self.fit(X)

@@ -52,7 +52,7 @@ class _OsElmBase(BaseEstimator):
         self.model_, self.scaler_ = model.fit(scaler.transform(X), T), scaler
 
     def _learn(self, X: Array, T: Array) -> None:
-        # The scaler stays as it is: the hidden layer of what was learned cannot be scaled anew.
+        # The scaler does not change: what was learned depends on it.
         self.model_.learn_many(self.scaler_.transform(X), T)
 
     def _predict(self, X: Any) -> Array:

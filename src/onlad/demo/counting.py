@@ -1,8 +1,8 @@
 """From alarms to precision, recall and delay, counted by episode.
 
 Alarms less than `JOIN` samples apart are one episode. An episode is true if one of its alarms lies
-in a fault or in the `GRACE` samples after it, where a good detector may still be upset; else it is
-a false alarm. A fault is found if a true episode belongs to it.
+in a fault or in the `GRACE` samples after it, in which a good detector may still report the fault.
+Otherwise it is a false alarm. A fault is found if a true episode belongs to it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from onlad.demo.machine import Fault
+from onlad.reference import Array
 
 if TYPE_CHECKING:
     from onlad.verdict import Verdict
@@ -62,10 +63,19 @@ class Episodes:
         return over
 
 
-class Tally(NamedTuple):
-    """What became of some faults, and how many episodes were about none.
+class Watched(NamedTuple):
+    """What the monitor said: a score and a threshold per sample (NaN until ready), and alarms."""
 
-    A ratio of nothing to nothing is NaN.
+    scores: Array
+    thresholds: Array
+    episodes: list[Episode]
+    seconds: float
+
+
+class Tally(NamedTuple):
+    """How many faults were found, and how many episodes were true.
+
+    A ratio of 0 to 0 is NaN.
     """
 
     faults: int
@@ -77,17 +87,17 @@ class Tally(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The part of the episodes that are true."""
+        """The share of episodes that are true."""
         return self.true_episodes / self.episodes if self.episodes else float("nan")
 
     @property
     def recall(self) -> float:
-        """The part of the faults that are found."""
+        """The share of faults that are found."""
         return self.found / self.faults if self.faults else float("nan")
 
     @property
     def naming(self) -> float:
-        """The part of the found faults whose sensor is the top cause."""
+        """The share of found faults whose sensor is the top cause."""
         return self.named / self.found if self.found else float("nan")
 
     @property

@@ -1,4 +1,4 @@
-"""A pump with eight sensors, recorded for a while, with faults whose place is known."""
+"""A simulated pump with eight sensors and known faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SENSORS = {
     "oil_temp": "°C",
     "vibration": "mm/s",
 }
-# What the gauges add to the truth: the standard deviation of their noise, in their units.
+# Standard deviation of the noise of each sensor, in its unit.
 NOISE = (4.0, 0.6, 0.012, 0.03, 0.2, 0.15, 0.12, 0.05)
 # Speed in rpm and opening of the valve.
 MODES = {"idle": (800, 0.45), "low": (1150, 0.60), "normal": (1480, 0.80), "peak": (1700, 0.95)}
@@ -91,7 +91,7 @@ def record(n_samples: int = DAY, seed: int = 0) -> Recording:
 
 
 def _schedule(n_samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return where the mode changes, and speed and valve as they are asked for, shape (n, 2)."""
+    """Return where the mode changes, and the set points of speed and valve, shape (n, 2)."""
     steps, targets = [0], np.empty((n_samples, 2))
     modes: list[str] = []
     last = ""
@@ -108,7 +108,7 @@ def _schedule(n_samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def _pump(targets: Array, demand: Array, level: Array) -> Array:
-    """Return what perfect sensors would say: `demand` and `level` of the tank wander."""
+    """Return the readings of perfect sensors; `demand`, and `level` of the tank, wander."""
     n = len(targets)
     # Drift: the day warms the hall, and wear costs efficiency and shakes the bearing.
     ambient = 17 - 6 * np.cos(2 * np.pi * np.arange(n) / DAY)
@@ -147,7 +147,7 @@ def _lag(target: Array, time_constant: float, start: float | None = None) -> Arr
 
 # -- the faults -----------------------------------------------------------------------------
 
-# (true values of the sensor, start, stop, its spread in normal work) -> what it says instead
+# (true values of the sensor, start, stop, its standard deviation) -> its faulty readings
 Reading = Callable[[Array, int, int, float, np.random.Generator], Array]
 
 
@@ -172,13 +172,13 @@ def _noise(truth: Array, start: int, stop: int, spread: float, rng: np.random.Ge
 def _decoupled(
     truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator
 ) -> Array:
-    # An old stretch of the sensor itself: nothing in it is unusual but its company.
+    # Old readings of the sensor itself: only in relation to the other sensors are they unusual.
     old = [truth[start - lag : stop - lag] for lag in rng.integers(stop - start, start, 8)]
     return max(old, key=lambda reading: float(np.abs(reading - truth[start:stop]).sum()))
 
 
 class Kind(NamedTuple):
-    """How a sensor fails: what it says, for how many samples, and in which sensors it shows."""
+    """How a sensor fails: its readings, for how many samples, and which sensors can fail so."""
 
     reading: Reading
     shortest: int
@@ -187,7 +187,7 @@ class Kind(NamedTuple):
     at_a_step: bool = False
 
 
-# A sensor that does not move with the load shows neither that it is stuck nor that it is alone.
+# Of a sensor that does not follow the load, neither a stuck value nor a lost correlation shows.
 _MOVING = ("speed", "flow", "pressure_out", "motor_current", "vibration")
 
 KINDS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from onlad.demo.counting import Episode, fault_of, first_alarm
+from onlad.demo.counting import Watched, fault_of, first_alarm
 from onlad.demo.machine import KINDS, SENSORS, Fault, Recording
-from onlad.reference import Array
 
 # Okabe and Ito's colours: colour-blind readers tell them apart.
 COLOURS = dict(zip(KINDS, ("#D55E00", "#0072B2", "#AA4499", "#009E73", "#B8860B"), strict=True))
@@ -22,13 +20,7 @@ MARGIN = 60  # samples around a fault up close
 NARROWEST = 14  # samples: a shade of less would not be seen
 
 
-def draw(
-    path: Path,
-    recording: Recording,
-    scores: Array,
-    thresholds: Array,
-    episodes: Sequence[Episode],
-) -> None:
+def draw(path: Path, recording: Recording, watched: Watched) -> None:
     """Write the picture as a PNG of 1600 by 1200 dots."""
     figure = Figure(figsize=(16, 12), dpi=100, facecolor="white")
     figure.suptitle(
@@ -44,7 +36,7 @@ def draw(
         1, len(KINDS), left=0.055, right=0.98, top=0.185, bottom=0.045, wspace=0.28
     )
     top = figure.add_subplot(day[0])
-    _scores(top, recording, scores, thresholds, episodes)
+    _scores(top, recording, watched)
     for row, name in enumerate(TRACES, start=1):
         ax = figure.add_subplot(day[row], sharex=top)
         _trace(ax, name, recording)
@@ -52,17 +44,12 @@ def draw(
     for column, kind in enumerate(KINDS):
         faults = [fault for fault in recording.faults if fault.kind == kind]
         if faults:
-            _close_up(figure.add_subplot(close_ups[column]), faults[0], recording, episodes)
+            _close_up(figure.add_subplot(close_ups[column]), faults[0], recording, watched)
     figure.savefig(path, format="png")
 
 
-def _scores(
-    ax: Any,
-    recording: Recording,
-    scores: Array,
-    thresholds: Array,
-    episodes: Sequence[Episode],
-) -> None:
+def _scores(ax: Any, recording: Recording, watched: Watched) -> None:
+    scores, thresholds, episodes, _ = watched
     _prepare(ax, "score")
     ax.set_yscale("symlog", linthresh=1)  # linear up to 1, logarithmic above
     ax.plot(scores, color=LINE, linewidth=0.6, label="score")
@@ -114,7 +101,7 @@ def _trace(ax: Any, name: str, recording: Recording) -> None:
             ax.plot(inside, values[inside], color=COLOURS[fault.kind], linewidth=1.2)
 
 
-def _close_up(ax: Any, fault: Fault, recording: Recording, episodes: Sequence[Episode]) -> None:
+def _close_up(ax: Any, fault: Fault, recording: Recording, watched: Watched) -> None:
     _prepare(ax, SENSORS[fault.sensor])
     colour = COLOURS[fault.kind]
     column = list(SENSORS).index(fault.sensor)
@@ -123,7 +110,9 @@ def _close_up(ax: Any, fault: Fault, recording: Recording, episodes: Sequence[Ep
     ax.plot(shown, recording.truth[shown, column], color=FAINT, linewidth=1.2, label="truth")
     ax.plot(inside, recording.values[inside, column], ".-", color=colour, markersize=3,
             linewidth=1.2, label="reading")  # fmt: skip
-    alarms = [t for episode in episodes for t in episode.times if shown[0] <= t <= shown[-1]]
+    alarms = [
+        t for episode in watched.episodes for t in episode.times if shown[0] <= t <= shown[-1]
+    ]
     ax.plot(alarms, [0.02] * len(alarms), "|", color=ALARM, markersize=9,
             transform=ax.get_xaxis_transform(), label="alarm")  # fmt: skip
     ax.xaxis.set_major_locator(MaxNLocator(3, integer=True))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onlad.verdict import Verdict
 
 BARS = " ▁▂▃▄▅▆▇█"
-COLUMN = 10  # samples per column: it shows the largest score of them
+COLUMN = 10  # samples per column, which shows their largest score
 FRAMES = 12  # a second
 
 

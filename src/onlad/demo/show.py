@@ -1,4 +1,4 @@
-"""The demo itself: watch the pump, print a line for each alarm, and say how good they were."""
+"""The demo: monitor the pump, print a line for each alarm, and summarise how many were right."""
 
 from __future__ import annotations
 
@@ -8,32 +8,21 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
 
 from onlad.demo import machine
-from onlad.demo.counting import GRACE, JOIN, Episode, Episodes, fault_of, tally
+from onlad.demo.counting import GRACE, JOIN, Episode, Episodes, Watched, fault_of, tally
 from onlad.demo.machine import Fault, Recording
 from onlad.demo.screen import FRAMES, Screen
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
-from onlad.reference import Array
 
 # Samples per second on a terminal, so that there is something to see. A slow machine never waits.
 PACE = 2400
 CAUSE = 19  # characters
 WIDE = 108  # characters of a terminal that fits two causes per line
-
-
-class Watched(NamedTuple):
-    """What the monitor said: a score and a threshold per sample (NaN until ready), and alarms."""
-
-    scores: Array
-    thresholds: Array
-    episodes: list[Episode]
-    seconds: float
 
 
 def run(n_samples: int, seed: int, output: Path | None) -> None:
@@ -154,7 +143,7 @@ def _draw(output: Path, recording: Recording, watched: Watched) -> None:
         print("onlad: no picture without matplotlib: pip install onlad[plot]", file=sys.stderr)
         return
     try:
-        picture.draw(output, recording, watched.scores, watched.thresholds, watched.episodes)
+        picture.draw(output, recording, watched)
     except OSError as error:
         raise OnladError(f"cannot write the picture: {error}") from None
     print(f"onlad: the picture is in {output}", file=sys.stderr)

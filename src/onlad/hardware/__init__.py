@@ -38,7 +38,7 @@ class OnladCore:
     width
         Bits of a stored word: 32, 25 or 18.
     alpha
-        ``stored`` as the paper has it, ``narrow`` in 18 bits, or ``seeded``: made again in every
+        ``stored`` as in the paper, ``narrow`` in 18 bits, or ``seeded``: generated again in every
         step, without a memory.
     seed
         Of a seeded alpha.
@@ -68,9 +68,9 @@ class OnladCore:
         self.config = Config(n, hidden, lanes, activation, width, alpha, seed)
 
     def detector(self, **settings: Any) -> Detector:
-        """Return a detector of the core's sizes that has seen nothing; `settings` are its own.
+        """Return a new detector of the core's sizes; `settings` are other arguments of `Detector`.
 
-        Its scores are the paper's. A core with a seeded alpha gives it that alpha.
+        Its score is the paper's. If the core has a seeded alpha, so has the detector.
         """
         config = self.config
         fixed = {"n_hidden": config.hidden, "activation": config.activation}
@@ -81,9 +81,9 @@ class OnladCore:
         return detector
 
     def emulate(self, detector: Detector | None = None) -> Device:
-        """Return the core on integers, bit for bit as the gateware, with `detector` in it.
+        """Return an emulated core, bit for bit equal to the gateware, loaded with `detector`.
 
-        Without a detector, one that has seen nothing.
+        Without one it is loaded with a new detector.
         """
         return Device(Emulator(Model(self.config))).load(detector or self.detector())
 
@@ -95,10 +95,10 @@ class OnladCore:
         seed: int = 0,
         say: Say = lambda text: None,
     ) -> Device:
-        """Return the gateware in Verilator, with `detector` in it.
+        """Return the gateware in Verilator, loaded with `detector`.
 
-        The first time it is built, which takes half a minute; `say` hears how far it is. `pauses`
-        is the share of the cycles in which a word or an answer has to wait, drawn from `seed`.
+        The first call builds it, which takes half a minute; `say` is called with the progress.
+        `pauses` is the share of cycles in which a word or an answer has to wait, drawn from `seed`.
         """
         from onlad.hardware.simulate import Simulator  # noqa: PLC0415  (needs the extra)
 
@@ -106,7 +106,7 @@ class OnladCore:
         return Device(simulator).load(detector or self.detector())
 
     def build(self, say: Say = lambda text: None) -> Path:
-        """Return the library that simulates the gateware, built if need be."""
+        """Return the library that simulates the gateware, built if necessary."""
         from onlad.hardware import simulate  # noqa: PLC0415
 
         return simulate.build(self._top, f"{self.config!r} {gateware_digest()}", say)
@@ -123,7 +123,7 @@ class OnladCore:
         """Return what the core costs on a part; with `seeds` also its routed frequency (ECP5)."""
         from onlad.hardware import synth  # noqa: PLC0415
 
-        synth.part(part)  # a wrong name is heard at once
+        synth.part(part)  # refuses a wrong name before the long work
         say("Amaranth writes Verilog")
         return synth.synthesise(self.config, self.verilog(), part, seeds, say)
 
@@ -132,7 +132,7 @@ class OnladCore:
         return estimate(self.config)
 
     def export(self, folder: str | Path, say: Say = lambda text: None) -> Path:
-        """Write all that Vivado and a PYNQ-Z1 need into a folder."""
+        """Write everything that Vivado and a PYNQ-Z1 need into a folder."""
         from onlad.hardware import export  # noqa: PLC0415
 
         say("Amaranth writes Verilog")
@@ -149,7 +149,7 @@ class OnladCore:
 
 @cache
 def gateware_digest() -> str:
-    """Return a digest of all that gateware is made of."""
+    """Return a digest of all sources of the gateware."""
     here = Path(__file__).parent
     names = ("config", "fixed", "packets", "seeded", "sigmoid")
     paths = [*(here / f"{name}.py" for name in names), *sorted(here.glob("rtl/*.py"))]

@@ -21,7 +21,7 @@ from onlad.reference import Array, State, symmetric
 from onlad.state import DetectorSettings, DetectorState
 
 _SCORED = 1  # index of a TRAIN that is answered by the score
-COUNTS = 1 << 16  # the core's counts of steps go round here
+COUNTS = 1 << 16  # the core's counts of steps wrap around here
 WIND_UP = 1e4  # trace(P) may grow to this many times its start; the core's words hold it
 
 
@@ -35,10 +35,10 @@ class Device:
         self.transport = transport
         self.config = _config(transport)
         self._scale = 1.0  # c: the core holds c alpha, c b, S / c, beta / c
-        self._settings: DetectorSettings | None = None  # of the detector that was loaded
+        self._settings: DetectorSettings | None = None  # of the loaded detector
         self._start: DetectorState | None = None  # what it had learned
         self._steps = self._singular = 0  # since then
-        self._paused_before = 0  # the core's count then
+        self._paused_before = 0  # the core's count at that time
 
     # -- samples ------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ class Device:
         self.learn_many(self._vector(x)[None])
 
     def update_one(self, x: Any) -> float:
-        """Return the score of `x`, then learn it: one pass of the core."""
+        """Return the score of `x`, then learn it, in one training step of the core."""
         return float(self.update_many(self._vector(x)[None])[0])
 
     def score_many(self, X: Any) -> Array:
@@ -75,7 +75,7 @@ class Device:
         self._note(singular)
         if not singular.any():
             return self._scores(answers)
-        # A sample that could not be learned has a score none the less, and changed nothing.
+        # A sample that could not be learned still has a score, and changed nothing.
         scores = np.empty(len(X))
         scores[~singular] = self._scores(answers[~singular])
         for k in np.flatnonzero(singular):
@@ -93,7 +93,7 @@ class Device:
     def cycles(self) -> int:
         """Clock cycles from the last training or prediction to its answer.
 
-        An emulated core has no clock and says 0.
+        It is 0 on an emulated core, which has no clock.
         """
         return int(self.status()[Status.CYCLES])
 
@@ -126,7 +126,7 @@ class Device:
 
     @property
     def forgetting(self) -> float:
-        """The factor a of the next step. Set it, and the core has it at once."""
+        """The factor a of the next step. Setting it takes effect at once."""
         return float(fixed.value(self._read(Mode.FF, 1)[0], self.config.ff_fraction))
 
     @forgetting.setter
@@ -138,7 +138,7 @@ class Device:
     # -- models in and out --------------------------------------------------------------------
 
     def load(self, detector: Detector) -> Device:
-        """Take over what a detector has learned."""
+        """Write what a detector has learned into the core."""
         _refuse_unlike(detector, self.config)
         state, config = detector.started(), self.config
         c = 1.0
@@ -173,7 +173,7 @@ class Device:
         return self
 
     def read(self) -> Detector:
-        """Return a detector that goes on from where the core is."""
+        """Return a detector that continues from the state of the core."""
         alpha, b, beta = self._layer()
         S, a = self._root(), self.forgetting
         N, activation = self.config.hidden, self.config.activation
@@ -226,8 +226,8 @@ class Device:
         largest = ldexp(1, width - 1 - fraction)
         if not np.abs(values).max(initial=0) <= largest:
             raise OnladError(
-                f"{name} has a value of {np.abs(values).max():g}, and a core with {width}-bit "
-                f"words holds {largest:g} at most. Scale the data, or take wider words"
+                f"{name} has a value of {np.abs(values).max():g}, but a core with {width}-bit "
+                f"words holds at most {largest:g}. Scale the data, or use wider words"
             )
         return packets.writes(mode, fixed.quantize(values, width, fraction))
 
@@ -263,17 +263,17 @@ class Device:
 
 
 def load(detector: Detector, device: Device) -> Device:
-    """Put a trained detector into a core: emulated, simulated or real."""
+    """Load a trained detector into a core: emulated, simulated or real."""
     return device.load(detector)
 
 
 def read(device: Device) -> Detector:
-    """Return a detector that goes on, in floating point, from where a core is."""
+    """Return a detector that continues, in floating point, from the state of a core."""
     return device.read()
 
 
 def _refuse(answers: Answers) -> None:
-    """Raise what the first refusal among the answers says."""
+    """Raise the error of the first refusal among the answers."""
     refused = np.flatnonzero(answers & np.uint32(packets.REFUSED))
     if refused.size:
         packets.result(int(answers[refused[0]]))
@@ -287,7 +287,7 @@ def _config(transport: Transport) -> Config:
         )
     if words[Describe.IDENTITY] & 0xFF != packets.VERSION:
         raise OnladError(
-            f"this core speaks version {words[Describe.IDENTITY] & 0xFF} of the packets, this "
+            f"this core uses version {words[Describe.IDENTITY] & 0xFF} of the packets, this "
             f"driver {packets.VERSION}. Build the core again, or install the driver of its version"
         )
     options = words[Describe.OPTIONS]
@@ -323,7 +323,7 @@ def _refuse_unlike(detector: Detector, config: Config) -> None:
     if not isinstance(detector.forgetting, Constant):
         raise ValueError(
             "the core holds one forgetting factor and follows no policy. Give the detector a "
-            "number, and set device.forgetting when it shall change"
+            "number, and set device.forgetting to change it"
         )
 
 
@@ -339,7 +339,7 @@ def _scale(alpha: Array, b: Array, config: Config) -> float:
     """Return a power of two, at most 1, by which no hidden unit leaves the range of a word.
 
     For identity activation the scale of the hidden layer is free: beta and S take its inverse.
-    Inputs are taken to lie in [0, 1]; half of the range is left for those that do not.
+    Inputs are assumed to lie in [0, 1]; half of the range is reserved for those that do not.
     """
     if config.alpha == "seeded":
         return 1.0

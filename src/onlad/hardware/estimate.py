@@ -1,4 +1,4 @@
-"""Cycles and resources of a core in closed form. Tests hold it against simulation and synthesis."""
+"""Cycles and resources of a core in closed form; tested against simulation and synthesis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Estimate:
     load
         Cycles to put a sample into the input buffer.
     bram
-        Blocks of 18 Kbit, each matrix in memories of its own.
+        Blocks of 18 Kbit, each matrix in its own memories.
     dsp
         Multipliers of 25 by 18 bits.
     paper_train, paper_predict

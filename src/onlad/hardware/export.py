@@ -28,9 +28,9 @@ _PORTS = {  # direction and bits, as in boards/wrapper.v
 
 
 def export(config: Config, verilog: Callable[[], str], folder: Path) -> Path:
-    """Write the core and all around it into a folder, which is made if it is not there.
+    """Write the core and all files around it into a folder, which is created if necessary.
 
-    `verilog` is called when the folder is there: it takes seconds.
+    `verilog` is called after that, because it takes seconds.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

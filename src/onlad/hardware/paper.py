@@ -1,4 +1,4 @@
-"""The paper's numbers of its core, to stand beside ours (tb:resource, eq:train_iter, ...)."""
+"""The paper's numbers of its core, for comparison with ours (tb:resource, eq:train_iter, ...)."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ class Dma:
     def _exchange(self, words: Words) -> Answers:
         count = int(packets.answered(words).sum())
         self._out[: len(words)] = words
-        if count:  # first: the core stops when nobody takes its answers
+        if count:  # first: the core stops while nobody accepts its answers
             self._dma.recvchannel.transfer(self._in, nbytes=4 * count)
         self._dma.sendchannel.transfer(self._out, nbytes=8 * len(words))
-        self._wait(self._dma.sendchannel, "take its words")
+        self._wait(self._dma.sendchannel, "accept all words")
         if count:
-            self._wait(self._dma.recvchannel, "give its answers")
+            self._wait(self._dma.recvchannel, "send all answers")
             if self._dma.recvchannel.transferred != 4 * count:
                 got = self._dma.recvchannel.transferred // 4
                 raise OnladError(f"the core ended its answers after {got} of {count}")

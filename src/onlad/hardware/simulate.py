@@ -1,6 +1,6 @@
 """The gateware in Verilator: Amaranth to Verilog to C++ to a library that streams words.
 
-A build takes half a minute and is kept in the user's cache, under the digest of all it was made of.
+A build takes half a minute. The user's cache keeps it, under a digest of its sources and tools.
 """
 
 from __future__ import annotations
@@ -25,28 +25,27 @@ import numpy.typing as npt
 from onlad.errors import OnladError
 from onlad.hardware import packets
 from onlad.hardware.packets import Words
-
-Answers = npt.NDArray[np.uint32]
-Say = Callable[[str], None]
+from onlad.hardware.synth import Say
+from onlad.hardware.transport import Answers
 
 HARNESS = Path(__file__).with_name("harness.cpp")
 PATIENCE = 1 << 20  # cycles without a handshake after which a core counts as stuck
-_CHUNK = 1 << 14  # words per call, so that Ctrl-C is heard
+_CHUNK = 1 << 14  # words per call, so that Ctrl-C takes effect
 # -O1 simulates as fast as -O2 and compiles in three quarters of the time.
 _FLAGS = ("-O1", "-std=c++20", "-fPIC", "-DVL_TIME_CONTEXT")
 
 
 class SimulationError(OnladError):
-    """The gateware could not be built, or did not keep its promises."""
+    """The gateware could not be built, or violated the protocol of its streams."""
 
 
-def verilog(make: Callable[[], Any], name: str = "onlad_core") -> str:
-    """Return the component that `make` makes as Verilog, without paths of this machine."""
+def verilog(make: Callable[[], Any]) -> str:
+    """Return the component that `make` returns as Verilog, without paths of this machine."""
     # Debian's yosys, if there is one, is too old for Amaranth.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import verilog as back  # noqa: PLC0415  (slow, and only builds need it)
 
-    text: str = back.convert(make(), name=name, emit_src=False)
+    text: str = back.convert(make(), name="onlad_core", emit_src=False)
     return text
 
 
@@ -57,7 +56,7 @@ def cache() -> Path:
 
 
 def build(make: Callable[[], Any], key: str, say: Say = lambda text: None) -> Path:
-    """Return the library of a component with the core's ports; `key` names what `make` makes."""
+    """Return the library of a component with the core's ports; `key` identifies the component."""
     made_of = (key, HARNESS.read_text(), *_tools())
     with _kept(f"{_digest(*made_of)}.so") as (target, folder):
         if folder:
@@ -137,11 +136,11 @@ def _digest(*parts: str) -> str:
 
 @contextmanager
 def _kept(name: str) -> Iterator[tuple[Path, Path | None]]:
-    """Yield a file of the cache and, if it has to be made, a folder to make it in."""
+    """Yield a file of the cache and, if it has to be built, a folder to build it in."""
     target = cache() / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making the same
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be building the same
         if target.exists():
             yield target, None
         else:
@@ -213,11 +212,11 @@ class Simulator:
         self._seed += 1
         received = self._library.core_stream(
             self._core, words.ctypes, lasts.ctypes, len(words), answers.ctypes,
-            answer_lasts.ctypes, count, taken.ctypes, given.ctypes, self._pauses, self._pauses,
-            self._seed, PATIENCE,
+            answer_lasts.ctypes, count, taken.ctypes, given.ctypes, self._pauses, self._seed,
+            PATIENCE,
         )  # fmt: skip
         if received < 0:
-            raise SimulationError("the core changed or withdrew an answer that was not taken yet")
+            raise SimulationError("the core changed or withdrew an answer before it was accepted")
         if received < count:
             raise SimulationError(f"the core is stuck: {received} answers of {count}")
         steps = packets.computes(words[asks])
@@ -226,15 +225,15 @@ class Simulator:
         return answers, answer_lasts
 
     def reset(self) -> None:
-        """Pull the reset line for two cycles. Memories keep what they hold."""
+        """Assert reset for two cycles. Memories keep their contents."""
         self._library.core_reset(self._core)
 
     def interrupt(self, word: int, cycles: int) -> None:
-        """Send one word, let it work for `cycles`, and pull reset in the midst of it."""
+        """Send one word, let the core work for `cycles`, and assert reset before it is done."""
         one = np.array([word], np.uint64)
         taken, last = np.zeros(1, np.uint64), np.ones(1, np.uint8)
         self._library.core_stream(
-            self._core, one.ctypes, last.ctypes, 1, None, None, 0, taken.ctypes, None, 0, 0, 1,
+            self._core, one.ctypes, last.ctypes, 1, None, None, 0, taken.ctypes, None, 0, 1,
             PATIENCE,
         )  # fmt: skip
         self._library.core_wait(self._core, cycles)
@@ -242,7 +241,7 @@ class Simulator:
 
     @property
     def clock(self) -> int:
-        """Cycles since the simulator was made."""
+        """Cycles since the simulator was created."""
         return int(self._library.core_cycle(self._core))
 
     def __del__(self) -> None:
@@ -261,6 +260,6 @@ def _load(path: Path) -> Any:
     library.core_stream.restype = ctypes.c_int64
     library.core_stream.argtypes = [
         pointer, pointer, pointer, number, pointer, pointer, number, pointer, pointer, small,
-        small, number, number,
+        number, number,
     ]  # fmt: skip
     return library

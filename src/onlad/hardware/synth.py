@@ -1,6 +1,6 @@
 """What a core costs on a chip: yosys for area and logic delay, nextpnr for a routed frequency.
 
-There is no open place and route for Xilinx' 7 series, so no frequency of theirs is given: only the
+There is no open place and route for the Xilinx 7 series, so no frequency is given for it, only the
 longest path through the logic, without wires.
 """
 
@@ -24,12 +24,12 @@ Say = Callable[[str], None]
 
 
 class SynthesisError(OnladError):
-    """A tool could not do its work, and says why."""
+    """A tool failed; the message ends with its output."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A chip: what it has, and how yosys is told to build for it."""
+    """A chip: its resources, and the commands by which yosys maps to it."""
 
     has: dict[str, int]
     script: tuple[str, ...]
@@ -73,8 +73,8 @@ PARTS = {
 }
 
 # Yosys drops the delays of flip-flops whose conditions hold parameters. These are its own numbers
-# (share/xilinx/cells_sim.v), without the conditions; else paths that start or end in a flip-flop
-# would not be looked at.
+# (share/xilinx/cells_sim.v), without the conditions; otherwise paths that start or end in
+# a flip-flop would be ignored.
 _FLIP_FLOP = """
 (* blackbox *)
 module {name} (output Q, (* clkbuf_sink *) input C, input CE, input D, input {reset});
@@ -137,7 +137,7 @@ class Report:
 
 
 def part(name: str) -> Part:
-    """Return a part by its name, or say which there are."""
+    """Return a part by its name; the error for a wrong name lists the names."""
     if name not in PARTS:
         raise OnladError(f"part must be one of {', '.join(PARTS)}; got {name!r}")
     return PARTS[name]
@@ -180,7 +180,7 @@ def synthesise(
 
 
 def yosys(script: list[str], folder: Path) -> None:
-    """Run commands of yosys in a folder, in a process of its own."""
+    """Run commands of yosys in a folder, in a separate process."""
     program = (
         "import sys; from pyosys import libyosys as ys; design = ys.Design()\n"
         "for line in sys.stdin.read().splitlines(): ys.run_pass(line, design)"

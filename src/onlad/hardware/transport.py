@@ -1,4 +1,4 @@
-"""Ways to a core. All have one method: send words, the last with TLAST, and return the answers."""
+"""Connections to a core. All have one method: send words, and return the answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Emulator:
 
 
 class Recorder:
-    """A transport that keeps what passes, to be replayed without the core."""
+    """A transport that records words and answers, to be replayed without the core."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -70,7 +70,7 @@ class Recorder:
         return answers
 
     def save(self, path: str | Path) -> None:
-        """Write what has passed so far."""
+        """Write the recording so far."""
         np.savez_compressed(
             path,
             words=np.concatenate([np.empty(0, np.uint64), *self._words]),
@@ -79,11 +79,11 @@ class Recorder:
 
 
 class ReplayError(OnladError):
-    """What is sent is not what was recorded."""
+    """The words that are sent differ from the recorded ones."""
 
 
 class Replay:
-    """A recording as a transport: the answers of then, as long as the words are those of then."""
+    """A recording as a transport: it answers as recorded while the words are those recorded."""
 
     def __init__(self, path: str | Path) -> None:
         with np.load(path) as record:
@@ -99,7 +99,9 @@ class Replay:
         if (recorded != words).any():
             k = int(np.flatnonzero(recorded != words)[0])
             now, then = int(words[k]), int(recorded[k])
-            raise ReplayError(f"word {self._sent + k} is {now:#018x}, recorded was {then:#018x}")
+            raise ReplayError(
+                f"word {self._sent + k} is {now:#018x}, but {then:#018x} was recorded"
+            )
         self._sent += len(words)
         start = self._received
         self._received += int(packets.answered(words).sum())

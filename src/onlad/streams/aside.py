@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def aside(call: Callable[..., T], *arguments: Any) -> T:
-    """Return what a call returns, or raise what it raises; meanwhile others have their turn."""
+    """Return what a call returns, or raise what it raises, without blocking the event loop."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from onlad.rows import LARGEST, Names
 
 Time: TypeAlias = "str | int | float | None"
 Say: TypeAlias = Callable[[str], None]
+T = TypeVar("T")
 
 #: A column with one of these names is the time, unless the caller says otherwise.
 TIMES = ("time", "timestamp", "datetime", "date", "ts", "_time", "date_time")
-#: What people write where a value is missing, besides nothing. Compared in lower case.
+#: Spellings of a missing value. Compared in lower case.
 MISSING = ("", "nan", "na", "n/a", "null", "none")
 
 
@@ -34,7 +35,7 @@ class StreamError(OnladError):
 
 
 class Bad(NamedTuple):
-    """A row that is no sample: where it stands, and why."""
+    """A row that is not a sample: where it is, and why."""
 
     where: str  # "line 17", "message 3"
     why: str
@@ -45,7 +46,7 @@ class Bad(NamedTuple):
 
 
 class Spans(Sequence[str]):
-    """Texts that stay bytes until they are asked for: most never are."""
+    """Texts that are decoded only when they are read: most never are."""
 
     def __init__(self, data: bytes, spans: Array) -> None:
         self._data, self._spans = data, spans
@@ -69,7 +70,7 @@ class Block:
     """Consecutive samples of one series.
 
     ``row`` is the index of each in its source, bad rows counted. A block without names has
-    nothing to watch: it carries bad rows, or lines to be passed on.
+    no samples, only bad rows or lines to be passed on.
     """
 
     names: Names = ()
@@ -80,18 +81,24 @@ class Block:
     series: str = ""
     lines: Sequence[str] | None = None  # the samples as they came, to be passed on with a verdict
     bad: list[Bad] = field(default_factory=list)
-    position: int = 0  # bytes or rows of the source that are done
+    position: int = 0  # bytes or rows of the source that have been read
 
-    def part(self, which: slice) -> Block:
-        """Return some of the samples, with what else is in the block."""
+    def part(self, which: slice | Array) -> Block:
+        """Return some of the samples, by their places, with what else is in the block."""
         return replace(
             self,
             values=self.values[which],
             row=self.row[which],
-            times=None if self.times is None else self.times[which],
-            labels=None if self.labels is None else self.labels[which],
-            lines=None if self.lines is None else self.lines[which],
+            times=_part(self.times, which),
+            labels=_part(self.labels, which),
+            lines=_part(self.lines, which),
         )
+
+
+def _part(texts: Sequence[T] | None, which: slice | Array) -> Sequence[T] | None:
+    if texts is None:
+        return None
+    return texts[which] if isinstance(which, slice) else [texts[i] for i in which.tolist()]
 
 
 class Roles(NamedTuple):
@@ -108,7 +115,7 @@ class Choice:
 
     columns: tuple[str, ...] = ()  # none: all
     ignore: tuple[str, ...] = ()
-    time: str | None = None  # None: a column that is called like one
+    time: str | None = None  # None: a column with one of the names in TIMES
     label: str | None = None
     states: tuple[tuple[str, tuple[str, ...]], ...] = ()  # columns of text, and what they hold
 
@@ -131,9 +138,9 @@ class Choice:
         return found
 
     def expanded(self, record: dict[Any, Any]) -> dict[Any, Any]:
-        """Return a record with 0 or 1 for each state in place of the text that says it.
+        """Return a record with 0 or 1 for each state in place of a text.
 
-        A text that is no known state is none of them: that is unusual by itself.
+        All states of an unknown text are 0, which is unusual.
         """
         if not self.states:
             return record
@@ -159,7 +166,7 @@ class Choice:
         return chosen and not _matches(own, self.ignore)
 
     def time_among(self, found: Iterable[str], known: Names = ()) -> str | None:
-        """Return which of the names is the time: the one given, or one that is called like a time.
+        """Return which of the names is the time: the one given, or one of TIMES.
 
         A feature of a model is never the time.
         """
@@ -204,7 +211,7 @@ class Choice:
 
 
 def one_hot(text: str | None, states: tuple[str, ...]) -> list[float]:
-    """Return 1 for the state that a text says, 0 for the others, NaN if it says nothing.
+    """Return 1 for the state that a text names, 0 for the others, NaN if the text is missing.
 
     Examples
     --------
@@ -227,7 +234,7 @@ def _listed(names: Sequence[Hashable]) -> str:
 
 
 def number(text: str, name: Hashable, decimal: str = ".") -> float:
-    """Return the number that a cell holds, NaN where it holds none, or say what it holds.
+    """Return the number in a cell, NaN for a missing value; an error says what it holds instead.
 
     Examples
     --------
@@ -239,7 +246,7 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
     ValueError: column 'flow' holds '1_000', which is not a number
     """
     try:
-        # The underscore is Python's own spelling; a point beside another sign groups thousands.
+        # An underscore is Python syntax; if the decimal sign is another, a point groups thousands.
         if "_" in text or (decimal != "." and "." in text):
             raise ValueError
         value = float(text.replace(decimal, "."))

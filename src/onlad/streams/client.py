@@ -1,7 +1,7 @@
 """A connection to an MQTT broker: messages in and out, acknowledged when its user says so.
 
-Libraries acknowledge by themselves, and need many calls for each message. Here all bytes that
-have arrived are read at once, and all messages of a step are sent as one piece.
+Client libraries acknowledge messages automatically, and need many calls per message. Here all bytes
+that have arrived are read together, and all messages of a step are sent in one write.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from onlad.errors import OnladError
 from onlad.streams import wire
@@ -24,27 +23,14 @@ PATIENCE = 20.0  # seconds for a connection, and for the broker's greeting
 INFLIGHT = 5000  # messages of QoS 1 on their way at once
 MOST_USED = 50_000  # messages of QoS 1 that the broker has not confirmed; more are dropped
 LARGEST = 1 << 21  # bytes of a message; a larger one is not kept in memory
-HEAD = 1 << 17  # bytes in which all stands that comes before a payload
+HEAD = 1 << 17  # bytes that contain everything before a payload
+
+
+Login = wire.Login
 
 
 class BrokerError(OnladError):
-    """There is no connection to the broker; the message says why."""
-
-
-class Login(NamedTuple):
-    """Where the broker is, and who we are."""
-
-    host: str
-    port: int
-    client_id: str
-    five: bool = False  # MQTT 5, not 3.1.1
-    keepalive: int = 30  # seconds
-    username: str | None = None
-    password: str | None = None
-    tls: ssl.SSLContext | None = None
-    keeps: bool = False  # the broker keeps messages while we are away
-    will: tuple[str, bytes] | None = None  # what it publishes when we are lost
-    ahead: int = 65535  # messages that it sends before we acknowledge the first
+    """There is no connection to the broker; the error says why."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +54,17 @@ class Client(asyncio.Protocol):
         self._subscribed: dict[int, asyncio.Future[bytes]] = {}
         self._transport: asyncio.Transport | None = None
         self._data = b""
-        self._more: list[bytes] = []  # what came behind it
+        self._more: list[bytes] = []  # what arrived after it
         self._missing = 0  # bytes until there is a whole packet
         self._skip = 0  # bytes of a packet that is left out
-        self._open = False  # messages may stand right behind the greeting
+        self._open = False  # messages may follow the greeting at once
         self._paused = False
         self._heard = self._said = time.monotonic()
         self._greeting = wire.Greeting(0, False)
         self._mid = 0
         self._used: set[int] = set()  # identifiers of messages that the broker has not confirmed
-        self._out = 0  # of these, how many are on their way
-        self._waiting: deque[bytes] = deque()  # the others: it may not have them yet
+        self._out = 0  # how many of these have been sent
+        self._waiting: deque[bytes] = deque()  # the others, until the broker accepts them
 
     @classmethod
     async def connect(cls, login: Login, calls: Calls) -> tuple[Client, bool]:
@@ -88,18 +74,7 @@ class Client(asyncio.Protocol):
         except (OSError, ValueError, asyncio.TimeoutError) as error:  # also of a certificate
             raise BrokerError(str(error) or "it does not answer") from None
         try:
-            client.write(
-                wire.connect(
-                    login.client_id,
-                    five=login.five,
-                    keepalive=login.keepalive,
-                    will=login.will,
-                    keeps=login.keeps,
-                    username=login.username,
-                    password=login.password,
-                    receive_maximum=login.ahead,
-                )
-            )
+            client.write(wire.connect(login))
             said = await asyncio.wait_for(client._greeted, PATIENCE)
             if said.code:
                 raise BrokerError(_refusal(said.code))
@@ -141,7 +116,7 @@ class Client(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everyone who waits."""
+        """Pass the reason to everyone who waits."""
         self._end(f"the connection was lost: {exc or 'the broker has closed it'}")
 
     def data_received(self, data: bytes) -> None:
@@ -155,7 +130,7 @@ class Client(asyncio.Protocol):
             self.read_on()
 
     def read_on(self) -> None:
-        """Read packets until the user is busy; to be called when that may be over."""
+        """Read packets until the user is busy; call it again when that may have ended."""
         if self.lost.done() or self._transport is None:
             return
         try:
@@ -227,7 +202,7 @@ class Client(asyncio.Protocol):
         for future in waiting:
             if not future.done():
                 future.set_exception(BrokerError(why))
-                future.exception()  # it is no fault if nobody asks
+                future.exception()  # no warning if nobody reads it
 
     # -- what its user calls ------------------------------------------------------------------
 
@@ -251,9 +226,9 @@ class Client(asyncio.Protocol):
             raise BrokerError(f"the broker refuses the subscription to {topic}: {why}")
 
     def publish(self, topic: str, payload: bytes, retain: bool = False) -> int:
-        """Send a message of QoS 1 as soon as the broker may have it; return its identifier.
+        """Send a message of QoS 1 as soon as the broker accepts it; return its identifier.
 
-        That is 0 if the message is dropped, because the broker has confirmed none for too long.
+        It is 0 if the message is dropped, because too many are not confirmed yet.
         """
         if len(self._used) >= MOST_USED:
             return 0

@@ -1,4 +1,4 @@
-"""Files of gzip and Zstandard, read as their contents; other formats are refused by name."""
+"""Read files that gzip or Zstandard compressed; other compressed formats are refused by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from onlad.streams.block import StreamError
 
 PIECE = 1 << 16  # bytes that are unpacked at a time: what a pipe holds
-#: What a file that is no text begins with, and what to do about it.
+#: First bytes of files that are not text, and what to do about it.
 OTHERS = {
     b"PK\x03\x04": "is an Excel workbook, or a ZIP archive. Save the table as CSV",
     b"\xd0\xcf\x11\xe0": "is an old Excel workbook. Save the table as CSV",
@@ -57,7 +57,7 @@ def _opened(path: Path, kind: bytes) -> Any:
 
 
 def unpacked(path: Path, head: bytes, follow: bool) -> Unpacked | None:
-    """Return a file's contents if it is compressed, by how it begins; refuse what is no text."""
+    """Return the contents of a compressed file, else None; refuse files that are not text."""
     for start, what in OTHERS.items():
         if head.startswith(start):
             raise StreamError(f"{path} {what.replace('FILE', str(path))}")

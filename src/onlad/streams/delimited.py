@@ -1,4 +1,4 @@
-"""CSV and the like: a line is a record. The kernel reads plain lines, Python's csv the odd ones."""
+"""CSV and similar text. The kernel reads plain lines, Python's csv module those with quotes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from onlad.streams.block import (
 )
 from onlad.streams.lines import LONGEST, Chunk
 
-ROWS = 4096  # lines that are read in one go
+ROWS = 4096  # lines that are read together
 DELIMITERS = ",;\t|"
 _SEP = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([,;|\t])"?\s*', re.IGNORECASE)
 IGNORED, TEXT = -1, -2  # slots of the kernel; TEXT - k is text column k
 
 
 class Dialect(NamedTuple):
-    """How a table is written; None: as the first line suggests."""
+    """How a table is written; None: derived from the first line."""
 
     delimiter: str | None = None
     decimal: str = "."
@@ -44,7 +44,7 @@ class Table(NamedTuple):
 
     delimiter: str
     decimal: str
-    header: bytes  # as it stands in the file, to know it again; nothing if there is none
+    header: bytes  # as in the file, to recognise a repetition; empty if there is none
     roles: Roles
     places: dict[int, int]  # field -> feature
     time: int | None  # field
@@ -79,7 +79,7 @@ def blocks(
                 if not first.strip():
                     start, line = end, line + 1
                     continue
-                if said := _SEP.fullmatch(first):  # as Excel has it
+                if said := _SEP.fullmatch(first):  # as Excel writes it
                     dialect = dialect._replace(delimiter=dialect.delimiter or said[1].decode())
                     start, line = end, line + 1
                     continue
@@ -100,9 +100,8 @@ def blocks(
 def _read(
     chunk: Chunk, start: int, line: int, row: int, table: Table
 ) -> tuple[Block, int, int, int]:
-    """Return the next lines as a block, where the next begin, and the lines and rows that were."""
-    roles = table.roles
-    values = np.empty((ROWS, len(roles.features)))
+    """Return the next lines as a block, the position after them, and their lines and rows."""
+    values = np.empty((ROWS, len(table.roles.features)))
     spoken = (table.time is not None) + (table.label is not None)
     texts = np.empty((ROWS, spoken + len(table.states), 2), np.int64)
     lines = np.empty((ROWS, 2), np.int64)
@@ -115,11 +114,11 @@ def _read(
         for i, state in enumerate(Spans(chunk.data, texts[:n, k])[:]):
             values[i, features] = one_hot(state, states)
     bad: list[Bad] = []
-    said: dict[int, tuple[str, str]] = {}  # time and label of odd rows
+    said: dict[int, tuple[str, str]] = {}  # time and label of rows that Python read
     is_row, keep = np.ones(n, bool), np.ones(n, bool)
     for i in np.flatnonzero(kinds[:n]).tolist():
         text = chunk.data[slice(*lines[i].tolist())]
-        if not text.strip() or text == table.header:  # of a file that was begun anew
+        if not text.strip() or text == table.header:  # repeated in a file that was started again
             is_row[i] = keep[i] = False
             continue
         try:
@@ -131,23 +130,19 @@ def _read(
             keep[i] = False
     index = row + np.cumsum(is_row) - 1
     times, labels = _texts(chunk.data, texts[:n], said, table)
-    if not keep.all():
-        kept = np.flatnonzero(keep)
-        values, index = values[kept], index[kept]
-        times = None if times is None else [times[i] for i in kept.tolist()]
-        labels = None if labels is None else [labels[i] for i in kept.tolist()]
-    else:
-        values = values[:n]
-    # Where the lines end is how far the reading is; the rest of the chunk is not done yet.
+    # The position is the end of these lines; the rest of the chunk is not read yet.
     position = chunk.position - len(chunk.data) + start
-    block = Block(roles.features, values, index, times, labels, bad=bad, position=max(0, position))
-    return block, start, n, int(is_row.sum())
+    block = Block(
+        table.roles.features, values[:n], index, times, labels, bad=bad, position=max(0, position)
+    )
+    kept = block if keep.all() else block.part(np.flatnonzero(keep))
+    return kept, start, n, int(is_row.sum())
 
 
 def _texts(
     data: bytes, spans: Array, said: dict[int, tuple[str, str]], table: Table
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Return times and labels; those of odd rows were unquoted by Python."""
+    """Return times and labels; those of rows with quotes were read by Python."""
     found: list[Sequence[str] | None] = [None, None]
     k = 0
     for which, place in enumerate((table.time, table.label)):
@@ -198,7 +193,7 @@ def _fields(raw: bytes, delimiter: str) -> list[str]:
 def _table(
     raw: bytes, line: int, *, choice: Choice, known: Names, dialect: Dialect, say: Say
 ) -> tuple[Table, str]:
-    """Return the table that the first line describes, and what is wrong with that line, if so."""
+    """Return the table that the first line describes, and why that line is no header, if so."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise StreamError("the source is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
     raw = raw.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
@@ -244,9 +239,9 @@ def _table(
 
 
 def _delimiter(line: bytes, decimal: str) -> str:
-    """Return the delimiter that is in the line most often, the comma before others.
+    """Return the most frequent delimiter of the line; of equal ones the comma comes first.
 
-    Where the comma is the decimal sign it can still be the delimiter: numbers are then in quotes.
+    If the comma is the decimal sign, it can still be the delimiter: numbers are then in quotes.
     """
     text = line.decode("latin-1")
     known = DELIMITERS.replace(decimal, "")

@@ -96,7 +96,7 @@ def added(line: str, fields: Mapping[str, float | bool | str]) -> str:
 
 
 def written(fields: Mapping[str, float | bool | str]) -> str:
-    r"""Return fields as line protocol has them. A number that is not finite has no form there.
+    r"""Return fields in line protocol. Numbers that are not finite are left out.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class Series:
 
 
 def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
-    """Yield runs of lines of one series. A well-formed line always comes, watched or not."""
+    """Yield runs of lines of one series. Well-formed lines are passed on, watched or not."""
     row = 0
     for chunk in chunks:
         run: _Run | None = None

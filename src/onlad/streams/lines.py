@@ -1,4 +1,4 @@
-"""Bytes to whole lines, in blocks, as promptly as they come and in bounded memory."""
+"""Read bytes as blocks of whole lines, without delay and in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from onlad.streams.stop import Stop
 
 READ = 1 << 18  # bytes per read, at most
 LONGEST = 1 << 20  # bytes of a line; a longer one is dropped and reported
-HEAD = 1024  # bytes by which a file is known again
+HEAD = 1024  # bytes by which a file is recognised
 POLL = 0.2  # seconds between two looks at a file that is followed
 
 
 class Chunk(NamedTuple):
-    """Whole lines, or one that was too long and is gone."""
+    """Whole lines, or one that was too long and was dropped."""
 
     data: bytes
     line: int  # number of the first, from 1
@@ -34,20 +34,20 @@ class Chunk(NamedTuple):
 class Bytes:
     """A file, or a pipe if `path` is None, that is open for reading."""
 
-    fd: int  # of a file that is followed, that of the one which is read now
+    fd: int  # if the file is followed, of the one that is read now
     path: Path | None
-    size: int | None  # bytes, where that is known and will not change
+    size: int | None  # bytes, if they are known and will not change
     packed: Unpacked | None = None  # what fills it, if the file is compressed
 
     def head(self, upto: int) -> str:
-        """Return a digest of the file's beginning, to know it again."""
+        """Return a digest of the file's beginning, by which it is recognised."""
         return hashlib.sha256(os.pread(self.fd, min(upto, HEAD), 0)).hexdigest()
 
 
 def open_bytes(path: Path | None, follow: bool) -> Bytes:
     """Open a file, or standard input if `path` is None."""
     if path is None:
-        if sys.stdin is None:  # then 0 is whatever was opened first
+        if sys.stdin is None:  # then 0 is the first file that was opened
             raise StreamError("cannot read standard input: it is closed")
         return Bytes(0, None, None)
     try:
@@ -64,7 +64,7 @@ def open_bytes(path: Path | None, follow: bool) -> Bytes:
 
 
 class Lines:
-    """Cuts bytes into chunks of whole lines; what has no end yet is kept, up to LONGEST."""
+    """Cuts bytes into chunks of whole lines; an incomplete line is kept, up to LONGEST."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []  # of a line that has not ended yet
@@ -73,7 +73,7 @@ class Lines:
         self.position = 0
 
     def feed(self, data: bytes) -> Iterator[Chunk]:
-        """Take at most READ bytes, and yield the lines that are whole now."""
+        """Take at most READ bytes, and yield the lines that are now complete."""
         self.position += len(data)
         if self._dropped:
             cut = data.find(b"\n")
@@ -114,8 +114,8 @@ class Lines:
 def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> Iterator[Chunk]:
     """Yield the lines of `source` until it ends, with `follow` without end, or until stopped.
 
-    Half a line is no line while more may come; at the end of the source it is one. If a line ends
-    at the position `cut`, so does a chunk.
+    An incomplete last line is kept back while more may come, and yielded at the end of the source.
+    If a line ends at the position `cut`, so does a chunk.
     """
     lines = Lines()
     while (data := _read(source, stop, cut - lines.position)) is not None:
@@ -131,7 +131,7 @@ def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> I
         if renewed is None:
             stop.wait(seconds=POLL)
             continue
-        say(f"{source.path} was replaced or cut; reading it from its start")
+        say(f"{source.path} was replaced or truncated; reading it from its start")
         yield from lines.finish()
         if renewed != source.fd:
             os.close(source.fd)
@@ -139,7 +139,7 @@ def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> I
 
 
 def _read(source: Bytes, stop: Stop, cut: int) -> bytes | None:
-    """Return what there is to read, nothing at the end, None when stopped."""
+    """Return the bytes that can be read, none at the end of the source, or None when stopped."""
     size = min(READ, cut) if cut > 0 else READ
     try:
         return None if stop.wait(source.fd) else os.read(source.fd, size)
@@ -149,8 +149,10 @@ def _read(source: Bytes, stop: Stop, cut: int) -> bytes | None:
 
 
 def _renewed(path: Path, fd: int, position: int) -> int | None:
-    """Return a descriptor to go on with if the file at `path` is another now, or was cut."""
-    with contextlib.suppress(OSError):  # it is away for the moment, as when logs are rotated
+    """Return a descriptor to continue with if the file at `path` was replaced or truncated."""
+    with contextlib.suppress(
+        OSError
+    ):  # it is missing for a moment, for example when logs are rotated
         there, here = os.stat(path), os.fstat(fd)
         if (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino):
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -17,11 +17,13 @@ from onlad.streams.records import Records, Sample, collected
 from onlad.streams.stop import Stop
 from onlad.streams.wire import Publication, acknowledgement
 
-POLL = 0.2  # seconds between two looks whether to stop
+POLL = 0.2  # seconds between two checks whether to stop
 LONGEST_WAIT = 30.0  # seconds between two attempts to connect
 WAITING = 1000  # messages; more are left in the broker
 
-Message: TypeAlias = "tuple[str, bytes | int]"  # topic and payload, or how long that was
+Message: TypeAlias = (
+    "tuple[str, bytes | int]"  # topic and payload, or the length of one that was too long
+)
 
 
 class Address(NamedTuple):
@@ -165,6 +167,6 @@ class _Subscription:
     def _take(self, message: Publication, size: int = 0) -> None:
         if message.mid and self._client is not None:
             self._client.write(acknowledgement(message.mid))
-        if not message.retained:  # what was published before is no new sample
+        if not message.retained:  # an old message is not a new sample
             payload = size or message.payload
             self._queue.put_nowait((message.topic.decode("utf-8", "replace"), payload))

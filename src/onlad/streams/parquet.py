@@ -1,17 +1,19 @@
-"""Parquet files, by batches; needs pyarrow."""
+"""Read Parquet files in batches; needs pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from onlad.rows import LARGEST, Names
 from onlad.streams.block import Bad, Block, Choice, StreamError, Time
 from onlad.streams.stop import Stop
+
+T = TypeVar("T")
 
 ROWS = 4096
 
@@ -35,30 +37,19 @@ def blocks(file: Any, choice: Choice, known: Names, stop: Stop) -> Iterator[Bloc
     row = 0
     for batch in file.iter_batches(ROWS, columns=wanted):
         values = np.column_stack([_numbers(batch.column(name), name) for name in roles.features])
-        n = len(values)
-        times = (
-            None if roles.time is None else list(map(_time, batch.column(roles.time).to_pylist()))
-        )
-        labels = (
-            None
-            if roles.label is None
-            else list(map(_label, batch.column(roles.label).to_pylist()))
-        )
-        index = row + np.arange(n)
-        row += n
+        times = None if roles.time is None else _each(_time, batch.column(roles.time))
+        labels = None if roles.label is None else _each(_label, batch.column(roles.label))
+        index = row + np.arange(len(values))
+        row += len(values)
         bad = []
         strange = np.abs(values) > LARGEST  # never true of NaN
-        if strange.any():
-            for i in np.flatnonzero(strange.any(axis=1)).tolist():
-                j = int(np.argmax(strange[i]))
-                held = f"column {roles.features[j]!r} holds {values[i, j]:g}"
-                why = f"{held}, which cannot be a measurement"
-                bad.append(Bad(f"row {index[i]}", why, int(index[i])))
-            kept = np.flatnonzero(~strange.any(axis=1))
-            values, index = values[kept], index[kept]
-            times = times and [times[i] for i in kept.tolist()]
-            labels = labels and [labels[i] for i in kept.tolist()]
-        yield Block(roles.features, values, index, times, labels, bad=bad, position=row)
+        for i in np.flatnonzero(strange.any(axis=1)).tolist():
+            j = int(np.argmax(strange[i]))
+            held = f"column {roles.features[j]!r} holds {values[i, j]:g}"
+            why = f"{held}, which cannot be a measurement"
+            bad.append(Bad(f"row {index[i]}", why, int(index[i])))
+        block = Block(roles.features, values, index, times, labels, bad=bad, position=row)
+        yield block.part(np.flatnonzero(~strange.any(axis=1))) if bad else block
         if stop.signal:
             return
 
@@ -73,6 +64,10 @@ def _numbers(column: Any, name: Any) -> Any:
             f"column {name!r} holds {column.type}, not numbers. --ignore {name} leaves it out"
         ) from None
     return numbers.to_numpy(zero_copy_only=False)  # null becomes NaN
+
+
+def _each(read: Callable[[Any], T], column: Any) -> list[T]:
+    return [read(value) for value in column.to_pylist()]
 
 
 def _time(value: Any) -> Time:

@@ -1,4 +1,4 @@
-"""JSON, in lines or in messages: what becomes a sample, for `onlad watch` and `onlad serve` alike.
+"""Samples from JSON, in lines or in messages, for `onlad watch` and `onlad serve` alike.
 
 A sample is an object of names and numbers, an array of numbers, or one number. ``null``, NaN and an
 absent name are missing values; a number as text is refused. The first sample decides the names. A
@@ -28,11 +28,11 @@ Sample = tuple[list[float], Time, str]
 
 
 def parsed(raw: bytes) -> list[Any]:
-    """Return the samples in a line or a message, one or a list of them; none of them is checked."""
+    """Return the samples in a line or a message, not yet checked: one, or those of a list."""
     try:
         found = loads(raw)
     except ValueError:
-        found = _slowly(raw)  # it knows NaN, and says what is wrong
+        found = _slowly(raw)  # it accepts NaN, and says what is wrong
     if isinstance(found, list) and found and isinstance(found[0], (dict, list)):
         return found
     return [found]
@@ -52,8 +52,8 @@ def _slowly(raw: bytes) -> Any:
 class Records:
     """Reads the samples of one series; the first one decides the names, unless some are `known`.
 
-    If the series has `begun`, names that are not known came later, also in the first sample here.
-    One that `grows` has numbers that come later in its samples, after the others.
+    If the series has `begun` before, also the first sample here can have late names. If it `grows`,
+    numbers with late names are added to its samples, after the others.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Records:
         self._choice, self._known, self._say, self._begun = choice, known, say, begun
         self._grows = grows and not choice.columns
         self.roles: Roles | None = None
-        self._usual: set[Any] = set()  # names that need no second look
+        self._usual: set[Any] = set()  # names that were checked before
         self._width = 0  # of the first sample
         self.late: list[str] = []  # names that came later
         self.later: list[str] = []  # those with a number
 
     def read(self, raw: bytes) -> Iterator[Sample | str]:
-        """Yield each sample in a line or a message, or why it is none."""
+        """Yield each sample in a line or a message, or why it is refused."""
         try:
             for sample in parsed(raw):
                 try:
@@ -106,7 +106,7 @@ class Records:
         return values, time, label if isinstance(label, str) else ""
 
     def _named(self, sample: Any) -> dict[Any, Any]:
-        """Return a sample by names. An array has as many values as the first one."""
+        """Return a sample by names. Each array has as many values as the first one."""
         if isinstance(sample, dict) and sample:
             return sample
         if isinstance(sample, (int, float)) and not isinstance(sample, bool):
@@ -116,7 +116,7 @@ class Records:
         known = self.roles.features if self.roles else self._known
         names: Sequence[Any] = range(self._width or len(sample))
         if any(isinstance(name, str) for name in known):
-            names = known  # an array has them by their places
+            names = known  # an array has its values in this order
         elif known and not self._width:
             kept = (self._choice.time, self._choice.label)
             wanted = {n for n in names if self._choice.wants(n) and str(n) not in kept}
@@ -126,7 +126,7 @@ class Records:
         return dict(zip(names, sample, strict=True))
 
     def _late(self, record: dict[Any, Any]) -> list[float]:
-        """Return numbers whose names came later, if they are watched; else report them once."""
+        """Return numbers with late names, if they are watched; otherwise report them once."""
         assert self.roles is not None
         new: dict[str, float] = {}
         for name, value in record.items():
@@ -153,7 +153,7 @@ class Records:
         found = [*record, *(name for name in self._known if name not in record)]
         try:
             return self._choice.roles(found, self._known, complete=False)
-        except StreamError as error:  # the next record may be another
+        except StreamError as error:  # the next record may have other names
             raise ValueError(str(error)) from None
 
 
@@ -197,7 +197,7 @@ def blocks(
 def collected(
     found: list[tuple[str, Sample | str]], first: int, roles: Roles | None, position: int
 ) -> Iterator[Block]:
-    """Yield samples as blocks of one width; each has its place, and why it is none if it is bad."""
+    """Yield samples as blocks of one width; `found` has their places, and texts for bad ones."""
     bad = [
         Bad(place, each, i) for i, (place, each) in enumerate(found, first) if isinstance(each, str)
     ]

@@ -25,7 +25,7 @@ def given(source: object) -> dict[str, Any]:
 
 
 def settle(monitor: Monitor, wanted: Mapping[str, Any]) -> bool:
-    """Let what can be changed take effect; return whether anything changed.
+    """Apply the settings that can still be changed; return whether anything changed.
 
     Examples
     --------
@@ -34,14 +34,14 @@ def settle(monitor: Monitor, wanted: Mapping[str, Any]) -> bool:
     (True, 0.001)
     """
     rate = wanted.get("false_alarms", monitor.false_alarms)
-    if rate == monitor.false_alarms:  # setting it would compute the threshold anew
+    if rate == monitor.false_alarms:  # setting it would compute the threshold again
         return False
     monitor.false_alarms = rate
     return True
 
 
 def kept(monitor: Monitor, wanted: MonitorSettings) -> list[str]:
-    """Return, in words, the settings that a monitor keeps although others are wanted.
+    """Return, in words, the settings that a monitor keeps although other values are wanted.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def kept(monitor: Monitor, wanted: MonitorSettings) -> list[str]:
     ['window stays 4, not 2']
     """
     have = monitor.settings()
-    wanted = replace(wanted, false_alarms=have.false_alarms)  # which a monitor can follow
+    wanted = replace(wanted, false_alarms=have.false_alarms)  # which can be changed
     both = [(f.name, getattr(have, f.name), getattr(wanted, f.name)) for f in fields(have)]
     return [f"{name} stays {_said(a)}, not {_said(b)}" for name, a, b in both if a != b]
 

@@ -1,4 +1,4 @@
-"""Open a source that a user names: which kind it is, and how it is read."""
+"""Open a source by its name: find out its format, and read it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SUFFIXES = {
 
 @dataclass
 class Source:
-    """Blocks of samples. ``size`` is how far their positions go, where that is known."""
+    """Blocks of samples. ``size`` is the position of the end, if that is known."""
 
     blocks: Iterator[Block]
     size: int | None = None
-    many: bool = False  # series, each with a monitor of its own
-    bytes: Bytes | None = None  # what is read, where it is bytes
+    many: bool = False  # several series, each with its own monitor
+    bytes: Bytes | None = None  # the file or pipe that is read
 
 
 @dataclass(frozen=True, kw_only=True)

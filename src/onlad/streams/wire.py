@@ -1,14 +1,15 @@
-"""The packets of MQTT 3.1.1 and 5 that onlad needs, as bytes. It knows nothing of connections."""
+"""The packets of MQTT 3.1.1 and 5 that onlad needs, as bytes, without connections."""
 
 from __future__ import annotations
 
+import ssl
 import struct
 from typing import NamedTuple
 
 CONNECT, CONNACK, PUBLISH, PUBACK = 0x10, 0x20, 0x30, 0x40
 SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONNECT = 0x80, 0x90, 0xC0, 0xD0, 0xE0
 
-# Properties of MQTT 5, by what stands behind their number.
+# Lengths of the values of properties of MQTT 5: in bytes, or in texts.
 BYTES = {0x01: 1, 0x17: 1, 0x19: 1, 0x24: 1, 0x25: 1, 0x28: 1, 0x29: 1, 0x2A: 1,
          0x13: 2, 0x21: 2, 0x22: 2, 0x23: 2, 0x02: 4, 0x11: 4, 0x18: 4, 0x27: 4}  # fmt: skip
 TEXTS = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
@@ -17,16 +18,11 @@ FOREVER = 0xFFFFFFFF  # as the expiry of a session
 
 # Why a broker refuses a connection: codes of 3.1.1, and those of 5 that mean the same.
 REFUSALS = {
-    1: "it does not speak this version of MQTT",
-    2: "it does not accept the client_id",
-    3: "it is not available",
-    4: "the username or the password is wrong",
-    5: "it does not authorise this client: check username and password",
-    0x84: "it does not speak this version of MQTT",
-    0x85: "it does not accept the client_id",
-    0x86: "the username or the password is wrong",
-    0x87: "it does not authorise this client: check username and password",
-    0x88: "it is not available",
+    **dict.fromkeys((1, 0x84), "it does not support this version of MQTT"),
+    **dict.fromkeys((2, 0x85), "it does not accept the client_id"),
+    **dict.fromkeys((3, 0x88), "it is not available"),
+    **dict.fromkeys((4, 0x86), "the username or the password is wrong"),
+    **dict.fromkeys((5, 0x87), "it does not authorise this client: check username and password"),
     0x8A: "this client is banned",
     0x8E: "another client has the same client_id",
     0x8F: "the topic filter is wrong",
@@ -35,7 +31,23 @@ _SHORT = struct.Struct("!H")
 
 
 class WireError(ValueError):
-    """The bytes are no MQTT."""
+    """The bytes are not MQTT."""
+
+
+class Login(NamedTuple):
+    """Where the broker is, and who we are."""
+
+    host: str
+    port: int
+    client_id: str
+    five: bool = False  # MQTT 5, not 3.1.1
+    keepalive: int = 30  # seconds
+    username: str | None = None
+    password: str | None = None
+    tls: ssl.SSLContext | None = None
+    keeps: bool = False  # the broker keeps messages while we are away
+    will: tuple[str, bytes] | None = None  # what it publishes when we are lost
+    ahead: int = 65535  # messages that it sends before we acknowledge the first
 
 
 class Publication(NamedTuple):
@@ -45,7 +57,7 @@ class Publication(NamedTuple):
     payload: bytes
     qos: int
     mid: int  # 0 with QoS 0
-    again: bool  # it may have been sent before
+    again: bool  # sent again: it may have arrived before
     retained: bool
     subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker tells them
 
@@ -71,7 +83,7 @@ def packet(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
             return data[at], here + 1, here + 1 + length
         shift += 7
     if len(data) - at >= 5:
-        raise WireError("a packet without a length")
+        raise WireError("a packet length of more than four bytes")
     return None
 
 
@@ -101,10 +113,12 @@ def text(value: str | bytes) -> bytes:
 
 
 def read(kind: int, body: bytes, five: bool) -> Publication:
-    """Return the message in the body of a PUBLISH; `WireError` if it is none that was asked for."""
+    """Return the message in the body of a PUBLISH; `WireError` if it is not valid."""
     qos = kind >> 1 & 3
     if qos > 1 or len(body) < 2:
-        raise WireError("a message of a quality that nobody asked for, or none")
+        raise WireError(
+            "a message that is cut off, or with a quality of service that was not requested"
+        )
     at = 2 + _SHORT.unpack_from(body)[0]
     topic, mid = body[2:at], 0
     if qos:
@@ -118,7 +132,7 @@ def read(kind: int, body: bytes, five: bool) -> Publication:
         if found:
             subscriptions = tuple(value for name, value in found if name == SUBSCRIPTION)
     if at > len(body) or len(topic) == 0:
-        raise WireError("a message without a topic, or cut off")
+        raise WireError("a message that has no topic, or is cut off")
     again, retained = bool(kind & 8), bool(kind & 1)
     return Publication(topic, body[at:], qos, mid, again, retained, subscriptions)
 
@@ -183,37 +197,27 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
         if body[here] < 128:
             return value, here + 1
         shift += 7
-    raise WireError("a number without an end")
+    raise WireError("a length of more than four bytes")
 
 
 # -- what is written --------------------------------------------------------------------------
 
 
-def connect(
-    client_id: str,
-    *,
-    five: bool,
-    keepalive: int,
-    will: tuple[str, bytes] | None = None,
-    keeps: bool = False,
-    username: str | None = None,
-    password: str | None = None,
-    receive_maximum: int = 65535,
-) -> bytes:
-    """Return a CONNECT; with `keeps` it continues the session of `client_id`, which is kept."""
-    flags, own, rest = 0 if keeps else 0x02, b"", [text(client_id)]
-    if five:
-        values = struct.pack("!BH", RECEIVE_MAXIMUM, receive_maximum)
-        values += struct.pack("!BI", SESSION_EXPIRY, FOREVER) if keeps else b""
+def connect(login: Login) -> bytes:
+    """Return a CONNECT. With `keeps` the session has no end, and is that of `client_id`."""
+    flags, own, rest = 0 if login.keeps else 0x02, b"", [text(login.client_id)]
+    if login.five:
+        values = struct.pack("!BH", RECEIVE_MAXIMUM, login.ahead)
+        values += struct.pack("!BI", SESSION_EXPIRY, FOREVER) if login.keeps else b""
         own = varying(len(values)) + values
-    if will is not None:
+    if login.will is not None:
         flags |= 0x04 | 0x08 | 0x20  # of QoS 1, retained
-        rest += [b"\0" if five else b"", text(will[0]), text(will[1])]
-    for value, flag in ((username, 0x80), (password, 0x40)):
+        rest += [b"\0" if login.five else b"", text(login.will[0]), text(login.will[1])]
+    for value, flag in ((login.username, 0x80), (login.password, 0x40)):
         if value is not None:
             flags |= flag
             rest.append(text(value))
-    head = text("MQTT") + bytes((5 if five else 4, flags)) + _SHORT.pack(keepalive)
+    head = text("MQTT") + bytes((5 if login.five else 4, flags)) + _SHORT.pack(login.keepalive)
     return packed(CONNECT, head, own, *rest)
 
 
