@@ -70,7 +70,7 @@ def _scaling() -> list[tuple[str, bool]]:
     """Run one trial again in which the initial rows give the scale, where the data is at hand."""
     if not datasets.available(SCALED):
         return []
-    now = scaling.auc("online", SCALED, "onlad", scaling.data("online", SCALED)[0], 0)
+    (now,) = scaling.aucs("online", SCALED, "onlad", scaling.data("online", SCALED)[0], [0])
     (before,) = (
         r["auc"]
         for r in records.read("scaling")
