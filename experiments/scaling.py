@@ -94,32 +94,28 @@ def _origin(method: str) -> Record:
 
 
 def table() -> str:
-    """Return the paired difference to the tables, a row a dataset."""
+    """Return the paired difference to the tables, a row for each dataset and testbed."""
     stored = records.read("scaling")
     if not stored:
         return "No records yet."
-    rows = []
-    for name, label in tables.names().items():
-        cells = []
-        for testbed, method in product(TESTBEDS, METHODS):
-            mine = [
-                r
-                for r in stored
-                if (r["testbed"], r["dataset"], r["method"]) == (testbed, name, method)
-            ]
-            if not any(r["differs"] for r in mine):
-                cells.append("the same numbers" if mine else "")
-                continue
-            before = {
-                r["seed"]: r["auc"]
-                for r in tables.Aucs(testbed).cells.get((name, method, "paper"), [])
-            }
-            gap = metrics.mean([r["auc"] - before[r["seed"]] for r in mine])
-            cells.append(f"{gap.mean:+.4f} ± {gap.half:.4f}")
-        rows.append([label, *cells])
-    heads = ["", *(f"{registry()[m].label}, {t}" for t, m in product(TESTBEDS, METHODS))]
+    rows, same = [], []
+    for (name, label), testbed in product(tables.names().items(), TESTBEDS):
+        mine = [r for r in stored if (r["testbed"], r["dataset"]) == (testbed, name)]
+        if not any(r["differs"] for r in mine):
+            same.append(f"{label}, {testbed}")
+            continue
+        before = tables.Aucs(testbed).cells
+        row = [f"{label}, {testbed}"]
+        for method in METHODS:
+            aucs = {r["seed"]: r["auc"] for r in before.get((name, method, "paper"), [])}
+            gaps = [r["auc"] - aucs[r["seed"]] for r in mine if r["method"] == method]
+            gap = metrics.mean(gaps)
+            row.append(f"{gap.mean:+.4f} ± {gap.half:.4f}")
+        rows.append(row)
     about = tables.provenance(stored, {str(TRIALS): ["each cell"]})
-    return f"{tables.markdown(heads, rows)}\n\n{about}"
+    unchanged = f"The scale is the same, and so is each number: {'; '.join(same)}."
+    heads = ["", *(registry()[m].label for m in METHODS)]
+    return f"{tables.markdown(heads, rows)}\n\n{unchanged}\n\n{about}"
 
 
 if __name__ == "__main__":
