@@ -52,6 +52,19 @@ def test_every_record_says_where_it_is_from():
     assert not gone, "commits that the history lacks"
 
 
+UNCLEAR = {"changed": 305, "machine": 52}  # these numbers may only fall
+
+
+def test_ever_fewer_records_do_not_say_all_of_where_they_are_from(tmp_path, monkeypatch):
+    found = {what: sum(counts.values()) for what, counts in records.unclear().items()}
+    assert all(found[what] <= most for what, most in UNCLEAR.items()), found
+    one = {"commit": "0123456789ab", "machine": "AMD"}
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    records.append("tune/x", [one, one | {"commit": "0123456789ab+"}])
+    records.append("y", [one, one | {"machine": "not recorded"}])
+    assert records.unclear() == {"changed": {"tune/x": 1}, "machine": {"y": 1}}
+
+
 def test_reproduce_runs_every_trial_that_the_tables_have():
     for testbed in ("offline", "online"):
         for (name, method, settings), found in Aucs(testbed).cells.items():
