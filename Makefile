@@ -79,6 +79,7 @@ variants: $(VENV)/.dev  ## ways to forget in both testbeds, resumable; needs ONL
 
 networks: $(VENV)/.dev  ## NN-AE, DNN-AE, VAE and Deep SVDD, made for a GPU, resumable; needs ONLAD_DATA
 	$(BIN)/python -m experiments.neural
+	$(BIN)/python -m experiments.scaling run nn dnn
 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
 	$(BIN)/python -m experiments.benchmark

@@ -45,7 +45,7 @@ class Trial:
     seed: int
 
 
-def _trials() -> Iterator[Trial]:
+def trials() -> Iterator[Trial]:
     for width, alpha in VARIANTS:
         for seed in SEEDS if (width, alpha) == VARIANTS[0] else SEEDS[:1]:
             for dataset, testbeds in PAPER.items():
@@ -126,28 +126,24 @@ def _offline(t: Trial) -> dict[str, Any]:
     return found | _found(device, mine, theirs)
 
 
+def measure(t: Trial) -> dict[str, Any]:
+    """Return the AUC of the core and of float64, how far scores differ, and what was counted."""
+    found = (_online if t.testbed == "online" else _offline)(t)
+    return found | {k: round(found[k], 5) for k in ("auc", "auc_float64")}
+
+
 def run() -> None:
     """Run what is not stored yet, and store each trial at once."""
     names, digest = list(Trial.__dataclass_fields__), core_source.model()
     done = {tuple(r[name] for name in names) for r in read("core_detection")}
-    for t in _trials():
+    for t in trials():
         if tuple(asdict(t).values()) in done:
             continue
         begun = time.perf_counter()
-        found = (_online if t.testbed == "online" else _offline)(t)
-        found |= {k: round(found[k], 5) for k in ("auc", "auc_float64")}
+        found = measure(t)
         source = {"dataset_sha256": _load(t.dataset)[2], "model": digest}
-        append(
-            "core_detection",
-            [
-                {
-                    **asdict(t),
-                    **source,
-                    **found,
-                    **origin("make core-detection", "experiments/core_detection.py"),
-                }
-            ],
-        )
+        source |= origin("make core-detection", "experiments/core_detection.py")
+        append("core_detection", [{**asdict(t), **found, **source}])
         print(f"{time.perf_counter() - begun:5.1f} s  {t}  {found}", flush=True)
 
 

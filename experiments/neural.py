@@ -5,9 +5,9 @@
 
 First the trials of NN-AE and DNN-AE with the paper's settings, and those of VAE and Deep SVDD with
 their library's; then a search on validation data alone, over a part of the paper's ranges
-(`WIDTHS`, `TRAINING`) with the paper's own settings among the candidates; then the trials with the
-settings found. All records are those of `experiments.run` and `experiments.tune`. Nothing compiled
-of onlad is needed.
+(`WIDTHS`, `TRAINING`) with the paper's own settings among the candidates, or over the settings of a
+peer; then the trials with the settings found. All records are those of `experiments.run` and
+`experiments.tune`. Nothing compiled of onlad is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from experiments import datasets, metrics, records, testbeds
-from experiments.methods import Hyperparameters, _deep
+from experiments.methods import Hyperparameters, _deep, peers
 from experiments.methods import _autoencoder as ae
 from experiments.records import Record
 from experiments.settings import Settings, chosen, equal, paper
@@ -32,7 +32,7 @@ from experiments.testbeds import Testbed
 
 TRIALS = 50  # in the tables
 AT_ONCE = 16  # trials of a stream on a processor: each batch is stored when it is there
-SEARCHED = ("nn", "dnn")
+PAPERS = ("nn", "dnn")  # the others are peers, of the Offline Testbed alone
 WIDTHS: dict[str, list[list[int]]] = {  # of the hidden layers
     "nn": [[8], [16], [32], [64], [128], [256]],
     "dnn": [[16, 8, 16], [64, 8, 64], [32, 16, 32], [64, 32, 64], [128, 256, 128]],
@@ -45,6 +45,8 @@ NARROW = 32  # on a GPU candidates up to this width are padded to one another, w
 
 def candidates(testbed: Testbed, dataset: str, method: str) -> list[Hyperparameters]:
     """Return the settings that the search tries."""
+    if method not in PAPERS:
+        return peers.GRIDS[method]
     found = [
         {"activation": activation, "hidden": hidden, "batch": batch, "epochs": epochs}
         for activation, hidden, (batch, epochs) in product(
@@ -62,10 +64,10 @@ def aucs(
     trials: Sequence[testbeds.Trial],
 ) -> list[float]:
     """Return the AUC of trial k with setting k; all run side by side."""
-    if method in SEARCHED:
+    if method in PAPERS:
         scores = ae.run_trials(testbed, [ae.Settings(**s) for s in settings], trials)
     else:
-        scores = _deep.run_trials(method, trials)
+        scores = _deep.run_trials(method, settings, trials)
     return [
         float(np.mean([metrics.auc(p.anomalous, s) for p, s in zip(t.parts, found, strict=True)]))
         for t, found in zip(trials, scores, strict=True)
@@ -90,6 +92,8 @@ class Cell:
 
     def _group(self, setting: Hyperparameters) -> object:
         """Return what settings must have in common to run side by side with little padding."""
+        if self.method not in PAPERS:
+            return _deep.KINDS[self.method](**setting).size if ON_CPU else ()
         widths = tuple(setting["hidden"])
         # Offline the training decides the time, and its length depends on batch and epochs.
         length = (setting["batch"], setting["epochs"]) if self.testbed == "offline" else 0
@@ -154,12 +158,12 @@ class Cell:
         return seconds
 
 
-def cells(names: Iterable[str], methods: Sequence[str] = SEARCHED) -> list[Cell]:
+def cells(names: Iterable[str], methods: Sequence[str] = PAPERS) -> list[Cell]:
     return [
         Cell(testbed, data, method)
         for data in map(datasets.load, names)
         for testbed, method in product(testbeds.TESTBEDS, methods)
-        if testbed == "offline" or method in SEARCHED
+        if testbed == "offline" or method in PAPERS
     ]
 
 
@@ -168,23 +172,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dataset", action="append", choices=list(paper()["datasets"]))
-    parser.add_argument("--method", action="append", choices=[*SEARCHED, *_deep.KINDS])
+    parser.add_argument("--method", action="append", choices=[*PAPERS, *_deep.KINDS])
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--threads", type=int, default=1, help="compile as many cells at a time")
     parser.add_argument("--minutes", type=float, default=np.inf, help="start nothing after these")
     args = parser.parse_args(arguments)
     end = time.monotonic() + 60 * args.minutes
-    methods = args.method or [*SEARCHED, *_deep.KINDS]
+    methods = args.method or [*PAPERS, *_deep.KINDS]
     wanted = cells(args.dataset or paper()["datasets"], methods)
 
     def as_given(cell: Cell) -> None:
-        cell.trials("paper" if cell.method in SEARCHED else "ours", args.trials)
+        cell.trials("paper" if cell.method in PAPERS else "ours", args.trials)
 
     def with_found(cell: Cell) -> None:
-        if cell.method in SEARCHED:
-            cell.search()
-            cell.trials("found", args.trials)
-            cell.trials("equal", args.trials)
+        cell.search()
+        for settings in ("found", "equal") if cell.method in PAPERS else ("equal",):
+            cell.trials(settings, args.trials)
 
     def run(step: Callable[[Cell], None], cell: Cell) -> None:
         if time.monotonic() < end:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -58,6 +59,20 @@ def append(name: str, records: Iterable[Record]) -> None:
         line = json.dumps(record, separators=(",", ":")) + "\n"
         with path.open("ab", buffering=0) as file:
             file.write(line.encode())
+
+
+def unclear() -> dict[str, Counter[str]]:
+    """Return by file how many of the paper's records do not say all of where they are from.
+
+    "changed": made with uncommitted changes in the tree; "machine": that is not named.
+    """
+    found: dict[str, Counter[str]] = {"changed": Counter(), "machine": Counter()}
+    for path in [*RESULTS.glob("*.jsonl"), *RESULTS.glob("auc/*"), *RESULTS.glob("tune/*")]:
+        name = path.relative_to(RESULTS).with_suffix("").as_posix()
+        for record in read(name):
+            found["changed"][name] += record["commit"].endswith("+")
+            found["machine"][name] += record["machine"] == "not recorded"
+    return {what: +counts for what, counts in found.items()}
 
 
 def auc_file(testbed: str, method: str) -> str:

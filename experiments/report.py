@@ -66,6 +66,7 @@ def page(folder: Path = figures.FOLDER) -> str:
         "settings": tables.settings_found(),
         "budget": str(BUDGET),
         "scaling": scaling.table(),
+        "unclear": tables.unclear(),
         "ways_online": ways.table("online"),
         "ways_offline": ways.table("offline"),
         "drift": _drift(folder),

@@ -27,6 +27,20 @@ def provenance(used: Sequence[Record], trials: Mapping[str, Sequence[str]] | Non
     return f"*{counts}{'. ' * bool(counts)}Machine: {machines}. Commit: {commits}.*"
 
 
+def unclear() -> str:
+    """Return a sentence on the records that do not say all of where they are from."""
+    kinds = {
+        "changed": "were made with uncommitted changes in the tree: their commit has a +",
+        "machine": "do not name their machine",
+    }
+    told = []
+    for what, counts in records.unclear().items():
+        if counts:
+            files = ", ".join(f"`{name}`" for name in counts)
+            told.append(f"{sum(counts.values())} records {kinds[what]} ({files}).")
+    return " ".join(told)
+
+
 def ordered() -> dict[str, Entry]:
     """Return the methods: ours first, then the paper's, then the peers."""
     known = {

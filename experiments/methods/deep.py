@@ -1,4 +1,4 @@
-"""VAE and Deep SVDD: networks that learn once, with the defaults of PyOD."""
+"""VAE and Deep SVDD: networks that learn once, with the defaults of PyOD or other settings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from experiments.testbeds import Array, Testbed, Trial
 def build_vae(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
     from experiments.methods import _deep  # noqa: PLC0415  (JAX loads slowly)
 
-    return _deep.Deep("vae", seed)
+    return _deep.Deep(_deep.Vae(**hyperparameters), seed)
 
 
 def build_deep_svdd(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
     from experiments.methods import _deep  # noqa: PLC0415
 
-    return _deep.Deep("deep-svdd", seed)
+    return _deep.Deep(_deep.DeepSvdd(**hyperparameters), seed)
 
 
 def run_trials(
@@ -26,7 +26,7 @@ def run_trials(
 ) -> list[list[Array]]:
     from experiments.methods import _deep  # noqa: PLC0415
 
-    return _deep.run_trials(name, trials)
+    return _deep.run_trials(name, [hyperparameters] * len(trials), trials)
 
 
 METHODS = {

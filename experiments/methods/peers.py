@@ -207,4 +207,9 @@ GRIDS = {
     ),
     "knn": _grid(n_neighbors=(1, 2, 3, 5, 8, 12, 20, 35, 60, 100), method=("largest", "mean")),
     "ocsvm-rbf": _grid(nu=(0.01, 0.05, 0.1, 0.25, 0.5), gamma=("scale", "auto", 0.1, 1.0)),
+    "vae": _grid(latent_dim=(2, 4, 8, 16, 32), dropout_rate=(0.0, 0.2), lr=(1e-4, 1e-3)),
+    "deep-svdd": _grid(
+        hidden_neurons=([8, 4], [16, 8], [32, 16], [64, 32], [128, 64]),
+        lr=(1e-5, 1e-4, 1e-3, 1e-2),
+    ),
 }  # fmt: skip

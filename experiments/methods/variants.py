@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from experiments.methods import Entry, Hyperparameters, Method
+from experiments.methods.fpelm import FpElm
 from onlad import Detector, forgetting, reference, variants
 from onlad.compound import Mixture, Stacked, Windowed
 from onlad.reference import Array
@@ -68,36 +68,12 @@ class Directional:
         return scores
 
 
-class FpElmDynamic:
-    """FP-ELM (eq:fp_elm_train) whose factor follows the error; V is (r I + K) beta."""
+class FpElmDynamic(FpElm):
+    """FP-ELM (eq:fp_elm_train) whose factor follows the error, so that it has no block form."""
 
-    def __init__(
-        self, n_features: int, *, n_hidden: int, activation: Any, policy: Any, seed: int
-    ) -> None:
-        self.alpha, self.b = reference.draw(n_features, n_hidden, "uniform", seed)
-        self.activation, self.policy = activation, policy
-        self.ridge = 0.02  # the paper's
-        self.K, self.V = np.zeros((n_hidden, n_hidden)), np.zeros((n_hidden, n_features))
-        self.memory = policy.start
-
-    def _hidden(self, X: Array) -> Array:
-        return reference.activate(X @ self.alpha + self.b, self.activation)
-
-    def _solve(self, right: Array) -> Array:
-        regular = self.K.copy(order="F")
-        regular.ravel(order="K")[:: len(self.K) + 1] += self.ridge
-        _, found, failed = lapack.dposv(regular, right, overwrite_a=1)
-        if failed:
-            raise np.linalg.LinAlgError(f"r I + K is not positive definite ({failed})")
-        return found
-
-    def fit(self, X: Array) -> None:
-        X = X.astype("float64")
-        H = self._hidden(X)
-        self.K, self.V = H.T @ H, H.T @ X
-
-    def score(self, X: Array) -> Array:
-        return reference.reduce_error(X - self._hidden(X) @ self._solve(self.V))
+    def __init__(self, n_features: int, *, policy: Any, **settings: Any) -> None:
+        super().__init__(n_features, forgetting=1.0, ridge=0.02, **settings)  # the paper's ridge
+        self.policy, self.memory = policy, policy.start
 
     def stream(self, X: Array) -> Array:
         scores = np.empty(len(X))

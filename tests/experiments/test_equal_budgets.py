@@ -58,6 +58,8 @@ DEFAULTS = {  # of the libraries; of PCA, which has none that leaves anything ov
     "lof": {"n_neighbors": 20},
     "knn": {"n_neighbors": 5, "method": "largest"},
     "ocsvm-rbf": {"nu": 0.5, "gamma": "scale"},
+    "vae": {"latent_dim": 2, "dropout_rate": 0.2, "lr": 1e-3},
+    "deep-svdd": {"hidden_neurons": [64, 32], "lr": 1e-4},
 }
 
 

@@ -174,7 +174,7 @@ def test_the_quick_run_sees_a_core_that_is_less_accurate(monkeypatch):
     for times, good in ((1, True), (2, False)):
         worse = replace(stored, score_median=times * stored.score_median)
         monkeypatch.setattr(core_accuracy, "records", lambda worse=worse: [worse])
-        assert quick._fixed_point()[0][1] == good
+        assert quick._fixed_point()[1] == good
 
 
 def test_the_quick_run_sees_an_auc_that_differs(results, monkeypatch):

@@ -116,13 +116,15 @@ def addresses(claims, i):
     row, blocks, issue = c.alpha_row, c.beta_row, i.at[0]
     block, predict = i.parts["predict_module"]["block"], i.predict
     within = (inner[0] <= i.top) & (outer[0] <= i.end)
+    known = (i.inner_last == (inner[0] == i.top)) & (i.outer_last == (outer[0] == i.end))
+    add("a pass has an end, and it is known", implies(issue.valid, within & known))
     rows = (i.stride == 1) & (i.top == row - 1) & (i.end == c.hidden - 1)
     there = issue.word == outer[0] * row + inner[0]
-    add("a pass over S", implies(is_op(issue, Op.ROOT), rows & within & there))
+    add("a pass over S", implies(is_op(issue, Op.ROOT), rows & there))
     columns = (i.stride == blocks) & (i.top == c.hidden - 1) & (outer[0] == i.end)
     add(
         "a pass over beta",
-        implies(is_op(issue, Op.ERRORS, Op.TEACH), columns & within & (outer[0] < blocks)),
+        implies(is_op(issue, Op.ERRORS, Op.TEACH), columns & (outer[0] < blocks)),
     )
     one = (i.top == 0) & (inner[0] == 0) & (outer[0] == i.end) & (outer[0] < blocks)
     add("a block's loss", implies(is_op(issue, Op.LOSS), one))

@@ -85,6 +85,7 @@ class Inside:
         walk = parts["walk"]
         self.walk_outer, self.top = walk["outer"], walk["top"]
         self.end, self.stride = walk["end"], walk["stride"]
+        self.inner_last, self.outer_last = walk["inner_last"], walk["outer_last"]
         self.inner = delayed(m, walk["inner"], len(stages), "inner")
         self.outer = delayed(m, self.walk_outer, len(stages), "outer")
         self.chain = lanes["going"]

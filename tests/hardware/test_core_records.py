@@ -84,7 +84,6 @@ def test_every_cut_of_the_papers_size_is_in_the_table(change):
     assert used(cut, "BRAM") < used(whole, "BRAM") or used(cut, "DSP") < used(whole, "DSP")
 
 
-@pytest.mark.xfail(reason="97 MHz: an earlier gateware was routed at 108 MHz", strict=True)
 def test_an_ecp5_of_the_slowest_grade_was_routed_at_100_MHz():
     record = area(Config(128, 16, 4), core_area.ECP5)
     assert len(record["mhz"]) == 3

@@ -146,8 +146,6 @@ def step(claims, i, m):
     going = any_of([part["started_1"], part["started_2"], sums.read, *last])
     add("normalising", implies(train("NORMALISE", "NORMALISE_GAIN"), going))
     add("a word to restore", implies(train("RESTORE"), (h_index < c.hidden) & core.train.blank))
-    within = (i.inner[0] <= i.top) & (i.outer[0] <= i.end)
-    add("a pass has an end", implies(i.at[0].valid, within))
 
     inside = Signal(range(c.hidden + 9))
     with m.If(i.commands("READ")):

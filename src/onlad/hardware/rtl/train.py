@@ -171,10 +171,10 @@ class TrainModule(wiring.Component):
             with m.State("ROOT"):
                 ask(Op.ROOT, 0, c.hidden - 1)
                 with m.If(self.passes.taken):
-                    m.d.comb += [commit.eq(1), self.errors.eq(1)]
+                    m.d.comb += self.errors.eq(1)
                     m.next = "LIMIT"
             with m.State("LIMIT"):
-                m.d.comb += self.scaling.limiting.eq(1)
+                m.d.comb += [commit.eq(1), self.scaling.limiting.eq(1)]
                 m.next = "ERRORS"
             with m.State("ERRORS"), m.If(self.predicted):
                 m.d.sync += self.learned.eq(1)

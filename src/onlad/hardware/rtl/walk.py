@@ -57,7 +57,9 @@ class Walk(wiring.Component):
         stride = Signal(range(max(row, c.beta_row) + 1))
         word = Signal.like(self.issue.word)
         slot = Signal()
-        inner_last, outer_last = inner == top, outer == end
+        # inner == top and outer == end, as registers: who asks would wait long for the comparison.
+        inner_last = Signal()
+        outer_last = Signal()
         by_rows = is_any(op, (Op.GAIN, Op.ROOT, Op.ROW))
 
         m.d.comb += [
@@ -97,8 +99,10 @@ class Walk(wiring.Component):
 
         with m.If(active):
             m.d.sync += [inner.eq(inner + 1), word.eq(word + stride)]
+            m.d.sync += inner_last.eq(inner + 1 == top)
             with m.If(inner_last):
                 m.d.sync += [inner.eq(0), outer.eq(outer + 1), active.eq(~outer_last)]
+                m.d.sync += [inner_last.eq(top == 0), outer_last.eq(outer + 1 == end)]
                 with m.If(~by_rows):
                     m.d.sync += word.eq(outer + 1)
         with m.If(taken):
@@ -107,20 +111,24 @@ class Walk(wiring.Component):
                 op.eq(request.op),
                 outer.eq(request.start),
                 end.eq(request.end),
+                outer_last.eq(request.start == request.end),
                 slot.eq(request.slot),
                 inner.eq(0),
             ]
+
+            def go(count: int, step: int, start: Any) -> None:
+                m.d.sync += [top.eq(count - 1), inner_last.eq(count == 1)]
+                m.d.sync += [stride.eq(step), word.eq(start)]
+
             with m.Switch(request.op):
                 with m.Case(Op.HIDDEN):
-                    m.d.sync += [top.eq(c.n - 1), stride.eq(row), word.eq(request.start)]
+                    go(c.n, row, request.start)
                 with m.Case(Op.FORWARD):
-                    m.d.sync += [top.eq(c.hidden - 1), stride.eq(row), word.eq(request.start)]
+                    go(c.hidden, row, request.start)
                 with m.Case(Op.ERRORS, Op.TEACH):
-                    m.d.sync += [top.eq(c.hidden - 1), stride.eq(c.beta_row)]
-                    m.d.sync += word.eq(request.start)
+                    go(c.hidden, c.beta_row, request.start)
                 with m.Case(Op.LOSS):
-                    m.d.sync += top.eq(0)
+                    m.d.sync += [top.eq(0), inner_last.eq(1)]
                 with m.Default():  # rows and vectors
-                    m.d.sync += [top.eq(row - 1), stride.eq(1)]
-                    m.d.sync += word.eq(request.start * row)
+                    go(row, 1, request.start * row)
         return m
