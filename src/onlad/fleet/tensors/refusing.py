@@ -83,7 +83,8 @@ class Refusing(Store):
         self.more.learn(at, rows, present, fits)
         explained = self.explained[devices] + fits.sum(1)
         foreign = self.foreign[devices] + (unusual & ~fits).sum(1)
-        self.explained[devices], self.foreign[devices] = explained, foreign
+        self.write("explained", devices, explained)
+        self.write("foreign", devices, foreign)
         dropped = foreign > FOREIGN * (explained + CANDIDATE)
         patience = (PATIENCE * self.learned_rows(devices).to(FLOAT)).clamp(SHORTEST, LONGEST)
         confirmed = ~dropped & (explained >= patience)
@@ -99,7 +100,7 @@ class Refusing(Store):
         last = (self.slots[devices] >= 0).sum(1)
         self.slots[devices, last] = self.candidate[devices]
         self.candidate[devices] = -1
-        self.current[devices] = torch.minimum(self.current[devices], last + 1)
+        self.write("current", devices, torch.minimum(self.current[devices], last + 1))
 
     def _drop_least(self, devices: Any) -> None:
         """Take the mode that learned least from devices that have as many as there may be."""

@@ -19,9 +19,8 @@ class Ticking(Refusing):
     def tick(self, devices: Any) -> Any:
         """Move on after TICK rows; return for which devices a new mode was confirmed."""
         late, both = slice(TICK, 2 * TICK), slice(0, 2 * TICK)
-        score, is_open = self.score[devices, late], self.open[devices, late]
-        now, gate = self.now[devices][:, None], self.gate[devices][:, None]
-        self.limits.follow(devices, score / now, score > gate, is_open)
+        ratio = self.score[devices, late] / self.now[devices][:, None]
+        self.limits.follow(devices, ratio, self.refused[devices, late], self.open[devices, late])
         if self.ordered:
             lasting = self.limits.lasts(devices).nonzero()[:, 0]
             if len(lasting):
@@ -47,11 +46,14 @@ class Ticking(Refusing):
 
     def _shift(self, devices: Any) -> None:
         """Make the rows of this tick those of the tick before."""
-        keep = self.width - 1 + TICK
+        before, origin = self.width - 1, self.origin[devices, 1]
+        first = self._keep(devices, self._raw(devices, TICK, TICK + before), origin)
         for name in ("kept", "present", "score", "mode", "refused", "open"):
             column = getattr(self, name)
-            rows = keep if name == "kept" else TICK
+            rows = before + TICK if name == "kept" else TICK
             column[devices, :rows] = column[devices, TICK : TICK + rows].clone()
+        self.kept[devices, :before], self.origin[devices, 0] = first, origin
+        self._begin(devices, 1, self.past[devices][:, -1])
         self.open[devices, TICK:] = False
         self.at[devices] = 0
 
@@ -102,15 +104,15 @@ class Ticking(Refusing):
             new = due.nonzero()[:, 0]
             if len(new):
                 pool.anchor(chosen(at, new))
-        self.drifting[devices] = drifting
+        self.write("drifting", devices, drifting)
 
     def _follow(self, pool: Modes, at: Any, devices: Any, quiet: Any) -> None:
         """Let the anchors of modes follow quiet rows of their devices."""
         before, rows = self.width - 1, quiet.sum(1)
-        kept = self.kept[devices]
+        kept = self._raw(devices, TICK, 2 * TICK + before)
         means = []
         for lag in range(self.width):
-            first = TICK + before - lag
+            first = before - lag
             each = torch.where(quiet[..., None], kept[:, first : first + TICK], 0.0)
             means.append(each.sum(1) / rows[:, None])
         pool.anchors.follow(at, torch.stack(means, 1), rows, pool.projection)
