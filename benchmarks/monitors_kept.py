@@ -63,7 +63,7 @@ def compare(streams: list[Series]) -> Counter[str]:
         apart = np.abs(found.score[own] / np.maximum(expected.score, 1e-2) - 1)
         apart = np.where(expected.score < 1e-2, np.abs(found.score[own] - expected.score), apart)
         limit = np.abs(found.threshold[own] / expected.threshold - 1)
-        total += Counter(
+        total.update(
             {
                 "streams": 1,
                 "streams in which an alarm differs": int(differs.any()),
@@ -112,9 +112,8 @@ def main() -> None:
         for streams in by_features([collection.load(name) for name in collection.names()]):
             part = compare(streams)
             print(collection.name, streams[0].X.shape[1], dict(part), flush=True)
-            total += part
-        # A Counter drops what is 0.
-        record[collection.title] = {name: total[name] for name in part | total}
+            total.update(part)
+        record[collection.title] = dict(total)
     record |= {
         "torch": torch.__version__,
         "machine": platform.machine(),

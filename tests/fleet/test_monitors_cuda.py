@@ -319,8 +319,36 @@ def test_devices_of_several_shapes_and_young_ones_come_and_go(tmp_path):
     twin = MonitorBank.load(tmp_path / "bank", device="cuda")
     again = twin.observe_many(X[[0, 1, 2, 3, 4]], details="all")
     compare(again, alone[2].observe_many(X[2]), slice(300, 450))
-    with pytest.raises(ValueError, match="on a GPU all devices have the features"):
-        bank.grow(1, Monitor(), names=("a", "b"))
+
+
+def test_devices_with_other_features_are_sorted_on_a_gpu_too(tmp_path):
+    starts, rows = [started(3), started(5), started(1)], 200
+    bank = MonitorBank(starts[0], 2, device="cuda")
+    for start in starts[1:]:
+        bank.grow(1, start)
+    X = np.full((4, rows, 5), NAN)
+    for i, n in enumerate((3, 3, 5, 1)):
+        X[i, :, :n] = streams(1, rows, n, seed=i)[0]
+        X[i, 150, :n] = 90.0
+        X[i, :, n:] = 1e3  # is not looked at
+    bank.save(tmp_path / "bank")
+    alone = [bank[i] for i in range(4)]
+    twin = MonitorBank.load(tmp_path / "bank", device="cuda")
+    found, said = bank.observe_many(X, details="all"), twin.observe_many(torch.tensor(X))
+    for i, monitor in enumerate(alone):
+        expected, own = monitor.observe_many(X[i, :, : len(monitor.names)]), i * rows
+        assert expected.is_anomaly[150]
+        for t in (0, 149, 150):
+            one, other = found[own + t], expected[t]
+            assert one.causes == pytest.approx(other.causes, abs=CLOSE)
+            assert one.expected == pytest.approx(other.expected, abs=CLOSE)
+        np.testing.assert_allclose(found.score[own : own + rows], expected.score, rtol=CLOSE)
+        for name in ("severity", "score", "p_value"):
+            mine = getattr(said, name)[i].cpu()
+            np.testing.assert_allclose(mine, getattr(found, name)[own : own + rows], rtol=CLOSE)
+    alarms = np.flatnonzero(found.is_anomaly)
+    np.testing.assert_array_equal(said.details.row.cpu(), alarms)
+    np.testing.assert_allclose(said.details.shares.cpu(), found.shares[alarms], atol=CLOSE)
 
 
 def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
@@ -356,6 +384,15 @@ def test_tensors_give_tensors_with_details_of_alarms():
     said = bank.observe(torch.tensor(X[:, 0]), torch.tensor(sent))
     assert (said.threshold[:, 0].cpu().numpy() < np.inf).tolist() == sent.tolist()
     assert bank.n_seen.tolist() == [901, 900, 901]
+    some = np.random.default_rng(0).uniform(size=(devices, 200)) < 0.5
+    X[0, 100] = X[2, 150] = 90.0, -90.0, 4.0
+    some[:, [100, 150]] = True
+    twin.observe(X[:, 0], sent)
+    said, expected = bank.observe_many(torch.tensor(X), some), twin.observe_many(X, some)
+    np.testing.assert_array_equal(said.score.cpu().numpy().ravel(), expected.score)
+    np.testing.assert_array_equal(said.details.row.cpu(), np.flatnonzero(expected.is_anomaly))
+    np.testing.assert_array_equal(said.details.shares.cpu(), expected.shares)
+    np.testing.assert_array_equal(bank.n_seen, twin.n_seen)
 
 
 def test_wrong_tensors_are_refused_and_nothing_changes():

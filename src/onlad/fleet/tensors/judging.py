@@ -19,6 +19,7 @@ from onlad.fleet.tensors.scoring import scored
 from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
 from onlad.mode import LEANING, SMOOTHING, STATISTICS, STILL, WINSOR
+from onlad.severity import POINTS, TAIL
 from onlad.watching import TICK
 
 
@@ -78,8 +79,7 @@ class Judging(Store):
         score, mode = found.score, found.mode
         if careful:
             known = self._made_up(devices, known, age, present, found)
-        now, gate = self.now[devices], self.gate[devices]
-        refused = score > gate[:, None]
+        refused = score > self.gate[devices][:, None]
         is_open = (~rows.paused)[:, None].expand_as(refused)
         kept = self._keep(devices, known, self.origin[devices, 1])
         self._write("kept", devices, place, kept, before)
@@ -98,19 +98,36 @@ class Judging(Store):
             self.write("age", devices, age[each, (last - 1).clamp(max=age.shape[1] - 1)][:, 0])
         for name in ("means", "leans", "current"):
             self.write(name, devices, getattr(found, name))
-        alarm = score > now[:, None]
-        said.score[which, part] = score
-        said.threshold[which, part] = now[:, None].expand(-1, T)
-        said.p_value[which, part] = self.limits.p_values(devices, score)
-        said.is_anomaly[which, part] = alarm
-        said.learned[which, part] = ~refused & is_open
-        said.drifting[which, part] = self.drifting[devices].long()[:, None].expand(-1, T)
+        self._say(rows, found, said, (which, part), details)
+
+    def _say(
+        self, rows: Rows, found: Found, said: Said, where: tuple[Any, slice], details: str
+    ) -> None:
+        """Fill in the verdicts of rows."""
+        devices, score = rows.devices, found.score
+        now, rate = self.now[devices][:, None], self.limits.rate[devices][:, None]
+        alarm, p_value = score > now, self.limits.p_values(devices, score)
         told = alarm if details == "alarms" else torch.ones_like(alarm)
         if rows.there is not None:
             told = told & rows.there
         who, when = told.nonzero(as_tuple=True)
+        rarely = torch.where(alarm, rate / (score / now) ** TAIL, p_value.clamp(min=rate))
         if len(who):
-            said.add(self._details(rows, found, who, when, alarm))
+            more = self._details(rows, found, who, when, alarm)
+            rarely[who, when] /= more.around[:, -1].clamp(min=1)
+            said.add(more)
+        refused = score > self.gate[devices][:, None]
+        columns = {
+            "score": score,
+            "threshold": now.expand_as(score),
+            "p_value": p_value,
+            "severity": (-POINTS * rarely.log10()).clamp(max=100.0).round(decimals=1),
+            "is_anomaly": alarm,
+            "learned": ~refused & ~rows.paused[:, None],
+            "drifting": self.drifting[devices].long()[:, None].expand_as(score),
+        }
+        for name, values in columns.items():
+            getattr(said, name)[where] = values
 
     def _wake(self, devices: Any, x: Any) -> None:
         """Give features that move, or come, for the first time their unit."""

@@ -8,7 +8,9 @@ import torch
 
 from onlad.fleet.tensors.pool import FLOAT
 
-NARROW = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
+NARROW = (
+    "score", "threshold", "p_value", "severity", "is_anomaly", "learned", "drift", "drifting",
+)  # fmt: skip
 
 
 class Details(NamedTuple):
@@ -16,7 +18,16 @@ class Details(NamedTuple):
 
     row: Any  # (k,)
     shares: Any  # (k, n)
-    around: Any  # (k, 2 n + 1)
+    around: Any  # (k, 2 n + 1): expected, half widths of bands, unusual rows lately
+
+    def widened(self, columns: int) -> Details:
+        """Return the same with columns of features that devices do not have."""
+        n = self.shares.shape[1]
+        parts = self.shares, self.around[:, :n], self.around[:, n : 2 * n]
+        shares, *around = (
+            torch.nn.functional.pad(part, (0, columns), value=torch.nan) for part in parts
+        )
+        return Details(self.row, shares, torch.cat((*around, self.around[:, 2 * n :]), 1))
 
 
 class Said:
@@ -25,6 +36,7 @@ class Said:
     score: Any
     threshold: Any
     p_value: Any
+    severity: Any
     is_anomaly: Any
     learned: Any
     drift: Any
