@@ -9,7 +9,7 @@ import numpy as np
 from onlad import compiled, samples
 from onlad.fleet.host import usable_cores
 from onlad.fleet.members import Members
-from onlad.fleet.verdicts import DETAILS, Details, FleetVerdicts
+from onlad.fleet.verdicts import DETAILS, ON_GPU, Details, FleetVerdicts
 from onlad.reference import Array
 from onlad.rows import LARGEST
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from onlad.fleet.tensors.said import Said
 
 NAMED = 5  # devices that a message names
-ON_GPU = (
-    "score", "threshold", "p_value", "severity", "is_anomaly", "learned", "drift", "drifting",
-)  # fmt: skip
 
 
 class MonitorBank(Members):

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.tensors.said import NARROW, Said
+from onlad.fleet.tensors.said import Said
 from onlad.fleet.tensors.watchers import Watchers
+from onlad.fleet.verdicts import ON_GPU
 from onlad.monitor import MonitorSettings
 from onlad.reference import Array
 from onlad.watching import WatchingState
@@ -31,7 +32,6 @@ class TensorMonitors:
     def __init__(self) -> None:
         self.device = device()
         self.engines: dict[Shape, Watchers] = {}
-        self._free: dict[Shape, list[int]] = {}
         self._shapes: list[Shape] = []
         self._shape: Array = np.zeros(0, "int64")  # of each device, or -1
         self._row: Array = np.zeros(0, "int64")
@@ -54,16 +54,9 @@ class TensorMonitors:
         shape = (len(state.held), state.width, state.ordered, settings.seed)
         if shape not in self.engines:
             self.engines[shape] = Watchers(*shape, self.device)
-            self._free[shape] = []
             self._shapes.append(shape)
-        engine, free = self.engines[shape], self._free[shape]
-        short = len(places) - len(free)
-        if short > 0:
-            before = len(engine)
-            engine.grow(short)
-            free.extend(range(before, before + short))
-        rows = np.array(free[: len(places)], "int64")
-        del free[: len(places)]
+        engine = self.engines[shape]
+        rows = engine.claim(len(places), spare=0).cpu().numpy()
         engine.put(self._which(rows), state, settings.false_alarms)
         self._shape[places], self._row[places] = self._shapes.index(shape), rows
 
@@ -72,9 +65,9 @@ class TensorMonitors:
         for number, shape in enumerate(self._shapes):
             own = places[self._shape[places] == number]
             if len(own):
-                rows = self._row[own]
-                self.engines[shape].forget(torch.as_tensor(rows).to(self.device))
-                self._free[shape] += rows.tolist()
+                engine, rows = self.engines[shape], self._row[own]
+                engine.forget(torch.as_tensor(rows).to(self.device))
+                engine.free += rows.tolist()
                 self._shape[own] = -1
 
     def learned(self, place: int) -> WatchingState:
@@ -105,7 +98,7 @@ class TensorMonitors:
             some = None if counts is None else counts[own]
             rows = X[at][..., : engine.features]
             found = self._run(engine, places[own], rows, some, paused[own], details)
-            for name in NARROW:
+            for name in ON_GPU:
                 getattr(said, name)[at] = getattr(found, name)
             wide = found.details.widened(n - engine.features)
             said.add(wide._replace(row=at[wide.row // T] * T + wide.row % T))
@@ -117,7 +110,7 @@ class TensorMonitors:
         order = torch.as_tensor(np.argsort(~sent, axis=1, kind="stable")).to(self.device)
         X = torch.as_tensor(X).to(self.device).gather(1, order[..., None].expand(X.shape))
         said = self.watch(places, X, sent.sum(axis=1), paused, details)
-        for name in NARROW:
+        for name in ON_GPU:
             column = getattr(said, name)
             setattr(said, name, torch.empty_like(column).scatter_(1, order, column))
         row, T = said.details.row, X.shape[1]

@@ -40,6 +40,7 @@ class Pool:
     """Members of one kind; a subclass names its tensors and their shapes in `fields`."""
 
     device: str
+    free: list[int]  # places that nobody has
 
     def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
         """Return shape, type and first value of each tensor, by its name."""
@@ -47,10 +48,23 @@ class Pool:
 
     def make(self, count: int, device: str) -> None:
         """Make the tensors of `count` members."""
-        self.device = device
+        self.device, self.free = device, []
         for name, (shape, dtype, first) in self.fields().items():
             made = torch.full((count, *shape), first, dtype=dtype, device=device)
             setattr(self, name, made)
+
+    def __len__(self) -> int:
+        return len(getattr(self, next(iter(self.fields()))))
+
+    def claim(self, count: int, spare: float = 0.5) -> Any:
+        """Return free places; where there are too few, add at least a share `spare` of all."""
+        short, size = count - len(self.free), len(self)
+        if short > 0:
+            self.grow(max(short, int(spare * size)))
+            self.free += range(size, len(self))
+        found = torch.tensor(self.free[:count], dtype=torch.int64, device=self.device)
+        del self.free[:count]
+        return found
 
     def grow(self, count: int) -> None:
         """Add members at the end."""

@@ -64,7 +64,7 @@ class Refusing(Store):
         some = max(1, self.at_once // ROOM)
         for first in range(0, len(devices), some):
             part = devices[first : first + some]
-            places, slots = self.quarantine[part], self._places(len(part))
+            places, slots = self.quarantine[part], self.more.claim(len(part))
             start(self.more, slots, *self.refuge.filled(places))
             self.more.anchors.there[slots] = False
             self.candidate[part] = slots
@@ -89,7 +89,7 @@ class Refusing(Store):
         patience = (PATIENCE * self.learned_rows(devices).to(FLOAT)).clamp(SHORTEST, LONGEST)
         confirmed = ~dropped & (explained >= patience)
         if bool(dropped.any()):
-            self._free_modes += at[dropped].tolist()
+            self.more.free += at[dropped].tolist()
             self.candidate[devices[dropped]] = -1
         self._confirm(devices[confirmed])
         return confirmed
@@ -113,7 +113,7 @@ class Refusing(Store):
         moves = devices[least[:, 0] == 0]
         self.first.copy(moves, self.more, self.slots[moves, 0])
         gone = ranks[:-1] == (least - 1).clamp(min=0)
-        self._free_modes += slots[gone].tolist()
+        self.more.free += slots[gone].tolist()
         self.slots[devices] = -1
         self.slots[devices, : MODES - 2] = slots[~gone].view(-1, MODES - 2)
         mode = self.mode[devices]

@@ -7,10 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-
-NARROW = (
-    "score", "threshold", "p_value", "severity", "is_anomaly", "learned", "drift", "drifting",
-)  # fmt: skip
+from onlad.fleet.verdicts import ON_GPU
 
 
 class Details(NamedTuple):
@@ -47,7 +44,7 @@ class Said:
         kinds = {"is_anomaly": torch.bool, "learned": torch.bool, "drift": torch.bool}
         kinds["drifting"] = torch.int64
         firsts = {"threshold": torch.inf, "p_value": 1.0, "drifting": -1}
-        for name in NARROW:
+        for name in ON_GPU:
             kind, start = kinds.get(name, FLOAT), firsts.get(name, 0)
             made = torch.full((devices, rows), start, dtype=kind, device=device)
             setattr(self, name, made)

@@ -109,8 +109,6 @@ class Store(Pool):
         self.limits.make(0, device)
         self.refuge = Refuge(features * width)
         self.refuge.make(0, device)
-        self._free_modes: list[int] = []
-        self._free_refuge: list[int] = []
 
     def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
         """Return shape, type and first value of each tensor, by its name."""
@@ -144,9 +142,6 @@ class Store(Pool):
             "gate": ((), FLOAT, torch.inf),
         }
 
-    def __len__(self) -> int:
-        return len(self.at)
-
     def grow(self, count: int) -> None:
         """Add devices at the end; each needs a `put`."""
         super().grow(count)
@@ -163,7 +158,7 @@ class Store(Pool):
     def _modes(self, devices: Any) -> list[tuple[Modes, Any, Any]]:
         """Return for each rank of modes: the pool, the places there, and of which of `devices`."""
         found: list[tuple[Modes, Any, Any]] = [(self.first, devices, None)]
-        if len(self.more.count) == len(self._free_modes):
+        if len(self.more) == len(self.more.free):
             return found
         slots = self.slots[devices]
         for rank in range(MODES - 1):
@@ -237,39 +232,19 @@ class Store(Pool):
         self.now[devices] = now
         self.gate[devices] = REFUSED * self.limits.base[devices].clamp(min=1.0) * trust
 
-    def _places(self, count: int) -> Any:
-        """Return free places in `more`."""
-        short = count - len(self._free_modes)
-        if short > 0:
-            size = len(self.more.count)
-            more = max(short, 4, size // 2)
-            self.more.grow(more)
-            self._free_modes += range(size, size + more)
-        found = self._free_modes[:count]
-        del self._free_modes[:count]
-        return torch.tensor(found, dtype=torch.int64, device=self.device)
-
     def _release(self, devices: Any) -> None:
         """Give up the quarantines of devices."""
         if len(devices):
-            self._free_refuge += self.quarantine[devices].tolist()
+            self.refuge.free += self.quarantine[devices].tolist()
             self.quarantine[devices] = -1
 
     def _shelter(self, devices: Any) -> None:
         """Give devices that have none an empty quarantine."""
         lack = devices[self.quarantine[devices] < 0]
-        if len(lack) == 0:
-            return
-        short = len(lack) - len(self._free_refuge)
-        if short > 0:
-            size = len(self.refuge.size)
-            more = max(short, size // 2)
-            self.refuge.grow(more)
-            self._free_refuge += range(size, size + more)
-        at = torch.tensor(self._free_refuge[: len(lack)], device=self.device)
-        del self._free_refuge[: len(lack)]
-        self.quarantine[lack] = at
-        self.refuge.start[at], self.refuge.size[at] = 0, 0
+        if len(lack):
+            at = self.refuge.claim(len(lack))
+            self.quarantine[lack] = at
+            self.refuge.start[at], self.refuge.size[at] = 0, 0
 
     # -- values in and out --------------------------------------------------------------------
 
@@ -304,7 +279,7 @@ class Store(Pool):
         if state.candidate is not None:
             further.append((state.candidate, None))
         for rank, (mode, anchor) in enumerate(further, 1):
-            slots = self._places(len(at))
+            slots = self.more.claim(len(at))
             self.more.put(slots, mode)
             self.more.anchors.put(slots, anchor)
             if rank < len(state.modes):
@@ -324,7 +299,7 @@ class Store(Pool):
         """Give up what devices have in the pools that all share."""
         self._release(at[self.quarantine[at] >= 0])
         for slots in (*self.slots[at].T, self.candidate[at]):
-            self._free_modes += slots[slots >= 0].tolist()
+            self.more.free += slots[slots >= 0].tolist()
         self.slots[at], self.candidate[at] = -1, -1
 
     def learned(self, device: int) -> WatchingState:
@@ -338,8 +313,7 @@ class Store(Pool):
             return int(getattr(self, name)[device])
 
         slots = [slot for slot in self.slots[device].tolist() if slot >= 0]
-        candidate, quarantine = number("candidate"), number("quarantine")
-        past = array("past")
+        candidate, past = number("candidate"), array("past")
         kept = self._raw(slice(device, device + 1), 0, self.width - 1 + 2 * TICK)
         present = of_bits(self.present[device, : 2 * TICK], self.features)
         return WatchingState(
@@ -370,7 +344,7 @@ class Store(Pool):
                 self.first.anchors.learned(device),
                 *(self.more.anchors.learned(slot) for slot in slots),
             ),
-            quarantine=self.refuge.rows(quarantine),
+            quarantine=self.refuge.rows(number("quarantine")),
             limit=self.limits.learned(device),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -59,25 +60,35 @@ class Ticking(Refusing):
 
     def _learn(self, devices: Any, usual: Any, start: int) -> None:
         """Let modes learn rows of a tick, which begins at row `start`."""
-        mode = self.mode[devices, start : start + TICK]
-        for rank, (pool, at, own) in enumerate(self._modes(devices)):
-            mine = usual & (mode == rank) if own is None else usual[own] & (mode[own] == rank)
-            which = devices if own is None else chosen(devices, own)
-            some = max(1, self.at_once // TICK)
-            for first in range(0, len(mine), some):
-                part = slice(first, first + some)
+        for pool, at, which, mine, _ in self._each_mode(devices, usual, start):
+            for part in self._parts(mine):
                 rows, present = self._tick_rows(chosen(which, part), start)
                 pool.learn(chosen(at, part), rows, present, mine[part])
+
+    def _each_mode(
+        self, devices: Any, wanted: Any, start: int
+    ) -> Iterator[tuple[Modes, Any, Any, Any, Any]]:
+        """Yield for each rank of modes: the pool, the places there, and their devices.
+
+        Then come which of the wanted rows of a tick are theirs, and of which of `devices`.
+        """
+        mode = self.mode[devices, start : start + TICK]
+        for rank, (pool, at, own) in enumerate(self._modes(devices)):
+            some = slice(None) if own is None else own
+            which = devices if own is None else chosen(devices, own)
+            yield pool, at, which, wanted[some] & (mode[some] == rank), some
+
+    def _parts(self, devices: Any) -> Iterator[slice]:
+        """Yield slices of devices whose ticks are worked on together."""
+        some = max(1, self.at_once // TICK)
+        for first in range(0, len(devices), some):
+            yield slice(first, first + some)
 
     def _widen(self, devices: Any) -> None:
         """Let bands follow what is refused for long too."""
         late = slice(TICK, 2 * TICK)
         refused = self.open[devices, late] & self.refused[devices, late]
-        mode = self.mode[devices, late]
-        for rank, (pool, at, own) in enumerate(self._modes(devices)):
-            some = slice(None) if own is None else own
-            which = devices if own is None else chosen(devices, own)
-            mine = refused[some] & (mode[some] == rank)
+        for pool, at, which, mine, _ in self._each_mode(devices, refused, TICK):
             rows, present = self._tick_rows(which, TICK)
             Z = pool.scaled(at, rows)
             E = pool.errors(at, Z, *pool.hidden(Z))
@@ -87,19 +98,12 @@ class Ticking(Refusing):
         """Let anchors follow the rows of this tick, and settle new ones."""
         late = slice(TICK, 2 * TICK)
         quiet = self.open[devices, late] & (self.score[devices, late] <= self.now[devices][:, None])
-        mode = self.mode[devices, late]
         drifting = torch.full((count(devices),), -1, device=self.device)
-        for rank, (pool, at, own) in enumerate(self._modes(devices)):
-            mine = quiet & (mode == rank) if own is None else quiet[own] & (mode[own] == rank)
-            which = devices if own is None else chosen(devices, own)
-            some = max(1, self.at_once // TICK)
-            for first in range(0, len(mine), some):
-                part = slice(first, first + some)
+        for pool, at, which, mine, some in self._each_mode(devices, quiet, TICK):
+            for part in self._parts(mine):
                 self._follow(pool, chosen(at, part), chosen(which, part), mine[part])
-            rows = mine.any(1)
-            found = torch.where(rows, pool.anchors.drifting(at), -1)
-            before = drifting if own is None else drifting[own]
-            drifting[slice(None) if own is None else own] = torch.where(before < 0, found, before)
+            found = torch.where(mine.any(1), pool.anchors.drifting(at), -1)
+            drifting[some] = torch.where(drifting[some] < 0, found, drifting[some])
             due = ~pool.anchors.there[at] & (pool.count[at] >= SETTLED)
             new = due.nonzero()[:, 0]
             if len(new):

@@ -12,8 +12,9 @@ import torch
 from onlad.fleet.tensors.counting import rates
 from onlad.fleet.tensors.judging import Judging
 from onlad.fleet.tensors.rows import Rows, chosen, count, indices
-from onlad.fleet.tensors.said import NARROW, Said
+from onlad.fleet.tensors.said import Said
 from onlad.fleet.tensors.ticking import Ticking
+from onlad.fleet.verdicts import ON_GPU
 from onlad.watching import TICK
 
 
@@ -109,7 +110,7 @@ class Watchers(Judging, Ticking):
             for part in own._parts:
                 said.add(part)
             who, when = there.nonzero(as_tuple=True)
-            for name in NARROW:
+            for name in ON_GPU:
                 getattr(said, name)[some[who], times[who, when]] = getattr(own, name)[who, when]
             self.write("at", devices[some], at + taken)
             done[some] += taken
