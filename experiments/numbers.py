@@ -152,6 +152,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gpu loss": lambda: exactness("float32", "loss"),
     "gpu model": lambda: exactness("float32", "model"),
     "gpu double": lambda: exactness("float64", "model"),
+    "farthest": lambda: str(limit.FARTHEST),
     "gpu memory of eight": lambda: (
         f"{result('monitors-kept')['bytes per device']['8'] / 1e3:.1f} kB"
     ),
