@@ -31,7 +31,7 @@ from onlad.watching import (
 )
 
 ROOM = CANDIDATE + TICK  # rows of a quarantine
-# Rows are kept in units of so many scales of the first mode, rounded up to a power of 2: half
+# The unit in which rows are kept, in scales of the first mode, rounded up to a power of 2. Half
 # precision then has differences of up to 7e7 scales, rounds none by more than 1e-4 scales or
 # 0.05 %, and counts and switches not at all.
 UNIT = 1024.0
