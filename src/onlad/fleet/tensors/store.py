@@ -194,7 +194,7 @@ class Store(Pool):
 
     def _raw(self, devices: Any, start: int, stop: int) -> Any:
         """Return rows that are kept, by their place there."""
-        rows = self.kept[devices, start:stop].to(FLOAT) * self._kept_unit(devices)
+        rows = self.kept[devices, start:stop].to(FLOAT) * self.unit[devices][:, None]
         before, now = self.origin[devices].unbind(1)
         late = max(0, min(self.width - 1 + TICK - start, rows.shape[1]))
         rows[:, :late] += before[:, None]
@@ -203,11 +203,9 @@ class Store(Pool):
 
     def _keep(self, devices: Any, rows: Any, origin: Any) -> Any:
         """Return rows as they are kept; `origin` is that of their tick."""
-        return halved((rows - origin[:, None]) / self._kept_unit(devices))
-
-    def _kept_unit(self, devices: Any) -> Any:
         unit = self.unit[devices][:, None]
-        return torch.where(unit > 0, unit, 1.0)
+        # What never moved differs by less than `mode.STILL`, in any unit that it may get.
+        return halved((rows - origin[:, None]) / torch.where(unit > 0, unit, torch.inf))
 
     def measure(self, devices: Any) -> None:
         """Give features that have moved the unit in which their rows are kept."""
