@@ -3,7 +3,7 @@
 Each has eight sensors and sends a row per second. Load, speed and the weather move them, each pump
 by its own, and each sensor has its own tolerance. All start from the history of one pump of their
 type, and the hour begins after ten minutes with their own. In a thousandth of them a fault begins
-at some time and stays. The pumps are simulated on the GPU as well, as many at a time as fit.
+at some time and stays. The pumps are simulated on the GPU as well.
 Written down are how many faults were found and after how long, false alarms, and seconds.
 """
 
@@ -172,7 +172,7 @@ def now(device: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.million", description=__doc__)
     parser.add_argument("--pumps", type=int, default=1_000_000)
-    parser.add_argument("--at-once", type=int, default=250_000, help="pumps that are in memory")
+    parser.add_argument("--at-once", type=int, default=1_000_000, help="pumps in memory")
     parser.add_argument("--false-alarms", type=float, default=1e-6, help="of the monitors")
     parser.add_argument("--json", help="also write the numbers to this file")
     parser.add_argument("--trial", action="store_true", help="on the processor, without a GPU")

@@ -188,6 +188,10 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gpu loss": lambda: exactness("float32", "loss"),
     "gpu model": lambda: exactness("float32", "model"),
     "gpu double": lambda: exactness("float64", "model"),
+    "farthest": lambda: str(limit.FARTHEST),
+    "gpu memory of eight": lambda: (
+        f"{result('monitors-kept')['bytes per device']['8'] / 1e3:.1f} kB"
+    ),
 }
 
 
@@ -211,9 +215,40 @@ def monitors_on_gpu() -> str:
     return markdown(heads.split("|"), rows)
 
 
+def result(name: str) -> dict[str, Any]:
+    """Return the one record of a benchmark."""
+    found: dict[str, Any] = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+    return found
+
+
+def monitors_kept() -> str:
+    """Return what differs between a bank on a GPU and monitors in float64."""
+    names = "streams|rows|rows in alarm|rows with another alarm|episodes|episodes of one alone"
+    rows = []
+    for title, found in result("monitors-kept").items():
+        if isinstance(found, dict) and "rows" in found:
+            alone = sum(found[f"episodes of the {one} alone"] for one in ("bank", "monitor"))
+            shown = found | {"episodes of one alone": alone}
+            rows.append([title, *(f"{shown[name]:,}" for name in names.split("|"))])
+    return markdown(["", *names.split("|")], rows)
+
+
+def on_paper() -> str:
+    """Return what a hundred million devices on GPUs would take, from the record of a million."""
+    found, devices, memory = result("million-h200"), 100_000_000, 141e9
+    size, speed = found["bytes per pump"], found["million rows per second"] * 1e6
+    return (
+        f"On paper, a hundred million such devices take {devices * size / 1e12:.1f} TB, the memory "
+        f"of {-(-devices * size // memory):.0f} such GPUs with 141 GB each, and at a row per "
+        f"second the time of {-(-devices // speed):.0f}. Rows then come at "
+        f"{devices * 8 * 8 / 1e9:.1f} GB/s. This assumes calls with a block of 64 rows, that is "
+        "one per minute, rows as float64 that are on the GPU, and that all devices have started."
+    )
+
+
 def million() -> str:
     """Return what became of a million simulated pumps, in one sentence."""
-    found = json.loads((ROOT / "benchmarks/results/million-h200.json").read_text())
+    found = result("million-h200")
     return (
         f"{found['rows'] / 1e9:.2f} billion rows of {found['pumps']:,} pumps took "
         f"{found['seconds']['monitors']:.0f} seconds, {found['million rows per second']:.0f} "
@@ -229,6 +264,8 @@ def tables() -> dict[str, str]:
     return {
         "monitors_gpu": monitors_on_gpu(),
         "million": million(),
+        "monitors_kept": monitors_kept(),
+        "on_paper": on_paper(),
         "limits": wind_up.table(),
         "ablation": ablation.table(),
         "bands": bands.table(),

@@ -14,16 +14,20 @@ from onlad.mode import Mode
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu)")
 
 tensors = pytest.importorskip("onlad.fleet.tensors.bank")
+anchors = pytest.importorskip("onlad.fleet.tensors.anchors")
 store = pytest.importorskip("onlad.fleet.tensors.store")
 limits = pytest.importorskip("onlad.fleet.tensors.limits")
 counting = pytest.importorskip("onlad.fleet.tensors.counting")
 modes = pytest.importorskip("onlad.fleet.tensors.modes")
+scoring = pytest.importorskip("onlad.fleet.tensors.scoring")
 starting = pytest.importorskip("onlad.fleet.tensors.starting")
 
 NAN = np.nan
+# What a bank keeps in few bytes is kept in float64 here: `test_monitors_kept` has it as it is.
 # Both sides solve the same normal equations, whose condition is up to 1e6 here, in float64: errors
 # of predictions differ by 1e-10, and a statistic divides by a level of 0.05 at least.
 CLOSE = 1e-7
+ROOTS = ("root", "linear_root")
 EXACT = ("is_anomaly", "learned", "drift", "drifting", "ready")
 
 
@@ -35,16 +39,80 @@ def _somewhere(monkeypatch):
     monkeypatch.setattr(store.Store, "at_once", 256)
 
 
+@pytest.fixture(autouse=True)
+def _exact(monkeypatch):
+    """Let all be kept in float64, and roots of scores in 32 bits."""
+    fields_of = modes.Modes.fields
+
+    def wide_fields(self):
+        found = fields_of(self)
+        roots = {name: ((*found[name][0][:-1], 1), torch.float64, 0.0) for name in ROOTS}
+        return found | roots
+
+    for module in (anchors, modes, limits, store):
+        for name in {"HALF", "SINGLE"} & vars(module).keys():
+            monkeypatch.setattr(module, name, torch.float64)
+        if hasattr(module, "halved"):
+            monkeypatch.setattr(module, "halved", lambda values: values)
+    monkeypatch.setattr(modes.Modes, "fields", wide_fields)
+    monkeypatch.setattr(modes, "three_bytes", lambda values: values[..., None])
+    monkeypatch.setattr(modes, "of_three_bytes", lambda kept: kept[..., 0].clone())
+    steps = {"BITS": 32, "STEPS": torch.int32, "EMPTY": -(2**31), "LARGEST": 2**32 - 2}
+    for name, value in steps.items():
+        monkeypatch.setattr(limits, name, value)
+
+
 def test_the_kernel_counts_as_pytorch_does(monkeypatch):
     kernels = pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
-    recent = torch.rand(3, limits.RECENT)
-    recent[0, 7:] = -1.0  # not there yet
-    scores = torch.cat((torch.rand(3, 4), recent[:, :2]), dim=1)
+    recent = torch.randint(-(2**15) + 1, 2**15, (3, limits.RECENT), dtype=torch.int16)
+    recent[0, 7:] = -(2**15)  # not there yet
+    scores = torch.randint(-(2**15) + 1, 2**15, (3, 4))
+    scores = torch.cat((scores, recent[:, :2].long()), dim=1)
     found = torch.empty(3, 6, dtype=torch.int32)
     on = [each.to("cuda" if torch.cuda.is_available() else "cpu") for each in (recent, scores)]
     found = found.to(on[0].device)
     kernels.count_at_least[3,](*on, found, 6, limits.RECENT)
     assert found.tolist() == limits.counted(recent, scores).tolist()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("n", [1, 5, 8])
+def test_the_kernel_scores_as_pytorch_does(n, ordered):
+    pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
+    rng, devices, rows = np.random.default_rng(0), 3, 20
+    pool = modes.Modes(n, 1, 0, devices, "cpu")
+    for name in ("inverse", "levels", "leaning"):
+        drawn = torch.tensor(rng.uniform(0.5, 2, getattr(pool, name).shape))
+        pool.write(name, slice(0, devices), drawn)
+    E = torch.tensor(3 * rng.normal(size=(devices, 2, rows, n)))
+    present = torch.tensor(rng.uniform(size=(devices, rows, n)) < 0.8)
+    present[1, 4:6] = False
+    state = [torch.tensor(rng.normal(size=shape)) for shape in ((devices, 4), (devices, 2, n))]
+    expected = scoring.in_pytorch(pool, slice(0, devices), E.clone(), present, *state, ordered)
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    for name in pool.fields():
+        setattr(pool, name, getattr(pool, name).to(where))
+    E, present, means, leans = (each.to(where) for each in (E, present, *state))
+    found = scoring.in_a_kernel(pool, slice(0, devices), E, present, means, leans, ordered)
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine.cpu(), theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_the_kernel_follows_episodes_as_pytorch_does():
+    pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
+    rng, rows, devices = np.random.default_rng(0), 64, 150
+    ratio = torch.tensor(rng.uniform(0, 4, (rows, devices)) * rng.uniform(0, 3, devices))
+    refused = (ratio > 2) & torch.tensor(rng.uniform(size=(rows, devices)) < 0.1)
+    judged = refused | torch.tensor(rng.uniform(size=(rows, devices)) < 0.9)
+    episode = torch.tensor([[-1.0, 0, 0, 0], [3, 2, 1.5, 1], [10, 600, 9, 200]]).double()
+    episode, factor = episode.repeat(50, 1), torch.tensor(rng.uniform(0, 4, devices))
+    given = ratio, refused, judged, episode, factor
+    after, raised = limits.in_pytorch(*given)
+    assert (raised > factor).any()
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    found = limits.in_a_kernel(*(each.to(where) for each in given))
+    np.testing.assert_allclose(found[0].cpu(), after, rtol=1e-12)
+    np.testing.assert_allclose(found[1].cpu(), raised, rtol=1e-12)
 
 
 def streams(devices, rows, n, seed=0):
@@ -251,8 +319,36 @@ def test_devices_of_several_shapes_and_young_ones_come_and_go(tmp_path):
     twin = MonitorBank.load(tmp_path / "bank", device="cuda")
     again = twin.observe_many(X[[0, 1, 2, 3, 4]], details="all")
     compare(again, alone[2].observe_many(X[2]), slice(300, 450))
-    with pytest.raises(ValueError, match="on a GPU all devices have the features"):
-        bank.grow(1, Monitor(), names=("a", "b"))
+
+
+def test_devices_with_other_features_are_sorted_on_a_gpu_too(tmp_path):
+    starts, rows = [started(3), started(5), started(1)], 200
+    bank = MonitorBank(starts[0], 2, device="cuda")
+    for start in starts[1:]:
+        bank.grow(1, start)
+    X = np.full((4, rows, 5), NAN)
+    for i, n in enumerate((3, 3, 5, 1)):
+        X[i, :, :n] = streams(1, rows, n, seed=i)[0]
+        X[i, 150, :n] = 90.0
+        X[i, :, n:] = 1e3  # is not looked at
+    bank.save(tmp_path / "bank")
+    alone = [bank[i] for i in range(4)]
+    twin = MonitorBank.load(tmp_path / "bank", device="cuda")
+    found, said = bank.observe_many(X, details="all"), twin.observe_many(torch.tensor(X))
+    for i, monitor in enumerate(alone):
+        expected, own = monitor.observe_many(X[i, :, : len(monitor.names)]), i * rows
+        assert expected.is_anomaly[150]
+        for t in (0, 149, 150):
+            one, other = found[own + t], expected[t]
+            assert one.causes == pytest.approx(other.causes, abs=CLOSE)
+            assert one.expected == pytest.approx(other.expected, abs=CLOSE)
+        np.testing.assert_allclose(found.score[own : own + rows], expected.score, rtol=CLOSE)
+        for name in ("severity", "score", "p_value"):
+            mine = getattr(said, name)[i].cpu()
+            np.testing.assert_allclose(mine, getattr(found, name)[own : own + rows], rtol=CLOSE)
+    alarms = np.flatnonzero(found.is_anomaly)
+    np.testing.assert_array_equal(said.details.row.cpu(), alarms)
+    np.testing.assert_allclose(said.details.shares.cpu(), found.shares[alarms], atol=CLOSE)
 
 
 def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
@@ -288,6 +384,15 @@ def test_tensors_give_tensors_with_details_of_alarms():
     said = bank.observe(torch.tensor(X[:, 0]), torch.tensor(sent))
     assert (said.threshold[:, 0].cpu().numpy() < np.inf).tolist() == sent.tolist()
     assert bank.n_seen.tolist() == [901, 900, 901]
+    some = np.random.default_rng(0).uniform(size=(devices, 200)) < 0.5
+    X[0, 100] = X[2, 150] = 90.0, -90.0, 4.0
+    some[:, [100, 150]] = True
+    twin.observe(X[:, 0], sent)
+    said, expected = bank.observe_many(torch.tensor(X), some), twin.observe_many(X, some)
+    np.testing.assert_array_equal(said.score.cpu().numpy().ravel(), expected.score)
+    np.testing.assert_array_equal(said.details.row.cpu(), np.flatnonzero(expected.is_anomaly))
+    np.testing.assert_array_equal(said.details.shares.cpu(), expected.shares)
+    np.testing.assert_array_equal(bank.n_seen, twin.n_seen)
 
 
 def test_wrong_tensors_are_refused_and_nothing_changes():

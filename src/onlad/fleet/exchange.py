@@ -7,9 +7,9 @@ the detector that has seen what all have. Sums hold the samples alone, not the r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from onlad.detector import Detector
 from onlad.fields import LARGEST_COUNT, Numbers, Within, read, values
 from onlad.modelfile import Record, need
 from onlad.reference import Array, symmetric
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +68,7 @@ class Sums:
         ModelFileError
             It is damaged, or no detector could have sent it; `name` is what the error calls it.
         """
-        try:
-            return _read(modelfile.decode(modelfile.check(data, name)))
-        except modelfile.FAULTS as error:
-            raise modelfile.refusal(name, f"holds no sums: {error}. Send it again") from None
+        return message(Sums, data, name, _whole)
 
 
 def sums(detector: Detector) -> Sums:
@@ -140,12 +139,24 @@ def _layer(detector: Detector) -> str:
     return digest.hexdigest()
 
 
-def _read(tree: Any) -> Sums:
-    """Return the sums in a decoded message, or raise `ValueError` with what cannot be."""
-    known = type(tree) is Record and tree.type == "Sums" and tree.parts.keys() == {"fields"}
-    need(known, "it is something else")
-    got = read(Sums, tree.parts["fields"], "the message")
-    got.check()
+def message(
+    kind: type[T], data: bytes, name: str, whole: Callable[[T], T] = lambda found: found
+) -> T:
+    """Return the value of this kind in a message, made whole; `name` is what an error calls it."""
+    try:
+        tree = modelfile.decode(modelfile.check(data, name))
+        of = kind.__name__
+        known = type(tree) is Record and tree.type == of and tree.parts.keys() == {"fields"}
+        need(known, "it is something else")
+        found: Any = read(kind, tree.parts["fields"], "the message")
+        found.check()
+        return whole(found)
+    except modelfile.FAULTS as error:
+        raise modelfile.refusal(name, f"holds no sums: {error}. Send it again") from None
+
+
+def _whole(got: Sums) -> Sums:
+    """Return sums with all of the gram, or raise `ValueError` with what cannot be."""
     N = len(got.moment)
     gram = np.zeros((N, N))
     gram[np.tril_indices(N)] = got.gram

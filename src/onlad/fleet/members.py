@@ -48,7 +48,7 @@ class Members:
         self._names: list[Names] = []
         self._settings: list[MonitorSettings] = []
         self.device = device
-        self._gpu = _gpu(device, len(self.names))
+        self._gpu = _gpu(device)
         # On a GPU, of devices that are young alone.
         self._watching: list[kernel.Watching | None] = []
         self._young: dict[int, Monitor] = {}  # devices that have not started, or are young
@@ -222,8 +222,6 @@ class Members:
         names: Sequence[Names],
     ) -> None:
         """Add devices."""
-        if self._gpu and any(each != self.names for each in names):
-            raise ValueError(f"on a GPU all devices have the features {self.names!r:.60}")
         before, count = len(self), len(settings)
         self._watching += [None] * count
         self._settings += settings
@@ -298,7 +296,7 @@ def _identity(pair: tuple[int, tuple[MonitorSettings, MonitorState | None]]) -> 
     return id(settings), id(state)
 
 
-def _gpu(device: str, features: int) -> TensorMonitors | None:
+def _gpu(device: str) -> TensorMonitors | None:
     """Return where devices on a GPU are, if that is where they are."""
     if device == "cpu":
         return None
@@ -307,7 +305,7 @@ def _gpu(device: str, features: int) -> TensorMonitors | None:
     try:
         from onlad.fleet.tensors.bank import TensorMonitors  # noqa: PLC0415  (an extra)
 
-        return TensorMonitors(features)
+        return TensorMonitors()
     except ImportError as error:
         missing = f"device='cuda' needs PyTorch ({error})"
         raise OnladError(f"{missing}: pip install 'onlad[gpu]'") from None

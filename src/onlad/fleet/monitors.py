@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from onlad import compiled, kernel, samples
+from onlad import compiled, samples
 from onlad.fleet.host import usable_cores
 from onlad.fleet.members import Members
-from onlad.fleet.verdicts import DETAILS, Details, FleetVerdicts
+from onlad.fleet.verdicts import DETAILS, ON_GPU, Details, FleetVerdicts
 from onlad.reference import Array
 from onlad.rows import LARGEST
-from onlad.severity import POINTS, TAIL
 
 if TYPE_CHECKING:
     from onlad.fleet.tensors.said import Said
 
 NAMED = 5  # devices that a message names
-ON_GPU = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
 
 
 class MonitorBank(Members):
@@ -36,9 +34,8 @@ class MonitorBank(Members):
     names
         Of the features; needed if `monitor` has seen nothing.
     device
-        ``cpu``, or ``cuda`` for an NVIDIA GPU (extra ``gpu``), where all devices have the same
-        features. Devices that have not started, or are young, are watched on the processor until
-        then.
+        ``cpu``, or ``cuda`` for an NVIDIA GPU (extra ``gpu``). Devices that have not started, or
+        are young, are watched on the processor until then.
     threads
         On the processor; by default as many as this process has cores. Results do not depend on it.
 
@@ -210,7 +207,7 @@ class MonitorBank(Members):
         self, own: Array, counts: Array, X: Array, said: FleetVerdicts, details: Details
     ) -> None:
         """Judge rows on the GPU."""
-        most, n = int(counts.max()), len(self.names)
+        most, n = int(counts.max()), self.widest
         there = np.arange(most) < counts[:, None]
         whole = bool(there.all())
         rows = X.reshape(-1, most, n) if whole else np.full((len(own), most, n), np.nan)
@@ -226,8 +223,6 @@ class MonitorBank(Members):
         at = place[found.details.row.cpu().numpy()]
         around = found.details.around.cpu().numpy()
         said.unusual[at] = around[:, -1]
-        ratio, rate = said.score / said.threshold, np.repeat(self._rate[own], counts)
-        kernel.severities(ratio, said.p_value, said.unusual, rate, POINTS, TAIL, said.severity)
         if details != "none":
             shares = found.details.shares.cpu().numpy()
             said.detailed, said.values = at, X[at]
@@ -241,19 +236,21 @@ class MonitorBank(Members):
                 f"{len(self._young)} devices have not started, or are young, and are watched on "
                 "the processor. Give arrays until they are not in `young`"
             )
-        shape = (len(self), X.shape[1] if X.ndim == 3 else 0, len(self.names))
+        shape = (len(self), X.shape[1] if X.ndim == 3 else 0, self.widest)
         if tuple(X.shape) != shape:
             raise ValueError(f"X must have shape (devices, T, n), here {shape}; got {X.shape}")
         bad = X.abs() > LARGEST
         if bool(bad.any()):
             _refuse(bad.flatten(1).any(1).nonzero()[:, 0].tolist(), float(X[bad][0]))
         places = np.arange(len(self))
-        counts: Array | None = None
-        if mask is not None:
-            sent = _checked_mask(mask.cpu().numpy() if _is_tensor(mask) else mask, (len(self),))
-            counts = np.where(sent, shape[1], 0)
-        self._seen += shape[1] if counts is None else counts
-        return self._gpu.watch(places, X, counts, self.paused, "alarms")
+        if mask is None:
+            self._seen += shape[1]
+            return self._gpu.watch(places, X, None, self.paused, "alarms")
+        mask = mask.cpu().numpy() if _is_tensor(mask) else mask
+        sent = _checked_mask(mask, shape[:1], shape[:2]).reshape(len(self), -1)
+        sent = np.broadcast_to(sent, shape[:2])
+        self._seen += sent.sum(axis=1)
+        return self._gpu.watch_some(places, X, sent, self.paused, "alarms")
 
 
 def _refuse(devices: list[int], value: float) -> NoReturn:

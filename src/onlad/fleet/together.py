@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 
 from onlad import fields, modelfile
-from onlad.fields import Numbers, Within, read, values
+from onlad.fields import Numbers, Within, values
+from onlad.fleet.exchange import message
 from onlad.instance import WIDEST, Instance
 from onlad.mode import (
     MEMORY,
@@ -33,8 +34,6 @@ from onlad.monitor import Monitor, MonitorState
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names, read_many
 from onlad.watching import LARGEST_WINDOW, MODES, WatchingState, check_size
-
-T = TypeVar("T")
 
 SAME = 4.0  # a mode whose rows another one predicts with squares so much larger is the same
 
@@ -63,8 +62,7 @@ class Measured:
     @staticmethod
     def from_bytes(data: bytes, name: str = "the message") -> Measured:
         """Return the sums in a message; `ModelFileError`, which names it, if there are none."""
-        found = _message(Measured, data, name)
-        return found
+        return message(Measured, data, name)
 
 
 def measure(X: Any, names: Names = ()) -> Measured:
@@ -145,7 +143,7 @@ class MonitorSums:
         ModelFileError
             It is damaged, or no monitor could have sent it; `name` is what the error calls it.
         """
-        return _message(MonitorSums, data, name)
+        return message(MonitorSums, data, name)
 
 
 def sums(monitor: Monitor) -> MonitorSums:
@@ -289,16 +287,3 @@ def _watching(monitor: Monitor) -> WatchingState:
 def _check_names(names: Names) -> None:
     known = all(type(name) in (str, int) for name in names)
     need(known and 1 <= len(names) == len(set(names)), "names must be there, each once")
-
-
-def _message(kind: type[T], data: bytes, name: str) -> T:
-    try:
-        tree = modelfile.decode(modelfile.check(data, name))
-        of = kind.__name__
-        known = type(tree) is Record and tree.type == of and tree.parts.keys() == {"fields"}
-        need(known, "it is something else")
-        found: Any = read(kind, tree.parts["fields"], "the message")
-        found.check()
-    except modelfile.FAULTS as error:
-        raise modelfile.refusal(name, f"holds no sums: {error}. Send it again") from None
-    return found  # type: ignore[no-any-return]

@@ -21,6 +21,9 @@ NARROW = (
 )  # fmt: skip
 
 
+ON_GPU = tuple(name for name in NARROW if name not in ("ready", "unusual"))
+
+
 class FleetVerdicts(Sequence[Verdict]):
     """Verdicts on rows of many devices as columns; ``verdicts[i]`` is a `Verdict`.
 

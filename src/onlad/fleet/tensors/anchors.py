@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onlad.anchor import FARTHEST, GROWS, MEAN, MEASURED, OUTSIDE, SLACK, AnchorState
-from onlad.fleet.tensors.pool import FLOAT, Pool, tensor
+from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Pool, halved, tensor
 
 
 class Anchors(Pool):
@@ -30,13 +30,13 @@ class Anchors(Pool):
         n = self.features
         return {
             "there": ((), torch.bool, 0),
-            "beta": ((self.units, n), FLOAT, 0.0),
+            "beta": ((self.units, n), HALF, 0.0),
             "centre": ((n,), FLOAT, 0.0),
             "scale": ((n,), FLOAT, 0.0),
-            "deviation": ((n,), FLOAT, 1.0),
-            "lean": ((n,), FLOAT, 0.0),
-            "halves": ((2, n), FLOAT, 0.0),
-            "rows": ((), torch.int64, 0),
+            "deviation": ((n,), SINGLE, 1.0),
+            "lean": ((n,), SINGLE, 0.0),
+            "halves": ((2, n), SINGLE, 0.0),
+            "rows": ((), torch.int32, 0),
         }
 
     def follow(self, at: Any, mean: Any, count: Any, projection: Any) -> None:
@@ -50,19 +50,19 @@ class Anchors(Pool):
         V = (mean - self.centre[at][:, None]) / torch.where(scale > 0, scale, torch.inf)[:, None]
         V = torch.nan_to_num(V, nan=0.0, posinf=torch.inf, neginf=-torch.inf).flatten(1)
         moves = (count > 0) & self.there[at] & (V.abs().amax(1) <= FARTHEST)
-        beta = self.beta[at]
+        beta = self.beta[at].to(FLOAT)
         U = V if projection is None else V @ projection
         made = torch.baddbmm(beta[:, -1:], U[:, None], beta[:, :-1])[:, 0]
         lean = self.lean[at]
         weight = (count.to(FLOAT) / MEAN).clamp(max=1.0)[:, None]
         lean = torch.where(moves[:, None], lean + weight * (V[:, :n] - made - lean), lean)
-        self.lean[at] = lean
+        self.write("lean", at, lean)
         rows, halves = self.rows[at], self.halves[at]
         late = 2 * rows >= MEASURED
         which = torch.stack((~late, late), 1) & (moves & (rows < MEASURED))[:, None]
         grown = torch.maximum(halves, lean.abs()[:, None])
-        self.halves[at] = torch.where(which[..., None], grown, halves)
-        self.rows[at] = rows + torch.where(moves, count, 0)
+        self.write("halves", at, torch.where(which[..., None], grown, halves))
+        self.write("rows", at, rows + torch.where(moves, count, 0))
 
     def drifting(self, at: Any) -> Any:
         """Return the features that lean farthest outside of what was measured, or -1."""
@@ -79,11 +79,11 @@ class Anchors(Pool):
         self.there[at] = state is not None
         if state is None:
             return
-        self.beta[at] = tensor(state.beta, self.device)
-        centre, scale, deviation = tensor(state.unit, self.device)
-        self.centre[at], self.scale[at], self.deviation[at] = centre, scale, deviation
-        lean = tensor(state.lean, self.device)
-        self.lean[at], self.halves[at] = lean[0], lean[1:]
+        self.beta[at] = halved(tensor(state.beta, self.device))
+        unit, lean = tensor(state.unit, self.device), tensor(state.lean, self.device)
+        parts = {"centre": unit[0], "scale": unit[1], "deviation": unit[2], "lean": lean[0]}
+        for name, values in (parts | {"halves": lean[1:]}).items():
+            self.write(name, at, values)
         self.rows[at] = state.rows
 
     def learned(self, at: int) -> AnchorState | None:
@@ -92,5 +92,7 @@ class Anchors(Pool):
             return None
         unit = torch.stack((self.centre[at], self.scale[at], self.deviation[at]))
         lean = torch.cat((self.lean[at][None], self.halves[at]))
-        beta, unit, lean = (part.cpu().numpy().copy() for part in (self.beta[at], unit, lean))
+        beta, unit, lean = (
+            part.to(FLOAT).cpu().numpy().copy() for part in (self.beta[at], unit, lean)
+        )
         return AnchorState(beta, unit, lean, int(self.rows[at]))

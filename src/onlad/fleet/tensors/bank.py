@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.tensors.said import NARROW, Said
+from onlad.fleet.tensors.said import Said
 from onlad.fleet.tensors.watchers import Watchers
+from onlad.fleet.verdicts import ON_GPU
 from onlad.monitor import MonitorSettings
 from onlad.reference import Array
 from onlad.watching import WatchingState
@@ -22,14 +23,16 @@ def device() -> str:
     return "cuda"
 
 
+Shape = tuple[int, int, bool, int]  # features, window, whether rows have an order, seed
+
+
 class TensorMonitors:
     """Started monitors of devices. Those that have not started have no engine here."""
 
-    def __init__(self, features: int) -> None:
-        self.features, self.device = features, device()
-        self.engines: dict[tuple[int, bool, int], Watchers] = {}
-        self._free: dict[tuple[int, bool, int], list[int]] = {}
-        self._shapes: list[tuple[int, bool, int]] = []
+    def __init__(self) -> None:
+        self.device = device()
+        self.engines: dict[Shape, Watchers] = {}
+        self._shapes: list[Shape] = []
         self._shape: Array = np.zeros(0, "int64")  # of each device, or -1
         self._row: Array = np.zeros(0, "int64")
 
@@ -48,19 +51,12 @@ class TensorMonitors:
     def put(self, places: Array, state: WatchingState, settings: MonitorSettings) -> None:
         """Let devices go on from a state."""
         self.release(places)
-        shape = (state.width, state.ordered, settings.seed)
+        shape = (len(state.held), state.width, state.ordered, settings.seed)
         if shape not in self.engines:
-            self.engines[shape] = Watchers(self.features, *shape, self.device)
-            self._free[shape] = []
+            self.engines[shape] = Watchers(*shape, self.device)
             self._shapes.append(shape)
-        engine, free = self.engines[shape], self._free[shape]
-        short = len(places) - len(free)
-        if short > 0:
-            before = len(engine)
-            engine.grow(short)
-            free.extend(range(before, before + short))
-        rows = np.array(free[: len(places)], "int64")
-        del free[: len(places)]
+        engine = self.engines[shape]
+        rows = engine.claim(len(places), spare=0).cpu().numpy()
         engine.put(self._which(rows), state, settings.false_alarms)
         self._shape[places], self._row[places] = self._shapes.index(shape), rows
 
@@ -69,9 +65,9 @@ class TensorMonitors:
         for number, shape in enumerate(self._shapes):
             own = places[self._shape[places] == number]
             if len(own):
-                rows = self._row[own]
-                self.engines[shape].forget(torch.as_tensor(rows).to(self.device))
-                self._free[shape] += rows.tolist()
+                engine, rows = self.engines[shape], self._row[own]
+                engine.forget(torch.as_tensor(rows).to(self.device))
+                engine.free += rows.tolist()
                 self._shape[own] = -1
 
     def learned(self, place: int) -> WatchingState:
@@ -83,7 +79,10 @@ class TensorMonitors:
         return sum(engine.nbytes() for engine in self.engines.values())
 
     def watch(self, places: Array, X: Any, counts: Any, paused: Array, details: str) -> Said:
-        """Judge rows, (devices, T, n); of each device as many as `counts` has, or all."""
+        """Judge rows, (devices, T, n); of each device as many as `counts` has, or all.
+
+        A device with fewer features has the first columns; there is nothing in its others.
+        """
         b, T, n = X.shape
         X = torch.as_tensor(X).to(self.device, FLOAT)
         parts = []
@@ -91,17 +90,31 @@ class TensorMonitors:
             own = np.flatnonzero(self._shape[places] == number)
             if len(own):
                 parts.append((self.engines[shape], own))
-        if len(parts) == 1:
+        if len(parts) == 1 and parts[0][0].features == n:
             return self._run(parts[0][0], places, X, counts, paused, details)
         said = Said(b, T, n, self.device)
         for engine, own in parts:
             at = torch.as_tensor(own).to(self.device)
             some = None if counts is None else counts[own]
-            found = self._run(engine, places[own], X[at], some, paused[own], details)
-            for name in NARROW:
+            rows = X[at][..., : engine.features]
+            found = self._run(engine, places[own], rows, some, paused[own], details)
+            for name in ON_GPU:
                 getattr(said, name)[at] = getattr(found, name)
-            row = found.details.row
-            said.add(found.details._replace(row=at[row // T] * T + row % T))
+            wide = found.details.widened(n - engine.features)
+            said.add(wide._replace(row=at[wide.row // T] * T + wide.row % T))
+        return said.close()
+
+    def watch_some(self, places: Array, X: Any, sent: Array, paused: Array, details: str) -> Said:
+        """Judge those rows, (devices, T, n), that were sent, (devices, T)."""
+        # Those that are there come first, and each verdict goes back to where its row was.
+        order = torch.as_tensor(np.argsort(~sent, axis=1, kind="stable")).to(self.device)
+        X = torch.as_tensor(X).to(self.device).gather(1, order[..., None].expand(X.shape))
+        said = self.watch(places, X, sent.sum(axis=1), paused, details)
+        for name in ON_GPU:
+            column = getattr(said, name)
+            setattr(said, name, torch.empty_like(column).scatter_(1, order, column))
+        row, T = said.details.row, X.shape[1]
+        said.add(said.details._replace(row=row - row % T + order.flatten()[row]))
         return said.close()
 
     def _run(

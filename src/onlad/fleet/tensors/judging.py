@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from onlad.fleet.tensors.modes import statistics
 from onlad.fleet.tensors.pool import FLOAT
 from onlad.fleet.tensors.rows import Found, Rows, chosen, indices
 from onlad.fleet.tensors.said import Details, Said
-from onlad.fleet.tensors.store import Store
+from onlad.fleet.tensors.scoring import scored
+from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
 from onlad.mode import LEANING, SMOOTHING, STATISTICS, STILL, WINSOR
+from onlad.severity import POINTS, TAIL
 from onlad.watching import TICK
 
 
@@ -29,7 +30,7 @@ class Judging(Store):
         """Return which devices make up a value, or have a feature that moves for the first time."""
         devices, X = rows.devices, rows.X
         careful = torch.zeros(len(X), dtype=torch.bool, device=self.device)
-        if bool(X.isnan().any()):
+        if rows.gaps:
             _, age = self._hold(devices, X)
             missing = X.isnan()
             if rows.there is not None:
@@ -55,7 +56,7 @@ class Judging(Store):
         last = torch.where(X.isnan(), -1, order).cummax(1).values
         known = X.gather(1, last.clamp(min=0))
         seen = last >= 0
-        known = torch.where(seen, known, self.held[devices][:, None])
+        known = torch.where(seen, known, self.past[devices][:, -1:])
         since = self.age[devices][:, None] + order + 1
         return known, torch.where(seen, (order - last).to(FLOAT), since)
 
@@ -66,57 +67,79 @@ class Judging(Store):
         devices, X, place = rows.devices, rows.X, rows.place
         T, before = X.shape[1], self.width - 1
         if careful:
-            for pool, at, own in self._modes(devices):
-                pool.wake(at, X[:, 0] if own is None else X[own, 0])
-        known, age = self._hold(devices, X)
+            self._wake(devices, X[:, 0])
+        known, age = self._hold(devices, X) if rows.gaps else (X, torch.zeros_like(X[:, :1]))
         present = ~X.isnan()
         if rows.there is not None:
             present &= rows.there[..., None]
-        past = self._past(devices, place)
-        found = self._best(devices, torch.cat((past, known), 1), present)
+        past = self.past[devices]
+        found = self._best(
+            devices, torch.cat((past, known), 1)[:, len(past[0]) - before :], present
+        )
         score, mode = found.score, found.mode
         if careful:
             known = self._made_up(devices, known, age, present, found)
-        now, gate = self.now[devices], self.gate[devices]
-        refused = score > gate[:, None]
+        refused = score > self.gate[devices][:, None]
         is_open = (~rows.paused)[:, None].expand_as(refused)
-        self._write("kept", devices, place, known, before)
-        columns = ("present", present), ("score", score), ("mode", mode.to(torch.int8))
-        for name, values in (*columns, ("refused", refused), ("open", is_open)):
+        kept = self._keep(devices, known, self.origin[devices, 1])
+        self._write("kept", devices, place, kept, before)
+        columns = ("present", bits(present)), ("score", score), ("mode", mode), ("refused", refused)
+        for name, values in (*columns, ("open", is_open)):
             self._write(name, devices, place, values)
+        past = torch.cat((past, known), 1)
         if rows.there is None:
-            self.held[devices], self.age[devices] = known[:, -1], age[:, -1]
+            self.past[devices] = past[:, T:]
+            self.write("age", devices, age[:, -1])
         else:
-            last = rows.there.sum(1) - 1
-            each = torch.arange(len(X), device=self.device)
-            self.held[devices], self.age[devices] = known[each, last], age[each, last]
-        self.means[devices], self.leans[devices] = found.means, found.leans
-        self.current[devices] = found.current
-        alarm = score > now[:, None]
-        said.score[which, part] = score
-        said.threshold[which, part] = now[:, None].expand(-1, T)
-        said.p_value[which, part] = self.limits.p_values(devices, score)
-        said.is_anomaly[which, part] = alarm
-        said.learned[which, part] = ~refused & is_open
-        said.drifting[which, part] = self.drifting[devices][:, None].expand(-1, T)
+            last = rows.there.sum(1)[:, None]
+            each = torch.arange(len(X), device=self.device)[:, None]
+            order = torch.arange(self.past.shape[1], device=self.device)
+            self.past[devices] = past[each, last + order]
+            self.write("age", devices, age[each, (last - 1).clamp(max=age.shape[1] - 1)][:, 0])
+        for name in ("means", "leans", "current"):
+            self.write(name, devices, getattr(found, name))
+        self._say(rows, found, said, (which, part), details)
+
+    def _say(
+        self, rows: Rows, found: Found, said: Said, where: tuple[Any, slice], details: str
+    ) -> None:
+        """Fill in the verdicts of rows."""
+        devices, score = rows.devices, found.score
+        now, rate = self.now[devices][:, None], self.limits.rate[devices][:, None]
+        alarm, p_value = score > now, self.limits.p_values(devices, score)
         told = alarm if details == "alarms" else torch.ones_like(alarm)
         if rows.there is not None:
             told = told & rows.there
         who, when = told.nonzero(as_tuple=True)
+        rarely = torch.where(alarm, rate / (score / now) ** TAIL, p_value.clamp(min=rate))
         if len(who):
-            said.add(self._details(rows, found, who, when, alarm))
+            more = self._details(rows, found, who, when, alarm)
+            rarely[who, when] /= more.around[:, -1].clamp(min=1)
+            said.add(more)
+        refused = score > self.gate[devices][:, None]
+        columns = {
+            "score": score,
+            "threshold": now.expand_as(score),
+            "p_value": p_value,
+            "severity": (-POINTS * rarely.log10()).clamp(max=100.0).round(decimals=1),
+            "is_anomaly": alarm,
+            "learned": ~refused & ~rows.paused[:, None],
+            "drifting": self.drifting[devices].long()[:, None].expand_as(score),
+        }
+        for name, values in columns.items():
+            getattr(said, name)[where] = values
 
-    def _past(self, devices: Any, place: Any) -> Any:
-        """Return the rows before those that go to a place, the oldest first."""
-        before = self.width - 1
-        if isinstance(place, int):
-            return self.kept[devices, place : place + before]
-        order = torch.arange(before, device=self.device)
-        rows = indices(devices, self.device)
-        return self.kept[rows[:, None], place[:, :1] + order]
+    def _wake(self, devices: Any, x: Any) -> None:
+        """Give features that move, or come, for the first time their unit."""
+        for pool, at, own in self._modes(devices):
+            pool.wake(at, x if own is None else x[own])
+        self.measure(devices)
+        new = self.past[devices][:, -1].isnan() & ~x.isnan()
+        self.origin[devices, 1] = torch.where(new, x, self.origin[devices, 1])
 
     def _write(self, name: str, devices: Any, place: Any, values: Any, before: int = 0) -> None:
         column = getattr(self, name)
+        values = values.to(column.dtype)
         if isinstance(place, int):
             column[devices, place + before : place + before + values.shape[1]] = values
         else:
@@ -128,22 +151,25 @@ class Judging(Store):
         Z = pool.scaled(devices, rows)
         E = pool.errors(devices, Z, *pool.hidden(Z))
         made = Z[:, before:] - E[:, 1]
-        standard = pool.standardised(devices, E, present)
-        some = present.any(2)
-        found = self._alone(devices, E, standard, made, present, some)
         ranks = self._modes(devices)[1:]
-        if not ranks:
+        several = ranks[0][2] if ranks else None  # a device has a second mode before a third
+        errors = E[several] if ranks else None
+        moved = self.means[devices], self.leans[devices]
+        score, means, leans = scored(pool, devices, E, present, *moved, ordered=self.ordered)
+        first = torch.zeros_like(score, dtype=torch.int64)
+        found = Found(score, first, means, leans, first[:, 0].clone(), E, made)
+        if several is None:
             return found
-        several = ranks[0][2]  # a device has a second mode before it has a third
         b, R = len(several), len(ranks) + 1
         all_E = E.new_zeros(b, R, *E.shape[1:])
-        all_standard = E.new_zeros(b, R, *standard.shape[1:])
+        all_standard = E.new_zeros(b, R, STATISTICS, E.shape[2])
         all_made = E.new_zeros(b, R, *made.shape[1:])
         levels = E.new_ones(b, R, 6, STATISTICS)
         leaning = E.new_ones(b, R, 2, self.features)
         there = torch.zeros(b, R, dtype=torch.bool, device=self.device)
-        all_E[:, 0], all_standard[:, 0], all_made[:, 0] = (x[several] for x in (E, standard, made))
-        own = chosen(devices, several)
+        own, there_of = chosen(devices, several), present[several]
+        all_standard[:, 0] = pool.standardised(own, errors, there_of)
+        all_E[:, 0], all_made[:, 0] = errors, made[several]
         levels[:, 0], leaning[:, 0], there[:, 0] = pool.levels[own], pool.leaning[own], True
         for rank, (pool, at, which) in enumerate(ranks, 1):
             to = torch.searchsorted(several, which)
@@ -152,46 +178,14 @@ class Judging(Store):
             all_made[to, rank] = Z[:, before:] - E[:, 1]
             all_standard[to, rank] = pool.standardised(at, E, present[which])
             all_E[to, rank] = E
-            levels[to, rank], leaning[to, rank] = pool.levels[at], pool.leaning[at]
+            levels[to, rank] = pool.levels[at].to(FLOAT)
+            leaning[to, rank] = pool.leaning[at].to(FLOAT)
             there[to, rank] = True
         columns = all_E, all_standard, all_made, levels, leaning, there
-        among = self._among(own, *columns, present[several], some[several])
+        among = self._among(own, *columns, there_of)
         for whole, piece in zip(found, among, strict=True):
             whole[several] = piece
         return found
-
-    def _alone(
-        self, devices: Any, E: Any, standard: Any, made: Any, present: Any, some: Any
-    ) -> Found:
-        """Return what rows score if there is one mode."""
-        means, leans = self.means[devices], self.leans[devices]
-        levels = self.first.levels[devices][..., None]
-        highest = standard
-        if self.ordered:
-            T = E.shape[2]
-            weight = SMOOTHING * some.T.to(FLOAT)[..., None]
-            bounded = standard.clamp(max=1.0).permute(2, 0, 1).contiguous()
-            slow = torch.empty_like(bounded)
-            errors, leaned = E.clamp(-WINSOR, WINSOR), torch.empty_like(E)
-            pull = LEANING * present.to(FLOAT)[:, None]
-            for t in range(T):
-                means = torch.lerp(means, bounded[t], weight[t], out=slow[t])
-                leans = torch.lerp(leans, errors[:, :, t], pull[:, :, t])
-                leaned[:, :, t] = leans
-            slow = (slow.permute(1, 2, 0) - levels[:, 2]) / levels[:, 3]
-            squares = leaned.square_().div_(self.first.leaning[devices][:, :, None])
-            lean = (statistics(squares, self.features) - levels[:, 4]) / levels[:, 5]
-            highest = torch.maximum(torch.maximum(standard, slow), lean)
-        score = highest.clamp(min=0.0).mean(1)
-        return Found(
-            torch.where(some, score, 0.0),
-            torch.zeros_like(some, dtype=torch.int64),
-            means.clone(),
-            leans,
-            torch.zeros_like(self.current[devices]),
-            E.square().sum(1),
-            made,
-        )
 
     def _among(
         self,
@@ -203,11 +197,12 @@ class Judging(Store):
         leaning: Any,
         there: Any,
         present: Any,
-        some: Any,
     ) -> Found:
         """Return what rows score if there are several modes, (devices, modes, ...)."""
         b, R, _, T, n = E.shape
-        means, leans, current = (x[devices] for x in (self.means, self.leans, self.current))
+        some = present.any(2)
+        means, leans = self.means[devices].to(FLOAT), self.leans[devices].to(FLOAT)
+        current = self.current[devices].long()
         ranks = torch.arange(R, device=self.device)
         scores, modes = E.new_empty(b, T), torch.empty_like(some, dtype=torch.int64)
         each = torch.arange(b, device=self.device)
@@ -235,8 +230,8 @@ class Judging(Store):
             scores[:, t] = torch.where(moves, score[each, current], 0.0)
             modes[:, t] = current
         at = each[:, None], modes, slice(None), torch.arange(T, device=self.device)
-        squares = E[at].square().sum(2)
-        return Found(scores, modes, means, leans, current, squares, made[at[0], modes, at[3]])
+        errors = E[at].transpose(1, 2)
+        return Found(scores, modes, means, leans, current, errors, made[at[0], modes, at[3]])
 
     def _made_up(self, devices: Any, known: Any, age: Any, present: Any, found: Found) -> Any:
         """Return values of one row, with those that are missing for too long made up."""
@@ -249,7 +244,7 @@ class Judging(Store):
         """Return shares, expected values, bands and unusual rows lately of rows."""
         at = indices(rows.devices, self.device)[who]
         centre, scale, band = self._units(at, found.mode[who, when])
-        squares = found.squares[who, when]
+        squares = found.errors[who, :, when].square().sum(1)
         total = squares.sum(1, keepdim=True)
         shares = torch.where(total > 0, squares / total, squares)
         expected = centre + found.made[who, when] * scale

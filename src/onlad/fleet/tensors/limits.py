@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
-from onlad.fleet.tensors.pool import FLOAT, Pool, tensor
+from onlad.fleet.tensors.pool import FLOAT, SINGLE, Pool, tensor
 from onlad.limit import (
     FARTHEST,
     FRESH,
@@ -28,13 +29,22 @@ from onlad.watching import TICK
 
 ROOM = RECENT // FRESH + TICK  # fresh scores of a device; the entry after them is never read
 HIGH = max(int(RECENT * TAIL), 8) + 1  # of the recent scores, all that the tail depends on
+BITS, STEPS = 16, torch.int16  # of a root of a score, in steps
+EMPTY = -(2 ** (BITS - 1))  # what stands where there is none; above it they begin, with 0
+LARGEST = 2**BITS - 2
+TOGETHER = 128  # devices of one program of the kernel that follows episodes
 COMPARED = 2**28  # pairs of a score and a recent one that are compared at once
 
 
 class Limits(Pool):
-    """The limits of devices. Recent scores lie in a ring; where there is none yet stands -1."""
+    """The limits of devices. Recent scores lie in a ring, their roots as whole steps.
+
+    No score counts for more than the gate, which is at most half the limit if the limit is above 1.
+    So roots never grow beyond those at the start, and a step can be settled there.
+    """
 
     rate: Any
+    step: Any  # a power of 2
     recent: Any
     head: Any  # where the next one goes
     size: Any
@@ -48,20 +58,21 @@ class Limits(Pool):
         """Return shape, type and first value of each tensor, by its name."""
         return {
             "rate": ((), FLOAT, 1e-4),
-            "recent": ((RECENT,), torch.float32, -1.0),
-            "head": ((), torch.int64, 0),
-            "size": ((), torch.int64, 0),
-            "fresh": ((ROOM + 1,), torch.float32, 0.0),
-            "waiting": ((), torch.int64, 0),
+            "step": ((), SINGLE, 1.0),
+            "recent": ((RECENT,), STEPS, EMPTY),
+            "head": ((), torch.int32, 0),
+            "size": ((), torch.int32, 0),
+            "fresh": ((ROOM + 1,), STEPS, EMPTY),
+            "waiting": ((), torch.int32, 0),
             "factor": ((), FLOAT, 0.0),
-            "episode": ((4,), FLOAT, 0.0),
+            "episode": ((4,), SINGLE, 0.0),
             "base": ((), FLOAT, LEAST),
         }
 
     def refresh(self, at: Any) -> None:
         """Fit the tails again."""
-        top = torch.topk(self.recent[at], HIGH).values.to(FLOAT)  # the largest first
-        n = self.size[at]
+        top = self._roots(at, torch.topk(self.recent[at], HIGH).values)  # the largest first
+        n = self.size[at].long()
         wide = n.to(FLOAT)
         k = torch.minimum((TAIL * wide).long().clamp(min=8), n - 1)
         inside = torch.arange(HIGH, device=self.device) < k[:, None]
@@ -95,14 +106,24 @@ class Limits(Pool):
         """Return whose alarm has gone on for so long that it was told."""
         return self.lasts(at) & (self.episode[at][:, 3] >= TOLD)
 
+    def _steps(self, at: Any, roots: Any) -> Any:
+        """Return roots, (devices, rows), as they are kept."""
+        steps = (roots / self.step[at][:, None]).round_().clamp_(max=LARGEST)
+        return steps.add_(EMPTY + 1).to(STEPS)
+
+    def _roots(self, at: Any, steps: Any) -> Any:
+        """Return the roots that `_steps` was given."""
+        return (steps.to(FLOAT) - (EMPTY + 1)) * self.step[at][:, None]
+
     def take(self, at: Any, scores: Any, chosen: Any, most: Any) -> None:
         """Put the chosen scores of normal rows, (devices, rows), among the recent ones."""
-        roots = torch.minimum(scores, most[:, None]).sqrt().float()
-        waiting = self.waiting[at]
+        roots = self._steps(at, torch.minimum(scores, most[:, None]).sqrt().float())
+        waiting = self.waiting[at].long()
         place = torch.where(chosen, waiting[:, None] + chosen.cumsum(1) - 1, ROOM)
         fresh = self.fresh[at].scatter(1, place, roots)
         waiting = waiting + chosen.sum(1)
-        self.fresh[at], self.waiting[at] = fresh, waiting
+        self.fresh[at] = fresh
+        self.write("waiting", at, waiting)
         due = (FRESH * waiting >= self.size[at]).nonzero()[:, 0]
         if len(due):
             self._look(due + at.start if isinstance(at, slice) else at[due])
@@ -110,15 +131,15 @@ class Limits(Pool):
     def _look(self, at: Any) -> None:
         """Let fresh scores of devices replace their oldest."""
         order = torch.arange(ROOM, device=self.device)
-        waiting, head = self.waiting[at], self.head[at]
+        waiting, head = self.waiting[at].long(), self.head[at].long()
         new = order < waiting[:, None]
         place = (head[:, None] + order) % RECENT
         ring = self.recent[at]
         old = ring.gather(1, place)
         ring.scatter_(1, place, torch.where(new, self.fresh[at][:, :ROOM], old))
         self.recent[at] = ring
-        self.head[at] = (head + waiting) % RECENT
-        self.size[at] = (self.size[at] + waiting).clamp(max=RECENT)
+        self.write("head", at, (head + waiting) % RECENT)
+        self.write("size", at, (self.size[at] + waiting).clamp(max=RECENT))
         self.waiting[at] = 0
         self.refresh(at)
 
@@ -131,57 +152,84 @@ class Limits(Pool):
         if len(active) == 0:
             return
         rows = active + at.start if isinstance(at, slice) else at[active]
-        since, length, peak, alarms = self.episode[rows].unbind(1)
-        factor = self.factor[rows]
-        columns = ratio[active].T.contiguous(), refused[active].T.contiguous()
-        for value, unusual, counts in zip(*columns, judged[active].T.contiguous(), strict=True):
-            length = length + unusual
-            peak = torch.where(unusual, torch.maximum(peak, value), peak)
-            alarms = alarms + (unusual & (value > 1))
-            going = (since >= 0) & counts & ~unusual
-            since = torch.where(unusual, 0.0, since + going)
-            over = going & (since > GAP)
-            weak = WEAK + (STRONG - WEAK) * (length < SHORT)
-            raised = over & (peak > 1) & (peak < weak)
-            factor = torch.where(raised, (factor + STEP).clamp(max=HIGHEST), factor)
-            since = torch.where(over, -1.0, since)
-            length, peak, alarms = (torch.where(over, 0.0, x) for x in (length, peak, alarms))
-        self.episode[rows] = torch.stack((since, length, peak, alarms), 1)
+        columns = (each[active].T.contiguous() for each in (ratio, refused, judged))
+        follow = in_a_kernel if ratio.is_cuda else in_pytorch
+        episode, factor = follow(*columns, self.episode[rows], self.factor[rows])
+        self.write("episode", rows, episode)
         self.factor[rows] = factor
 
     def p_values(self, at: Any, scores: Any) -> Any:
         """Return the shares of recent normal rows that score as high, with the row itself."""
-        root = scores.sqrt()
-        near = root.float()
-        # Comparing in float32 is exact if the root is rounded up.
-        near = torch.where(near < root, near.nextafter(torch.full_like(near, torch.inf)), near)
-        above = counted(self.recent[at], near).to(scores.dtype)
+        # Whole steps are as high as a root if they are as high as the root, rounded up.
+        steps = (scores.sqrt() / self.step[at][:, None]).ceil_().clamp_(max=LARGEST + 1)
+        above = counted(self.recent[at], steps.add_(EMPTY + 1).long()).to(scores.dtype)
         return (1 + above) / (1 + self.size[at])[:, None]
 
     def put(self, at: Any, state: LimitState, rate: float) -> None:
         """Let devices go on from a state."""
         n, waiting = len(state.recent), len(state.fresh)
         self.rate[at] = rate
-        self.recent[at] = -1.0
-        self.recent[at, :n] = tensor(state.recent, self.device)
+        top = 2 * max(1.0, float(state.recent.max()), float(state.fresh.max(initial=0)))
+        self.step[at] = 2.0 ** np.ceil(np.log2(top)) / 2**BITS
+        one = at[:1] if torch.is_tensor(at) else slice(at.start, at.start + 1)
+        recent, fresh = (
+            self._steps(one, tensor(each, self.device, FLOAT)[None])
+            for each in (state.recent, state.fresh)
+        )
+        self.recent[at] = EMPTY
+        self.recent[at, :n] = recent
         self.head[at], self.size[at] = n % RECENT, n
-        self.fresh[at, :waiting] = tensor(state.fresh, self.device)
+        self.fresh[at, :waiting] = fresh
         self.waiting[at] = waiting
         self.factor[at] = state.factor
-        self.episode[at] = tensor(state.episode, self.device)
+        self.write("episode", at, tensor(state.episode, self.device))
         self.refresh(at)
 
     def learned(self, at: int) -> LimitState:
         """Return what the limit of one device comes from."""
         n, head, waiting = (int(each[at]) for each in (self.size, self.head, self.waiting))
-        ring = self.recent[at].cpu().numpy()
+        ring, fresh = (
+            self._roots(slice(at, at + 1), each[at])[0].cpu().numpy().astype("float32")
+            for each in (self.recent, self.fresh)
+        )
         order = [*range(head, RECENT), *range(head)] if n == RECENT else [*range(n)]
         return LimitState(
             ring[order],
-            self.fresh[at, :waiting].cpu().numpy().copy(),
+            fresh[:waiting],
             float(self.factor[at]),
-            self.episode[at].cpu().numpy().copy(),
+            self.episode[at].to(FLOAT).cpu().numpy().copy(),
         )
+
+
+def in_a_kernel(*given: Any) -> tuple[Any, Any]:
+    """Return what `in_pytorch` returns, by one launch."""
+    from onlad.fleet import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
+
+    ratio, refused, judged, episode, factor = given
+    episode, factor = episode.to(FLOAT, copy=True), factor.clone()
+    T, devices = ratio.shape
+    programs = -(-devices // TOGETHER)
+    kernels.follow[programs,](ratio, refused, judged, episode, factor, devices, T, TOGETHER)
+    return episode, factor
+
+
+def in_pytorch(*given: Any) -> tuple[Any, Any]:
+    """Return episodes, (devices, 4), and factors after rows, (rows, devices)."""
+    ratio, refused, judged, episode, factor = given
+    since, length, peak, alarms = episode.unbind(1)
+    for value, unusual, counts in zip(ratio, refused, judged, strict=True):
+        length = length + unusual
+        peak = torch.where(unusual, torch.maximum(peak, value), peak)
+        alarms = alarms + (unusual & (value > 1))
+        going = (since >= 0) & counts & ~unusual
+        since = torch.where(unusual, 0.0, since + going)
+        over = going & (since > GAP)
+        weak = WEAK + (STRONG - WEAK) * (length < SHORT)
+        raised = over & (peak > 1) & (peak < weak)
+        factor = torch.where(raised, (factor + STEP).clamp(max=HIGHEST), factor)
+        since = torch.where(over, -1.0, since)
+        length, peak, alarms = (torch.where(over, 0.0, x) for x in (length, peak, alarms))
+    return torch.stack((since, length, peak, alarms), 1), factor
 
 
 def counted(recent: Any, scores: Any) -> Any:

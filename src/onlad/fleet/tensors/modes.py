@@ -1,15 +1,20 @@
 """`Modes`: what was learned of many modes; `onlad.mode` and `onlad.instance` define it.
 
+Instead of the sums, what is solved from them is kept: the Cholesky root L of gram + ridge, and
+beta, which is (L L')^-1 times the moment. So the sums follow from what is kept. Rounding cannot
+make them indefinite: it changes each singular value of L by a share of the largest, so that a
+small eigenvalue of L L' keeps half as many digits more than it would in a gram.
+
 Arrays, for S modes of n features and windows of `width` rows, d = n width inputs, G groups of
 HIDDEN tanh units that predict k = n / G features each (rounded up; the rest is 0), and M units of
-the second instance:
+the second instance. A triangle of N rows has N (N + 1) / 2 entries, row by row:
 
-============  ===================  =================================================
-gram          (S, G, HIDDEN,       sums of the tanh instance
-              HIDDEN)
-moment, beta  (S, G, HIDDEN, k)    feature g + G i is entry i of group g
-linear_gram   (S, M, M)            sums of the linear or projected instance
-============  ===================  =================================================
+============  =====================  ==============================================
+root          (S, G, triangle, 3)    L of the tanh units in units of `size`
+size          (S, G)                 powers of 2
+beta          (S, G, HIDDEN, k)      feature g + G i is entry i of group g
+linear_root   (S, 1, triangle, 3)    L of the linear or projected instance
+============  =====================  ==============================================
 """
 
 from __future__ import annotations
@@ -20,7 +25,15 @@ import numpy as np
 import torch
 
 from onlad.fleet.tensors.anchors import Anchors
-from onlad.fleet.tensors.pool import FLOAT, Pool, tensor
+from onlad.fleet.tensors.pool import (
+    FLOAT,
+    SINGLE,
+    Pool,
+    halved,
+    of_three_bytes,
+    tensor,
+    three_bytes,
+)
 from onlad.instance import CONSTANT, HIDDEN, RIDGE
 from onlad.mode import (
     CLIP,
@@ -44,11 +57,11 @@ from onlad.mode import (
 class Modes(Pool):
     """Modes of one shape, each with its anchor."""
 
-    gram: Any
-    moment: Any
+    root: Any
+    size: Any
     beta: Any
-    linear_gram: Any
-    linear_moment: Any
+    linear_root: Any
+    linear_size: Any
     linear_beta: Any
     centre: Any
     scale: Any
@@ -59,7 +72,7 @@ class Modes(Pool):
     levels: Any
     weight: Any
     count: Any
-    root: Any  # of one over each usual square
+    inverse: Any  # root of one over each usual square
 
     def __init__(self, features: int, width: int, seed: int, count: int, device: str) -> None:
         self.features, self.width = features, width
@@ -67,6 +80,10 @@ class Modes(Pool):
         self.groups, self.units = len(tanh.gram), len(linear.b)
         self.each = -(-features // self.groups)
         self.projected = linear.kind == "projected"
+        self._below, self._linear_below = (
+            torch.tensor(np.flatnonzero(np.tri(size)), device=device)
+            for size in (HIDDEN, self.units)
+        )
         self.make(count, device)
         alpha = tanh.alpha.reshape(features, self.groups, HIDDEN).swapaxes(0, 1)
         self._alpha = tensor(np.ascontiguousarray(alpha), device)
@@ -82,24 +99,26 @@ class Modes(Pool):
         """Return shape, type and first value of each tensor, by its name."""
         n, G, M = self.features, self.groups, self.units
         shapes = {
-            "gram": (G, HIDDEN, HIDDEN),
-            "moment": (G, HIDDEN, self.each),
+            "size": (G,),
+            "linear_size": (1,),
             "beta": (G, HIDDEN, self.each),
-            "linear_gram": (M, M),
-            "linear_moment": (M, n) if self.projected else (0,),
             "linear_beta": (M, n),
-            "centre": (n,),
-            "scale": (n,),
             "usual": (2, n),
             "largest": (2, n),
             "band": (n,),
             "leaning": (2, n),
             "levels": (6, STATISTICS),
             "weight": (),
-            "root": (2, n),
+            "inverse": (2, n),
         }
-        fields = {name: (shape, FLOAT, 0.0) for name, shape in shapes.items()}
-        return fields | {"count": ((), torch.int64, 0)}
+        fields = {name: (shape, SINGLE, 0.0) for name, shape in shapes.items()}
+        return fields | {
+            "root": ((G, len(self._below), 3), torch.uint8, 0),
+            "linear_root": ((1, len(self._linear_below), 3), torch.uint8, 0),
+            "centre": ((n,), FLOAT, 0.0),
+            "scale": ((n,), FLOAT, 0.0),
+            "count": ((), torch.int32, 0),
+        }
 
     def grow(self, count: int) -> None:
         """Add modes at the end."""
@@ -148,7 +167,8 @@ class Modes(Pool):
 
     def errors(self, at: Any, Z: Any, H: Any, U: Any) -> Any:
         """Return the errors of both instances, (modes, 2, rows, features)."""
-        return self.left(Z[:, self.width - 1 :], H, U, self.beta[at], self.linear_beta[at])
+        beta = self.beta[at].to(FLOAT), self.linear_beta[at].to(FLOAT)
+        return self.left(Z[:, self.width - 1 :], H, U, *beta)
 
     def left(self, X: Any, H: Any, U: Any, beta: Any, linear_beta: Any) -> Any:
         """Return what is left of scaled rows when their predictions are taken off."""
@@ -164,7 +184,7 @@ class Modes(Pool):
 
     def standardised(self, at: Any, E: Any, present: Any) -> Any:
         """Turn errors into usual deviations; return standardised statistics, (modes, 4, rows)."""
-        E.mul_(self.root[at][:, :, None])
+        E.mul_(self.inverse[at][:, :, None])
         E.mul_(present[:, None])
         levels = self.levels[at]
         found = statistics(E**2, present.sum(2).clamp(min=1)[:, None])
@@ -194,19 +214,21 @@ class Modes(Pool):
         E = self.errors(at, Z, H, U)
         count = chosen.sum(1)
         forgotten = torch.pow(FORGETTING, 2 * count.to(FLOAT))
-        for name, added in self.sums(Z[:, self.width - 1 :], H, U, chosen).items():
-            old = getattr(self, name)[at]
-            old = old * forgotten.view(-1, *[1] * (old.ndim - 1))
-            getattr(self, name)[at] = old.add_(added)
-        self.solve(at)
+        added = self.sums(Z[:, self.width - 1 :], H, U, chosen)
+        for old, new in zip(self.past(at), added, strict=True):
+            new.add_(old.mul_(forgotten.view(-1, *[1] * (old.ndim - 1))))
+        self.solve(at, added)
         known = present & chosen[..., None]
         self.take(at, E, known, count)
         self.widen(at, E[:, 1], known, count > 0)
-        self.count[at] += count
+        self.write("count", at, self.count[at] + count)
         self.settle(at)
 
-    def sums(self, X: Any, H: Any, U: Any, chosen: Any) -> dict[str, Any]:
-        """Return the sums of the chosen rows, by name; the tanh units of others become 0."""
+    def sums(self, X: Any, H: Any, U: Any, chosen: Any) -> list[Any]:
+        """Return gram and moment of both instances; the tanh units of rows not chosen become 0.
+
+        A linear instance has no moment: it is part of the gram.
+        """
         modes, weight = len(X), chosen.to(FLOAT)[..., None]
         by_group = H.view(self.groups, modes, -1, HIDDEN).mul_(weight)
         gram = torch.bmm(H.transpose(1, 2), H).view(self.groups, modes, HIDDEN, HIDDEN)
@@ -214,14 +236,32 @@ class Modes(Pool):
         parts = wide.unflatten(2, (self.each, self.groups)).permute(3, 0, 1, 2)
         moment = by_group.transpose(2, 3) @ parts
         U = torch.cat((U * weight, weight), 2).transpose(1, 2)
-        sums = {
-            "gram": gram.transpose(0, 1),
-            "moment": moment.transpose(0, 1),
-            "linear_gram": torch.bmm(U, U.mT),
-        }
+        sums = [gram.transpose(0, 1), moment.transpose(0, 1), torch.bmm(U, U.mT)]
+        return [*sums, torch.bmm(U, X)] if self.projected else sums
+
+    def past(self, at: Any) -> list[Any]:
+        """Return the sums that the roots and beta of modes stand for, as `sums` does."""
+        L, linear = self.roots(at)
+        sums = [L @ L.mT, L @ (L.mT @ self.beta[at].to(FLOAT)), linear @ linear.mT]
         if self.projected:
-            sums["linear_moment"] = torch.bmm(U, X)
+            sums.append(linear @ (linear.mT @ self.linear_beta[at].to(FLOAT)))
+        sums[0] -= self._tanh_ridge
+        sums[2] -= self._ridge
         return sums
+
+    def roots(self, at: Any) -> tuple[Any, Any]:
+        """Return the roots of gram + ridge of both instances."""
+        found = []
+        for name, below, N in self._triangles():
+            entries = of_three_bytes(getattr(self, f"{name}root")[at])
+            entries.mul_(getattr(self, f"{name}size")[at][..., None])
+            L = entries.new_zeros(*entries.shape[:-1], N * N)
+            found.append(L.index_copy_(-1, below, entries).unflatten(-1, (N, N)))
+        return found[0], found[1][:, 0]
+
+    def _triangles(self) -> list[tuple[str, Any, int]]:
+        """Return of both instances: how names of fields begin, places of a triangle, units."""
+        return [("", self._below, HIDDEN), ("linear_", self._linear_below, self.units)]
 
     def take(self, at: Any, E: Any, known: Any, count: Any) -> None:
         """Let the usual squares follow errors of the rows that are known, `count` of them."""
@@ -230,12 +270,12 @@ class Modes(Pool):
         asleep = (~(self.scale[at] > 0)).to(FLOAT)[:, None]
         first = (weight == 0) & (count > 0)
         largest = torch.where(first[:, None, None], asleep, largest)
-        self.largest[at] = torch.maximum(largest, squares.amax(2))
+        self.write("largest", at, torch.maximum(largest, squares.amax(2)))
         seen = known.sum(1)[:, None]
         total = (weight[:, None, None] + seen).clamp(min=1)
         mean = (weight[:, None, None] * usual + squares.sum(2)) / total
-        self.usual[at] = torch.where(seen > 0, mean, usual)
-        self.weight[at] = (weight + count).clamp(max=MEMORY)
+        self.write("usual", at, torch.where(seen > 0, mean, usual))
+        self.write("weight", at, (weight + count).clamp(max=MEMORY))
 
     def widen(self, at: Any, errors: Any, known: Any, moves: Any) -> None:
         """Let the bands of some modes follow errors of their predictions that are known."""
@@ -245,79 +285,77 @@ class Modes(Pool):
         grown = band * torch.exp(WIDENING * (outside - within))
         least = NARROWEST * self.usual[at][:, 1].sqrt()
         grown = torch.maximum(grown, least).clamp(max=CLIP)
-        self.band[at] = torch.where(moves[:, None], grown, band)
+        self.write("band", at, torch.where(moves[:, None], grown, band))
 
-    def solve(self, at: Any) -> None:
-        """Compute beta from the sums."""
-        names = "gram", "moment", "linear_gram", "linear_moment"
-        found = self.solution(*(getattr(self, name)[at] for name in names))
-        self.beta[at], self.linear_beta[at] = found
+    def solve(self, at: Any, sums: list[Any]) -> None:
+        """Keep the roots of sums, and beta."""
+        (L, beta), (linear, linear_beta) = self.solution(*sums)
+        self.write("beta", at, beta)
+        self.write("linear_beta", at, linear_beta)
+        for (name, below, _), root in zip(self._triangles(), (L, linear[:, None]), strict=True):
+            size = root.square().sum(-1).amax(-1).sqrt().log2().ceil().exp2()  # of the longest row
+            self.write(f"{name}size", at, size)
+            kept = three_bytes(root.flatten(-2)[..., below].div_(size[..., None]))
+            self.write(f"{name}root", at, kept)
 
     def solution(
         self, gram: Any, moment: Any, linear_gram: Any, linear_moment: Any = None
-    ) -> tuple[Any, Any]:
-        """Return what sums say beta is, of both instances."""
-        beta, n = solved(gram + self._tanh_ridge, moment), self.features
+    ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Return what sums say root and beta are, of both instances."""
+        tanh, n = solved(gram + self._tanh_ridge, moment), self.features
         if self.projected:
-            return beta, solved(linear_gram + self._ridge, linear_moment)
-        linear = solved(linear_gram + self._ridge, linear_gram[:, :, :n])
+            return tanh, solved(linear_gram + self._ridge, linear_moment)
+        root, linear = solved(linear_gram + self._ridge, linear_gram[:, :, :n])
         own = linear.diagonal(dim1=1, dim2=2)
         rest = (1.0 - own).clamp(min=1e-9)
         own.zero_()
-        return beta, linear / rest[:, None]
+        return tanh, (root, linear / rest[:, None])
 
     def settle(self, at: Any) -> None:
         """Compute the inverse of the usual squares, and give modes that are due an anchor."""
         usual, weight = self.usual[at], self.weight[at][:, None, None]
         least = usual.mean(2, keepdim=True).clamp(min=PRIOR_SQUARE)
         mixed = (weight * usual + PRIOR * least) / (weight + PRIOR)
-        self.root[at] = torch.maximum(mixed, self.largest[at] / OFTEN).rsqrt()
+        self.write("inverse", at, torch.maximum(mixed, self.largest[at] / OFTEN).rsqrt())
 
     def anchor(self, at: Any) -> None:
         """Give modes an anchor."""
         own = self.anchors
         own.there[at] = True
-        own.beta[at] = self.linear_beta[at]
+        own.beta[at] = halved(self.linear_beta[at])
         own.centre[at], own.scale[at] = self.centre[at], self.scale[at]
-        own.deviation[at] = 1 / self.root[at][:, 1]
+        own.deviation[at] = 1 / self.inverse[at][:, 1]
         own.lean[at], own.halves[at], own.rows[at] = 0.0, 0.0, 0
 
     # -- values in and out --------------------------------------------------------------------
 
     def put(self, at: Any, state: ModeState) -> None:
         """Let modes go on from a state. `at` has at least one."""
-        new = {
-            "gram": unpacked(state.gram),
-            "moment": self._grouped(state.moment),
-            "linear_gram": unpacked(state.linear_gram[None])[0],
-            "linear_moment": state.linear_moment,
-            "centre": state.centre,
-            "scale": state.scale,
-            "usual": state.usual,
-            "largest": state.largest,
-            "band": state.band,
-            "leaning": state.leaning,
-            "levels": state.levels,
-        }
-        for name, array in new.items():
-            getattr(self, name)[at] = tensor(array, self.device)
+        for name in ("centre", "scale", "usual", "largest", "band", "leaning", "levels"):
+            self.write(name, at, tensor(getattr(state, name), self.device))
         self.weight[at], self.count[at] = state.weight, state.count
+        sums = [unpacked(state.gram), self._grouped(state.moment)]
+        sums += [unpacked(state.linear_gram[None])[0]] + [state.linear_moment] * self.projected
         one = at[:1] if torch.is_tensor(at) else slice(at.start, at.start + 1)
-        self.solve(one)
+        self.solve(one, [tensor(each, self.device)[None] for each in sums])
         self.settle(one)
-        for name in ("beta", "linear_beta", "root"):
+        solved_from_sums = ("root", "size", "beta", "linear_root", "linear_size", "linear_beta")
+        for name in (*solved_from_sums, "inverse"):
             getattr(self, name)[at] = getattr(self, name)[one].clone()
 
     def learned(self, at: int) -> ModeState:
         """Return all that was learned of one mode."""
 
         def array(name: str) -> Any:
-            return getattr(self, name)[at].cpu().numpy().copy()
+            return getattr(self, name)[at].to(FLOAT).cpu().numpy().copy()
 
-        moment = array("moment").transpose(1, 2, 0).reshape(HIDDEN, -1)[:, : self.features]
+        gram, moment, linear_gram, *rest = (
+            each[0].cpu().numpy() for each in self.past(slice(at, at + 1))
+        )
+        moment = moment.transpose(1, 2, 0).reshape(HIDDEN, -1)[:, : self.features]
         return ModeState(
-            gram=packed(array("gram")), linear_gram=packed(array("linear_gram")[None])[0],
-            moment=moment.copy(), linear_moment=array("linear_moment"), centre=array("centre"),
+            gram=packed(gram), linear_gram=packed(linear_gram[None])[0], moment=moment.copy(),
+            linear_moment=rest[0] if rest else np.empty(0), centre=array("centre"),
             scale=array("scale"), usual=array("usual"), largest=array("largest"),
             band=array("band"), leaning=array("leaning"), levels=array("levels"),
             weight=float(self.weight[at]), count=int(self.count[at]),
@@ -336,8 +374,8 @@ def statistics(squares: Any, count: Any) -> Any:
     return torch.cat((squares.sum(3) / count, squares.amax(3)), 1)
 
 
-def solved(gram: Any, moment: Any) -> Any:
-    """Return the solutions of positive definite systems."""
+def solved(gram: Any, moment: Any) -> tuple[Any, Any]:
+    """Return the roots of positive definite matrices, and the solutions of their systems."""
     L, _ = torch.linalg.cholesky_ex(gram)
     half = torch.linalg.solve_triangular(L, moment, upper=False)
-    return torch.linalg.solve_triangular(L.mT, half, upper=True)
+    return L, torch.linalg.solve_triangular(L.mT, half, upper=True)

@@ -64,7 +64,7 @@ class Refusing(Store):
         some = max(1, self.at_once // ROOM)
         for first in range(0, len(devices), some):
             part = devices[first : first + some]
-            places, slots = self.quarantine[part], self._places(len(part))
+            places, slots = self.quarantine[part], self.more.claim(len(part))
             start(self.more, slots, *self.refuge.filled(places))
             self.more.anchors.there[slots] = False
             self.candidate[part] = slots
@@ -83,12 +83,13 @@ class Refusing(Store):
         self.more.learn(at, rows, present, fits)
         explained = self.explained[devices] + fits.sum(1)
         foreign = self.foreign[devices] + (unusual & ~fits).sum(1)
-        self.explained[devices], self.foreign[devices] = explained, foreign
+        self.write("explained", devices, explained)
+        self.write("foreign", devices, foreign)
         dropped = foreign > FOREIGN * (explained + CANDIDATE)
         patience = (PATIENCE * self.learned_rows(devices).to(FLOAT)).clamp(SHORTEST, LONGEST)
         confirmed = ~dropped & (explained >= patience)
         if bool(dropped.any()):
-            self._free_modes += at[dropped].tolist()
+            self.more.free += at[dropped].tolist()
             self.candidate[devices[dropped]] = -1
         self._confirm(devices[confirmed])
         return confirmed
@@ -99,7 +100,7 @@ class Refusing(Store):
         last = (self.slots[devices] >= 0).sum(1)
         self.slots[devices, last] = self.candidate[devices]
         self.candidate[devices] = -1
-        self.current[devices] = torch.minimum(self.current[devices], last + 1)
+        self.write("current", devices, torch.minimum(self.current[devices], last + 1))
 
     def _drop_least(self, devices: Any) -> None:
         """Take the mode that learned least from devices that have as many as there may be."""
@@ -112,7 +113,7 @@ class Refusing(Store):
         moves = devices[least[:, 0] == 0]
         self.first.copy(moves, self.more, self.slots[moves, 0])
         gone = ranks[:-1] == (least - 1).clamp(min=0)
-        self._free_modes += slots[gone].tolist()
+        self.more.free += slots[gone].tolist()
         self.slots[devices] = -1
         self.slots[devices, : MODES - 2] = slots[~gone].view(-1, MODES - 2)
         mode = self.mode[devices]

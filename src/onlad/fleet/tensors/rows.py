@@ -16,6 +16,7 @@ class Rows(NamedTuple):
     place: Any  # of the first among those of two ticks, or of each
     paused: Any  # (devices,)
     number: Any  # (devices, rows) among those given
+    gaps: bool  # whether a value is missing
 
     def part(self, some: Any, times: slice = slice(None)) -> Rows:
         """Return some devices, by slice or indices, and some of their rows."""
@@ -31,6 +32,7 @@ class Rows(NamedTuple):
             place,
             self.paused[some],
             self.number[some][:, times],
+            self.gaps,
         )
 
 
@@ -42,7 +44,7 @@ class Found(NamedTuple):
     means: Any  # (devices, 4) after the last row
     leans: Any  # (devices, 2, n)
     current: Any  # (devices,)
-    squares: Any  # (devices, rows, n)
+    errors: Any  # (devices, 2, rows, n) in usual deviations
     made: Any  # (devices, rows, n) predictions, in units of the mode
 
 

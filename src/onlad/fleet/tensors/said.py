@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-
-NARROW = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
+from onlad.fleet.verdicts import ON_GPU
 
 
 class Details(NamedTuple):
@@ -16,7 +15,16 @@ class Details(NamedTuple):
 
     row: Any  # (k,)
     shares: Any  # (k, n)
-    around: Any  # (k, 2 n + 1)
+    around: Any  # (k, 2 n + 1): expected, half widths of bands, unusual rows lately
+
+    def widened(self, columns: int) -> Details:
+        """Return the same with columns of features that devices do not have."""
+        n = self.shares.shape[1]
+        parts = self.shares, self.around[:, :n], self.around[:, n : 2 * n]
+        shares, *around = (
+            torch.nn.functional.pad(part, (0, columns), value=torch.nan) for part in parts
+        )
+        return Details(self.row, shares, torch.cat((*around, self.around[:, 2 * n :]), 1))
 
 
 class Said:
@@ -25,6 +33,7 @@ class Said:
     score: Any
     threshold: Any
     p_value: Any
+    severity: Any
     is_anomaly: Any
     learned: Any
     drift: Any
@@ -35,7 +44,7 @@ class Said:
         kinds = {"is_anomaly": torch.bool, "learned": torch.bool, "drift": torch.bool}
         kinds["drifting"] = torch.int64
         firsts = {"threshold": torch.inf, "p_value": 1.0, "drifting": -1}
-        for name in NARROW:
+        for name in ON_GPU:
             kind, start = kinds.get(name, FLOAT), firsts.get(name, 0)
             made = torch.full((devices, rows), start, dtype=kind, device=device)
             setattr(self, name, made)

@@ -40,18 +40,16 @@ def start(modes: Modes, at: Any, windows: Any, rows: Any) -> None:
     H, U = modes.layers(X, V)
     E = X.new_zeros(len(X), 2, most, n)
     for part, rest in ((first, there & ~first), (there & ~first, first)):
-        beta = modes.solution(**modes.sums(X, H.clone(), U, rest))
+        beta = (each[1] for each in modes.solution(*modes.sums(X, H.clone(), U, rest)))
         E = torch.where(part[:, None, :, None], modes.left(X, H, U, *beta), E)
     modes.usual[at], modes.weight[at] = 0.0, 0.0
     modes.take(at, E, known, rows)
     band = quantile(E[:, 1].abs().transpose(1, 2), known.transpose(1, 2), COVERED)
-    modes.band[at] = torch.where(known.any(1), band, 0.0)
-    for name, total in modes.sums(X, H, U, there).items():
-        getattr(modes, name)[at] = total
-    modes.solve(at)
-    modes.count[at] = rows
+    modes.write("band", at, torch.where(known.any(1), band, 0.0))
+    modes.solve(at, modes.sums(X, H, U, there))
+    modes.write("count", at, rows)
     modes.settle(at)
-    E.mul_(modes.root[at][:, :, None]).mul_(known[:, None])
+    E.mul_(modes.inverse[at][:, :, None]).mul_(known[:, None])
     _levels(modes, at, E, known, there)
 
 
@@ -75,10 +73,10 @@ def _levels(modes: Modes, at: Any, E: Any, known: Any, there: Any) -> None:
     usual = (squares * there[..., None]).sum(2) / wide
     shrunk = (wide * usual + PRIOR * usual.mean(2, keepdim=True)) / (wide + PRIOR)
     leaning = shrunk.clamp(min=CORRELATED * LEANING / (2 - LEANING))
-    modes.leaning[at] = leaning
+    modes.write("leaning", at, leaning)
     found = statistics(squares / leaning[:, :, None], n)
     levels += _level(found, there, CORRELATED / LEANING, LEAST[0])
-    modes.levels[at] = torch.stack(levels, 1)
+    modes.write("levels", at, torch.stack(levels, 1))
 
 
 def _level(found: Any, there: Any, rows_in_mean: float, least: float) -> tuple[Any, Any]:

@@ -2,6 +2,10 @@
 
 Mode 0 of device i is entry i of `first`. Further modes and candidates are in `more`, quarantines in
 `refuge`: few devices have them.
+
+Rows wait for two ticks until they are learned, once. They are kept in half precision, as
+differences from a value of their tick in units of the first mode: then it does not matter where a
+stream has gone. The rows that the next one is judged with are kept as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import torch
 
 from onlad.fleet.tensors.limits import Limits
 from onlad.fleet.tensors.modes import Modes
-from onlad.fleet.tensors.pool import FLOAT, Pool, tensor
+from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Pool, halved, tensor
 from onlad.fleet.tensors.rows import indices
 from onlad.mode import STATISTICS
 from onlad.watching import (
@@ -27,6 +31,10 @@ from onlad.watching import (
 )
 
 ROOM = CANDIDATE + TICK  # rows of a quarantine
+# The unit in which rows are kept, in scales of the first mode, rounded up to a power of 2. Half
+# precision then has differences of up to 7e7 scales, rounds none by more than 1e-4 scales or
+# 0.05 %, and counts and switches not at all.
+UNIT = 1024.0
 
 
 class Refuge(Pool):
@@ -64,15 +72,17 @@ class Refuge(Pool):
 class Store(Pool):
     """What monitors with one number of features, window and seed have learned."""
 
-    at_once = 2**19  # rows that are worked on together: their hidden units take half a GiB
+    at_once = 2**20  # rows that are worked on together: their hidden units take a GiB
 
     kept: Any  # values held of the rows of two ticks, with those before, and one that is not read
-    present: Any
+    origin: Any  # of the rows of the tick before, and of this one
+    unit: Any  # of rows that are kept; 0 while a feature never moved
+    past: Any  # the last rows that a window has, at least one, the newest last
+    present: Any  # a bit for each feature
     score: Any
     mode: Any
     refused: Any
     open: Any
-    held: Any
     age: Any
     patience: Any
     counted: Any  # of counters the last value, else NaN; rows since then
@@ -99,41 +109,38 @@ class Store(Pool):
         self.limits.make(0, device)
         self.refuge = Refuge(features * width)
         self.refuge.make(0, device)
-        self._free_modes: list[int] = []
-        self._free_refuge: list[int] = []
 
     def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
         """Return shape, type and first value of each tensor, by its name."""
         n, rows = self.features, 2 * TICK + 1
-        whole, nan = torch.int64, torch.nan
+        whole, nan = torch.int32, torch.nan
         return {
-            "kept": ((self.width - 1 + rows, n), FLOAT, nan),
-            "present": ((rows, n), torch.bool, 0),
-            "score": ((rows,), FLOAT, 0.0),
+            "kept": ((self.width - 1 + rows, n), HALF, nan),
+            "origin": ((2, n), FLOAT, 0.0),
+            "unit": ((n,), SINGLE, 0.0),
+            "past": ((max(self.width - 1, 1), n), FLOAT, nan),
+            "present": ((rows, -(-n // 8)), torch.uint8, 0),
+            "score": ((rows,), SINGLE, 0.0),
             "mode": ((rows,), torch.int8, 0),
             "refused": ((rows,), torch.bool, 0),
             "open": ((rows,), torch.bool, 0),
-            "held": ((n,), FLOAT, nan),
-            "age": ((n,), FLOAT, 0.0),
-            "patience": ((n,), FLOAT, 0.0),
+            "age": ((n,), SINGLE, 0.0),
+            "patience": ((n,), SINGLE, 0.0),
             "counted": ((2, n), FLOAT, nan),
-            "means": ((STATISTICS,), FLOAT, 0.0),
-            "leans": ((2, n), FLOAT, 0.0),
+            "means": ((STATISTICS,), SINGLE, 0.0),
+            "leans": ((2, n), SINGLE, 0.0),
             "current": ((), whole, 0),
             "at": ((), whole, 0),
             "begun": ((), whole, 0),
             "drifting": ((), whole, -1),
             "explained": ((), whole, 0),
             "foreign": ((), whole, 0),
-            "slots": ((MODES - 1,), whole, -1),
-            "candidate": ((), whole, -1),
-            "quarantine": ((), whole, -1),
+            "slots": ((MODES - 1,), torch.int64, -1),
+            "candidate": ((), torch.int64, -1),
+            "quarantine": ((), torch.int64, -1),
             "now": ((), FLOAT, torch.inf),
             "gate": ((), FLOAT, torch.inf),
         }
-
-    def __len__(self) -> int:
-        return len(self.at)
 
     def grow(self, count: int) -> None:
         """Add devices at the end; each needs a `put`."""
@@ -151,7 +158,7 @@ class Store(Pool):
     def _modes(self, devices: Any) -> list[tuple[Modes, Any, Any]]:
         """Return for each rank of modes: the pool, the places there, and of which of `devices`."""
         found: list[tuple[Modes, Any, Any]] = [(self.first, devices, None)]
-        if len(self.more.count) == len(self._free_modes):
+        if len(self.more) == len(self.more.free):
             return found
         slots = self.slots[devices]
         for rank in range(MODES - 1):
@@ -174,15 +181,42 @@ class Store(Pool):
 
     def learned_rows(self, devices: Any) -> Any:
         """Return how many rows the modes of each device have learned."""
-        total = self.first.count[devices].clone()
+        total = self.first.count[devices].long()
         for pool, at, own in self._modes(devices)[1:]:
             total[own] += pool.count[at]
         return total
 
     def _tick_rows(self, devices: Any, start: int) -> tuple[Any, Any]:
         """Return raw rows of a tick, with those before, and which values were there."""
-        rows = self.kept[devices, start : start + TICK + self.width - 1]
-        return rows, self.present[devices, start : start + TICK]
+        stop = start + TICK
+        bits = self.present[devices, start:stop]
+        return self._raw(devices, start, stop + self.width - 1), of_bits(bits, self.features)
+
+    def _raw(self, devices: Any, start: int, stop: int) -> Any:
+        """Return rows that are kept, by their place there."""
+        rows = self.kept[devices, start:stop].to(FLOAT) * self.unit[devices][:, None]
+        before, now = self.origin[devices].unbind(1)
+        late = max(0, min(self.width - 1 + TICK - start, rows.shape[1]))
+        rows[:, :late] += before[:, None]
+        rows[:, late:] += now[:, None]
+        return rows
+
+    def _keep(self, devices: Any, rows: Any, origin: Any) -> Any:
+        """Return rows as they are kept; `origin` is that of their tick."""
+        unit = self.unit[devices][:, None]
+        # What never moved differs by less than `mode.STILL`, in any unit that it may get.
+        return halved((rows - origin[:, None]) / torch.where(unit > 0, unit, torch.inf))
+
+    def measure(self, devices: Any) -> None:
+        """Give features that have moved the unit in which their rows are kept."""
+        unit, scale = self.unit[devices], self.first.scale[devices]
+        new = torch.where(scale > 0, (UNIT * scale).log2().ceil().exp2(), 0.0)
+        self.write("unit", devices, torch.where(unit > 0, unit, new))
+
+    def _begin(self, devices: Any, tick: int, rows: Any) -> None:
+        """Let the rows of a tick be kept as differences from these."""
+        centre = self.first.centre[devices].nan_to_num(nan=0.0)
+        self.origin[devices, tick] = torch.where(rows.isnan(), centre, rows)
 
     def inform(self, devices: Any) -> None:
         """Settle the limit of the next tick."""
@@ -196,39 +230,19 @@ class Store(Pool):
         self.now[devices] = now
         self.gate[devices] = REFUSED * self.limits.base[devices].clamp(min=1.0) * trust
 
-    def _places(self, count: int) -> Any:
-        """Return free places in `more`."""
-        short = count - len(self._free_modes)
-        if short > 0:
-            size = len(self.more.count)
-            more = max(short, 4, size // 2)
-            self.more.grow(more)
-            self._free_modes += range(size, size + more)
-        found = self._free_modes[:count]
-        del self._free_modes[:count]
-        return torch.tensor(found, dtype=torch.int64, device=self.device)
-
     def _release(self, devices: Any) -> None:
         """Give up the quarantines of devices."""
         if len(devices):
-            self._free_refuge += self.quarantine[devices].tolist()
+            self.refuge.free += self.quarantine[devices].tolist()
             self.quarantine[devices] = -1
 
     def _shelter(self, devices: Any) -> None:
         """Give devices that have none an empty quarantine."""
         lack = devices[self.quarantine[devices] < 0]
-        if len(lack) == 0:
-            return
-        short = len(lack) - len(self._free_refuge)
-        if short > 0:
-            size = len(self.refuge.size)
-            more = max(short, size // 2)
-            self.refuge.grow(more)
-            self._free_refuge += range(size, size + more)
-        at = torch.tensor(self._free_refuge[: len(lack)], device=self.device)
-        del self._free_refuge[: len(lack)]
-        self.quarantine[lack] = at
-        self.refuge.start[at], self.refuge.size[at] = 0, 0
+        if len(lack):
+            at = self.refuge.claim(len(lack))
+            self.quarantine[lack] = at
+            self.refuge.start[at], self.refuge.size[at] = 0, 0
 
     # -- values in and out --------------------------------------------------------------------
 
@@ -236,24 +250,34 @@ class Store(Pool):
         """Let devices go on from a state."""
         at = indices(devices, self.device)
         self.forget(at)
-        keep = self.width - 1 + 2 * TICK
-        self.kept[devices, :keep] = tensor(state.kept, self.device)
-        for name in ("present", "score", "mode", "refused", "open"):
+        before = self.width - 1
+        for name in ("score", "mode", "refused", "open"):
             column = getattr(self, name)
             array = tensor(getattr(state, name), self.device, column.dtype)
             column[devices, : 2 * TICK] = array
-        for name in ("held", "age", "patience", "counted", "means", "leans"):
-            getattr(self, name)[devices] = tensor(getattr(state, name), self.device)
+        self.present[devices, : 2 * TICK] = bits(tensor(state.present, self.device))
+        for name in ("age", "patience", "counted", "means", "leans"):
+            self.write(name, devices, tensor(getattr(state, name), self.device))
+        past = state.past[::-1].copy() if before else state.held[None]
+        self.past[devices] = tensor(past, self.device)
         for name in ("current", "at", "begun", "drifting", "explained", "foreign"):
             getattr(self, name)[devices] = getattr(state, name)
         self.first.put(devices, state.modes[0])
+        self.unit[devices] = 0.0
+        self.measure(devices)
+        rows, middle = tensor(state.kept, self.device).expand(len(at), -1, -1), before + TICK
+        for tick, first in enumerate((before, middle - 1)):
+            self._begin(devices, tick, rows[:, first])
+        origin = self.origin[devices]
+        self.kept[devices, :middle] = self._keep(devices, rows[:, :middle], origin[:, 0])
+        self.kept[devices, middle:-1] = self._keep(devices, rows[:, middle:], origin[:, 1])
         self.first.anchors.put(devices, state.anchors[0])
         self.limits.put(devices, state.limit, rate)
         further = [*zip(state.modes[1:], state.anchors[1:], strict=True)]
         if state.candidate is not None:
             further.append((state.candidate, None))
         for rank, (mode, anchor) in enumerate(further, 1):
-            slots = self._places(len(at))
+            slots = self.more.claim(len(at))
             self.more.put(slots, mode)
             self.more.anchors.put(slots, anchor)
             if rank < len(state.modes):
@@ -273,35 +297,36 @@ class Store(Pool):
         """Give up what devices have in the pools that all share."""
         self._release(at[self.quarantine[at] >= 0])
         for slots in (*self.slots[at].T, self.candidate[at]):
-            self._free_modes += slots[slots >= 0].tolist()
+            self.more.free += slots[slots >= 0].tolist()
         self.slots[at], self.candidate[at] = -1, -1
 
     def learned(self, device: int) -> WatchingState:
         """Return all that was learned of one device."""
 
         def array(name: str, stop: int | None = None) -> Any:
-            return getattr(self, name)[device][:stop].cpu().numpy().copy()
+            found = getattr(self, name)[device][:stop]
+            return (found.to(FLOAT) if found.is_floating_point() else found).cpu().numpy().copy()
 
         def number(name: str) -> int:
             return int(getattr(self, name)[device])
 
         slots = [slot for slot in self.slots[device].tolist() if slot >= 0]
-        candidate, quarantine = number("candidate"), number("quarantine")
-        kept = array("kept", self.width - 1 + 2 * TICK)
-        last = TICK + number("at") + self.width - 1
+        candidate, past = number("candidate"), array("past")
+        kept = self._raw(slice(device, device + 1), 0, self.width - 1 + 2 * TICK)
+        present = of_bits(self.present[device, : 2 * TICK], self.features)
         return WatchingState(
             width=self.width,
             ordered=self.ordered,
-            past=kept[last - self.width + 1 : last][::-1].copy(),
-            kept=kept,
-            held=array("held"),
+            past=past[::-1][: self.width - 1].copy(),
+            kept=kept[0].cpu().numpy(),
+            held=past[-1],
             age=array("age"),
             patience=array("patience"),
             counted=array("counted"),
             means=array("means"),
             leans=array("leans"),
             score=array("score", 2 * TICK),
-            present=array("present", 2 * TICK),
+            present=present.cpu().numpy(),
             refused=array("refused", 2 * TICK),
             open=array("open", 2 * TICK),
             mode=array("mode", 2 * TICK).astype("int64"),
@@ -317,6 +342,19 @@ class Store(Pool):
                 self.first.anchors.learned(device),
                 *(self.more.anchors.learned(slot) for slot in slots),
             ),
-            quarantine=self.refuge.rows(quarantine),
+            quarantine=self.refuge.rows(number("quarantine")),
             limit=self.limits.learned(device),
         )
+
+
+def bits(present: Any) -> Any:
+    """Return what is there, (..., n), with a bit for each feature."""
+    wide = torch.nn.functional.pad(present, (0, -present.shape[-1] % 8)).unflatten(-1, (-1, 8))
+    powers = 2 ** torch.arange(8, dtype=torch.uint8, device=present.device)
+    return (wide * powers).sum(-1, dtype=torch.uint8)
+
+
+def of_bits(kept: Any, features: int) -> Any:
+    """Return what `bits` was given."""
+    powers = 2 ** torch.arange(8, dtype=torch.uint8, device=kept.device)
+    return (kept[..., None] & powers).bool().flatten(-2)[..., :features]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,9 +20,8 @@ class Ticking(Refusing):
     def tick(self, devices: Any) -> Any:
         """Move on after TICK rows; return for which devices a new mode was confirmed."""
         late, both = slice(TICK, 2 * TICK), slice(0, 2 * TICK)
-        score, is_open = self.score[devices, late], self.open[devices, late]
-        now, gate = self.now[devices][:, None], self.gate[devices][:, None]
-        self.limits.follow(devices, score / now, score > gate, is_open)
+        ratio = self.score[devices, late] / self.now[devices][:, None]
+        self.limits.follow(devices, ratio, self.refused[devices, late], self.open[devices, late])
         if self.ordered:
             lasting = self.limits.lasts(devices).nonzero()[:, 0]
             if len(lasting):
@@ -47,35 +47,48 @@ class Ticking(Refusing):
 
     def _shift(self, devices: Any) -> None:
         """Make the rows of this tick those of the tick before."""
-        keep = self.width - 1 + TICK
+        before, origin = self.width - 1, self.origin[devices, 1]
+        first = self._keep(devices, self._raw(devices, TICK, TICK + before), origin)
         for name in ("kept", "present", "score", "mode", "refused", "open"):
             column = getattr(self, name)
-            rows = keep if name == "kept" else TICK
+            rows = before + TICK if name == "kept" else TICK
             column[devices, :rows] = column[devices, TICK : TICK + rows].clone()
+        self.kept[devices, :before], self.origin[devices, 0] = first, origin
+        self._begin(devices, 1, self.past[devices][:, -1])
         self.open[devices, TICK:] = False
         self.at[devices] = 0
 
     def _learn(self, devices: Any, usual: Any, start: int) -> None:
         """Let modes learn rows of a tick, which begins at row `start`."""
-        mode = self.mode[devices, start : start + TICK]
-        for rank, (pool, at, own) in enumerate(self._modes(devices)):
-            mine = usual & (mode == rank) if own is None else usual[own] & (mode[own] == rank)
-            which = devices if own is None else chosen(devices, own)
-            some = max(1, self.at_once // TICK)
-            for first in range(0, len(mine), some):
-                part = slice(first, first + some)
+        for pool, at, which, mine, _ in self._each_mode(devices, usual, start):
+            for part in self._parts(mine):
                 rows, present = self._tick_rows(chosen(which, part), start)
                 pool.learn(chosen(at, part), rows, present, mine[part])
+
+    def _each_mode(
+        self, devices: Any, wanted: Any, start: int
+    ) -> Iterator[tuple[Modes, Any, Any, Any, Any]]:
+        """Yield for each rank of modes: the pool, the places there, and their devices.
+
+        Then come which of the wanted rows of a tick are theirs, and of which of `devices`.
+        """
+        mode = self.mode[devices, start : start + TICK]
+        for rank, (pool, at, own) in enumerate(self._modes(devices)):
+            some = slice(None) if own is None else own
+            which = devices if own is None else chosen(devices, own)
+            yield pool, at, which, wanted[some] & (mode[some] == rank), some
+
+    def _parts(self, devices: Any) -> Iterator[slice]:
+        """Yield slices of devices whose ticks are worked on together."""
+        some = max(1, self.at_once // TICK)
+        for first in range(0, len(devices), some):
+            yield slice(first, first + some)
 
     def _widen(self, devices: Any) -> None:
         """Let bands follow what is refused for long too."""
         late = slice(TICK, 2 * TICK)
         refused = self.open[devices, late] & self.refused[devices, late]
-        mode = self.mode[devices, late]
-        for rank, (pool, at, own) in enumerate(self._modes(devices)):
-            some = slice(None) if own is None else own
-            which = devices if own is None else chosen(devices, own)
-            mine = refused[some] & (mode[some] == rank)
+        for pool, at, which, mine, _ in self._each_mode(devices, refused, TICK):
             rows, present = self._tick_rows(which, TICK)
             Z = pool.scaled(at, rows)
             E = pool.errors(at, Z, *pool.hidden(Z))
@@ -85,32 +98,25 @@ class Ticking(Refusing):
         """Let anchors follow the rows of this tick, and settle new ones."""
         late = slice(TICK, 2 * TICK)
         quiet = self.open[devices, late] & (self.score[devices, late] <= self.now[devices][:, None])
-        mode = self.mode[devices, late]
         drifting = torch.full((count(devices),), -1, device=self.device)
-        for rank, (pool, at, own) in enumerate(self._modes(devices)):
-            mine = quiet & (mode == rank) if own is None else quiet[own] & (mode[own] == rank)
-            which = devices if own is None else chosen(devices, own)
-            some = max(1, self.at_once // TICK)
-            for first in range(0, len(mine), some):
-                part = slice(first, first + some)
+        for pool, at, which, mine, some in self._each_mode(devices, quiet, TICK):
+            for part in self._parts(mine):
                 self._follow(pool, chosen(at, part), chosen(which, part), mine[part])
-            rows = mine.any(1)
-            found = torch.where(rows, pool.anchors.drifting(at), -1)
-            before = drifting if own is None else drifting[own]
-            drifting[slice(None) if own is None else own] = torch.where(before < 0, found, before)
+            found = torch.where(mine.any(1), pool.anchors.drifting(at), -1)
+            drifting[some] = torch.where(drifting[some] < 0, found, drifting[some])
             due = ~pool.anchors.there[at] & (pool.count[at] >= SETTLED)
             new = due.nonzero()[:, 0]
             if len(new):
                 pool.anchor(chosen(at, new))
-        self.drifting[devices] = drifting
+        self.write("drifting", devices, drifting)
 
     def _follow(self, pool: Modes, at: Any, devices: Any, quiet: Any) -> None:
         """Let the anchors of modes follow quiet rows of their devices."""
         before, rows = self.width - 1, quiet.sum(1)
-        kept = self.kept[devices]
+        kept = self._raw(devices, TICK, 2 * TICK + before)
         means = []
         for lag in range(self.width):
-            first = TICK + before - lag
+            first = before - lag
             each = torch.where(quiet[..., None], kept[:, first : first + TICK], 0.0)
             means.append(each.sum(1) / rows[:, None])
         pool.anchors.follow(at, torch.stack(means, 1), rows, pool.projection)

@@ -12,8 +12,9 @@ import torch
 from onlad.fleet.tensors.counting import rates
 from onlad.fleet.tensors.judging import Judging
 from onlad.fleet.tensors.rows import Rows, chosen, count, indices
-from onlad.fleet.tensors.said import NARROW, Said
+from onlad.fleet.tensors.said import Said
 from onlad.fleet.tensors.ticking import Ticking
+from onlad.fleet.verdicts import ON_GPU
 from onlad.watching import TICK
 
 
@@ -53,7 +54,8 @@ class Watchers(Judging, Ticking):
             done = 0
             while done < T:
                 part = slice(done, min(T, done + TICK - low))
-                rows = Rows(devices, X[:, part], None, TICK + low, paused, number[:, part])
+                own = X[:, part], None, TICK + low, paused, number[:, part]
+                rows = Rows(devices, *own, gaps=bool(own[0].isnan().any()))
                 self._rows(rows, said, part, details)
                 low += part.stop - done
                 self.at[devices] = low
@@ -83,7 +85,7 @@ class Watchers(Judging, Ticking):
             some = (done < counts).nonzero()[:, 0]
             if len(some) == 0:
                 return said.close()
-            at, left = self.at[devices[some]], (counts - done)[some]
+            at, left = self.at[devices[some]].long(), (counts - done)[some]
             taken = torch.minimum(left, TICK - at)
             most = int(taken.max())
             order = torch.arange(most, device=self.device)
@@ -91,13 +93,15 @@ class Watchers(Judging, Ticking):
             times = (done[some][:, None] + order).clamp(max=X.shape[1] - 1)
             place = torch.where(there, TICK + at[:, None] + order, 2 * TICK)
             whole = bool((taken == most).all())
+            values = X[some[:, None], times]
             rows = Rows(
                 devices[some],
-                X[some[:, None], times],
+                values,
                 None if whole else there,
                 place,
                 paused[some],
                 number[some[:, None], times],
+                bool(values.isnan().any()),
             )
             # Several rows that are not there may have the same time: those that are come from
             # another tensor.
@@ -106,9 +110,9 @@ class Watchers(Judging, Ticking):
             for part in own._parts:
                 said.add(part)
             who, when = there.nonzero(as_tuple=True)
-            for name in NARROW:
+            for name in ON_GPU:
                 getattr(said, name)[some[who], times[who, when]] = getattr(own, name)[who, when]
-            self.at[devices[some]] = at + taken
+            self.write("at", devices[some], at + taken)
             done[some] += taken
             ends = (at + taken == TICK).nonzero()[:, 0]
             if len(ends):

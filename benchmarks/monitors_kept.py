@@ -1,0 +1,127 @@
+"""What it costs that a bank on a GPU keeps less: `python -m benchmarks.monitors_kept`.
+
+The bank keeps its monitors in half, single and fixed precision. Here it watches the simulated
+machines and the normal data of the benchmark (`experiments.benchmark`), each stream after its
+history, beside a `Monitor` in float64. Counted are rows with another alarm, episodes of alarms
+that only one of the two has, and the bytes of a device with eight features. PyTorch runs on the
+processor, so that no GPU is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from experiments.benchmark import machines, normals
+from experiments.benchmark.series import Series
+
+from benchmarks.serve import commit
+from onlad import Monitor
+from onlad.fleet import MonitorBank
+from onlad.fleet.tensors import bank as tensors
+from onlad.reference import Array
+
+FILE = Path(__file__).parent / "results" / "monitors-kept.json"
+GAP = 60  # rows without an alarm, after which another one begins a new episode
+NEAR = 2e-3  # of a threshold: a row is near it
+
+
+def episodes(alarms: Array) -> list[tuple[int, int]]:
+    """Return first and last row of each episode of alarms."""
+    at = np.flatnonzero(alarms)
+    new = np.flatnonzero(np.diff(at, prepend=-GAP - 1) > GAP)
+    return [(int(part[0]), int(part[-1])) for part in np.split(at, new[1:])] if len(at) else []
+
+
+def only(one: Array, other: Array) -> int:
+    """Return how many episodes of one have no alarm of the other near them."""
+    return sum(not other[max(0, a - GAP) : b + GAP + 1].any() for a, b in episodes(one))
+
+
+def compare(streams: list[Series]) -> Counter[str]:
+    """Return what differs on streams with one number of features."""
+    starts = [Monitor().fit(each.X[: each.history]) for each in streams]
+    rests = [each.X[each.history :] for each in streams]
+    bank = MonitorBank(starts[0], 0, device="cuda")
+    for start in starts:
+        bank.grow(1, start)
+    alone = [monitor.observe_many(X) for monitor, X in zip(starts, rests, strict=True)]
+    devices = np.repeat(np.arange(len(rests)), [len(X) for X in rests])
+    found = bank.observe_rows(devices, np.concatenate(rests))
+    total: Counter[str] = Counter()
+    for i, expected in enumerate(alone):
+        own = devices == i
+        mine, theirs = found.is_anomaly[own], expected.is_anomaly
+        differs = mine != theirs
+        near = np.abs(expected.score / expected.threshold - 1) < NEAR
+        apart = np.abs(found.score[own] / np.maximum(expected.score, 1e-2) - 1)
+        apart = np.where(expected.score < 1e-2, np.abs(found.score[own] - expected.score), apart)
+        limit = np.abs(found.threshold[own] / expected.threshold - 1)
+        total.update(
+            {
+                "streams": 1,
+                "streams in which an alarm differs": int(differs.any()),
+                "rows": len(theirs),
+                "rows in alarm": int(theirs.sum()),
+                "rows with another alarm": int(differs.sum()),
+                "of them near the threshold": int((differs & near).sum()),
+                "rows near the threshold": int(near.sum()),
+                "episodes": len(episodes(theirs)),
+                "episodes of the bank alone": only(mine, theirs),
+                "episodes of the monitor alone": only(theirs, mine),
+                "rows learned otherwise": int((found.learned[own] != expected.learned).sum()),
+                "new modes": int(expected.drift.sum()),
+                "new modes of one alone": int((found.drift[own] != expected.drift).sum()),
+                "scores apart by more than 0.1 %": int((apart > 1e-3).sum()),
+                "thresholds apart by more than 0.1 %": int((limit > 1e-3).sum()),
+            }
+        )
+    return total
+
+
+def by_features(streams: list[Series]) -> list[list[Series]]:
+    found: dict[int, list[Series]] = defaultdict(list)
+    for each in streams:
+        found[each.X.shape[1]].append(each)
+    return list(found.values())
+
+
+def bytes_of(features: int, devices: int = 100) -> float:
+    """Return the bytes of a device in a bank, started from a history."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4_096, features)) + np.sin(np.arange(4_096) / 20)[:, None]
+    bank = MonitorBank(Monitor().fit(X), devices, device="cuda")
+    assert bank._gpu
+    return bank._gpu.nbytes() / devices
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.monitors_kept", description=__doc__)
+    parser.add_argument("--json", default=FILE, help="where the numbers go")
+    args = parser.parse_args()
+    tensors.device = lambda: "cpu"
+    record: dict[str, Any] = {"bytes per device": {str(n): bytes_of(n) for n in (8, 64)}}
+    for collection in (machines.COLLECTION, normals.COLLECTION):
+        total: Counter[str] = Counter()
+        for streams in by_features([collection.load(name) for name in collection.names()]):
+            part = compare(streams)
+            print(collection.name, streams[0].X.shape[1], dict(part), flush=True)
+            total.update(part)
+        record[collection.title] = dict(total)
+    record |= {
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "command": "python -m benchmarks.monitors_kept",
+        "commit": commit(),
+    }
+    Path(args.json).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
