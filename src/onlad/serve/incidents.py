@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onlad.incident import TOGETHER
+from onlad.incident import together
 from onlad.serve.alarm import Alarm
 from onlad.serve.watcher import Watcher
 
@@ -64,10 +64,6 @@ def shared(watchers: Iterable[Watcher], since: float = 0.0) -> list[Shared]:
         for alarm in watcher.alarms
         if alarm.time >= since or alarm is watcher.alarm
     ]
-    groups: list[list[tuple[Alarm, Watcher]]] = []
-    for pair in sorted(found, key=lambda pair: -pair[0].time):
-        if groups and groups[-1][-1][0].time - pair[0].time <= TOGETHER:
-            groups[-1].append(pair)
-        else:
-            groups.append([pair])
-    return [Shared(sorted(group, key=lambda pair: -pair[0].severity)) for group in groups]
+    found.sort(key=lambda pair: pair[0].time)
+    parts = together([alarm.time for alarm, _ in found])[::-1]
+    return [Shared(sorted(found[part], key=lambda pair: -pair[0].severity)) for part in parts]
