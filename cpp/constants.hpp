@@ -54,6 +54,7 @@
     X(anchor, GROWS)       \
     X(severity, POINTS)    \
     X(severity, TAIL)      \
+    X(severity, LATELY)    \
     X(watching, TICK)      \
     X(watching, REFUSED)   \
     X(watching, YOUNG)     \

@@ -122,7 +122,7 @@ public:
                 double* around = out.around + i * wide;
                 std::copy_n(reach.data() + std::size_t(mode[begin + t]) * n, n, around + n);
                 around[2 * n] = 1.0;
-                if (found > now) {
+                if (refused[begin + t] || found > now) {
                     const bool* last = refused.get() + begin + t + 1;
                     around[2 * n] = double(std::count(last - tick_rows, last, true));
                 }

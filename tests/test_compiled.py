@@ -61,9 +61,9 @@ def defined(own, X, paused):
             own.expected[rows],
             own.reach[own.mode[rows]],
         )
-        anomalies = verdicts.is_anomaly[part]
+        unusual = refused | verdicts.is_anomaly[part]
         verdicts.unusual[part] = [
-            own.unusual(i) if odd else 1 for i, odd in zip(rows.tolist(), anomalies, strict=True)
+            own.unusual(i) if odd else 1 for i, odd in zip(rows.tolist(), unusual, strict=True)
         ]
         verdicts.drift[stop - 1] = own.at == TICK and own.tick()
         first = stop

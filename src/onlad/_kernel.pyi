@@ -155,6 +155,7 @@ def severities(
     rate: Array,
     points: float,
     tail: float,
+    lately: float,
     out: Array,
     /,
 ) -> None: ...

@@ -12,13 +12,15 @@ from onlad.fleet.members import Members
 from onlad.fleet.verdicts import DETAILS, Details, FleetVerdicts
 from onlad.reference import Array
 from onlad.rows import LARGEST
-from onlad.severity import POINTS, TAIL
+from onlad.severity import LATELY, POINTS, TAIL
 
 if TYPE_CHECKING:
     from onlad.fleet.tensors.said import Said
 
 NAMED = 5  # devices that a message names
-ON_GPU = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
+ON_GPU = (
+    "score", "threshold", "p_value", "unusual", "is_anomaly", "learned", "drift", "drifting",
+)  # fmt: skip
 
 
 class MonitorBank(Members):
@@ -225,9 +227,9 @@ class MonitorBank(Members):
         place = np.cumsum(there.ravel()) - 1
         at = place[found.details.row.cpu().numpy()]
         around = found.details.around.cpu().numpy()
-        said.unusual[at] = around[:, -1]
         ratio, rate = said.score / said.threshold, np.repeat(self._rate[own], counts)
-        kernel.severities(ratio, said.p_value, said.unusual, rate, POINTS, TAIL, said.severity)
+        columns = ratio, said.p_value, said.unusual, rate
+        kernel.severities(*columns, POINTS, TAIL, LATELY, said.severity)
         if details != "none":
             shares = found.details.shares.cpu().numpy()
             said.detailed, said.values = at, X[at]

@@ -96,6 +96,7 @@ class Judging(Store):
         said.score[which, part] = score
         said.threshold[which, part] = now[:, None].expand(-1, T)
         said.p_value[which, part] = self.limits.p_values(devices, score)
+        said.unusual[which, part] = self._lately(rows, refused | alarm)
         said.is_anomaly[which, part] = alarm
         said.learned[which, part] = ~refused & is_open
         said.drifting[which, part] = self.drifting[devices][:, None].expand(-1, T)
@@ -104,7 +105,7 @@ class Judging(Store):
             told = told & rows.there
         who, when = told.nonzero(as_tuple=True)
         if len(who):
-            said.add(self._details(rows, found, who, when, alarm))
+            said.add(self._details(rows, found, who, when))
 
     def _past(self, devices: Any, place: Any) -> Any:
         """Return the rows before those that go to a place, the oldest first."""
@@ -245,8 +246,17 @@ class Judging(Store):
         made = centre + found.made[:, 0].clamp(-FILLED, FILLED) * scale
         return torch.where(old, made, known[:, 0])[:, None]
 
-    def _details(self, rows: Rows, found: Found, who: Any, when: Any, alarm: Any) -> Details:
-        """Return shares, expected values, bands and unusual rows lately of rows."""
+    def _lately(self, rows: Rows, unusual: Any) -> Any:
+        """Return how many of the last TICK rows were refused if a row is unusual, else 1."""
+        end = rows.place
+        if isinstance(end, int):
+            end = (end + torch.arange(unusual.shape[1], device=self.device)).expand_as(unusual)
+        total = self.refused[rows.devices].cumsum(1)
+        lately = total.gather(1, end) - total.gather(1, end - TICK)
+        return torch.where(unusual, lately.to(FLOAT), 1.0)
+
+    def _details(self, rows: Rows, found: Found, who: Any, when: Any) -> Details:
+        """Return shares, expected values and bands of rows."""
         at = indices(rows.devices, self.device)[who]
         centre, scale, band = self._units(at, found.mode[who, when])
         squares = found.squares[who, when]
@@ -255,11 +265,5 @@ class Judging(Store):
         expected = centre + found.made[who, when] * scale
         nothing = rows.X[who, when].isnan().all(1)
         expected = torch.where(nothing[:, None], torch.nan, expected)
-        refused = self.refused[at].cumsum(1)
-        place = rows.place
-        end = place + when if isinstance(place, int) else place[who, when]
-        lately = refused.gather(1, torch.stack((end, end - TICK), 1))
-        lately = (lately[:, 0] - lately[:, 1]).to(FLOAT)
-        lately = torch.where(alarm[who, when], lately, 1.0)
-        around = torch.cat((expected, band * scale, lately[:, None]), 1)
+        around = torch.cat((expected, band * scale), 1)
         return Details(rows.number[who, when], shares, around)

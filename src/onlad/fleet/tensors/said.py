@@ -8,7 +8,9 @@ import torch
 
 from onlad.fleet.tensors.pool import FLOAT
 
-NARROW = ("score", "threshold", "p_value", "is_anomaly", "learned", "drift", "drifting")
+NARROW = (
+    "score", "threshold", "p_value", "unusual", "is_anomaly", "learned", "drift", "drifting",
+)  # fmt: skip
 
 
 class Details(NamedTuple):
@@ -16,7 +18,7 @@ class Details(NamedTuple):
 
     row: Any  # (k,)
     shares: Any  # (k, n)
-    around: Any  # (k, 2 n + 1)
+    around: Any  # (k, 2 n) expected values, half widths of bands
 
 
 class Said:
@@ -25,6 +27,7 @@ class Said:
     score: Any
     threshold: Any
     p_value: Any
+    unusual: Any
     is_anomaly: Any
     learned: Any
     drift: Any
@@ -34,13 +37,13 @@ class Said:
     def __init__(self, devices: int, rows: int, features: int, device: str) -> None:
         kinds = {"is_anomaly": torch.bool, "learned": torch.bool, "drift": torch.bool}
         kinds["drifting"] = torch.int64
-        firsts = {"threshold": torch.inf, "p_value": 1.0, "drifting": -1}
+        firsts = {"threshold": torch.inf, "p_value": 1.0, "unusual": 1.0, "drifting": -1}
         for name in NARROW:
             kind, start = kinds.get(name, FLOAT), firsts.get(name, 0)
             made = torch.full((devices, rows), start, dtype=kind, device=device)
             setattr(self, name, made)
         wide = torch.empty(0, features, dtype=FLOAT, device=device)
-        around = torch.empty(0, 2 * features + 1, dtype=FLOAT, device=device)
+        around = torch.empty(0, 2 * features, dtype=FLOAT, device=device)
         none = torch.empty(0, dtype=torch.int64, device=device)
         self.details = Details(none, wide, around)
         self._parts: list[Details] = []
