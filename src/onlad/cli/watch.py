@@ -27,8 +27,8 @@ def add(commands: Commands) -> None:
         help="monitor a file, a pipe or a broker, and print each incident with its causes",
         description="Monitor a stream: learn what is normal from the stream itself, and print one "
         "line per incident with its severity, its causes and their expected values. Anomalies "
-        f"less than {QUIET} samples apart are one incident, and so are incidents of several series that begin within "
-        "a minute; for a live source a line is also "
+        f"less than {QUIET} samples apart are one incident, and so are incidents of several series "
+        "that begin within a minute; for a live source a line is also "
         "printed when an incident begins. No labels and no training are needed; the first one "
         "can come after 256 samples.",
         formatter_class=Help,
