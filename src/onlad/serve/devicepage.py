@@ -95,7 +95,7 @@ class Device:
             self._counts.text += ". Maintenance: nothing is told or learned"
         if watcher.suppressed:
             too_many = counted(watcher.suppressed, "alarm")
-            self._counts.text += f". {too_many} beyond the budget of a day, and suppressed"
+            self._counts.text += f". {too_many} beyond the budget, and suppressed"
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         points, around = watcher.history.after(self._tried.history if self._tried else None)
         drawn = scores(points)
@@ -136,7 +136,7 @@ class Device:
             said = [
                 alarm.comment and f"“{alarm.comment}”",
                 alarm.like and like(alarm, self._watcher),
-                "" if alarm.told else "suppressed: too many that day",
+                "" if alarm.told else "suppressed: there were too many",
             ]
             if any(said):
                 ui.label(". ".join(filter(None, said))).classes("text-sm")

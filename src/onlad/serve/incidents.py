@@ -33,6 +33,11 @@ class Shared:
         return any(alarm is watcher.alarm for alarm, watcher in self.parts)
 
     @property
+    def told(self) -> bool:
+        """Whether one of the alarms was told; else all were too many."""
+        return any(alarm.told for alarm, _ in self.parts)
+
+    @property
     def named(self) -> Alarm:
         """The most severe alarm of which people have said what it was, or the worst."""
         alarms = [alarm for alarm, _ in self.parts]
@@ -51,7 +56,7 @@ class Shared:
             del told[name]
         alarms = [alarm for alarm, _ in self.parts]
         devices = [{"stream": a.stream, "device": a.device, "alarm": a.id} for a in alarms]
-        told |= {"label": self.named.label, "comment": self.named.comment}
+        told |= {"label": self.named.label, "comment": self.named.comment, "told": self.told}
         begin, end = min(a.time for a in alarms), max(a.end for a in alarms)
         return told | {"time": begin, "end": end, "open": self.is_open, "devices": devices}
 

@@ -115,8 +115,8 @@ class Incidents:
 
     def _look(self) -> None:
         found = shared(self._service.watchers.values(), time.time() - RECENT)
-        shown = found[: self._most]
-        listed = [len(found)] + [
+        shown, outbox = found[: self._most], self._service.outbox
+        listed = [len(found), outbox.suppressed] + [
             (alarm.id, round(alarm.severity), each.is_open, alarm.label, alarm.comment, alarm.like)
             for each in shown
             for alarm, _ in each.parts
@@ -129,6 +129,13 @@ class Incidents:
             return
         with self._list:
             heading("Incidents")
+            if outbox.suppressed:
+                said = (
+                    f"{counted(outbox.suppressed, 'alarm')} since the start beyond the budget of "
+                )
+                ui.label(f"{said}{outbox.per_hour} per hour, and suppressed").classes(
+                    "text-sm text-warning"
+                ).props("role=status")
             with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
                 for each in shown:
                     self._show(each)
@@ -152,6 +159,8 @@ class Incidents:
                 ui.label(". ".join(said)).classes("text-sm opacity-80 break-words")
             if incident.is_open:
                 badge("open", "negative")
+            if not incident.told:
+                badge("suppressed", "grey")
             if named.label:
                 badge(named.label, "grey")
             if not incident.seen:

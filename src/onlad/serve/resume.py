@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onlad.serve.service import Service
 
 GATHERED = 1 << 16  # rows that are kept until they are watched
-SAID = ("named", "maintenance", "reverted", "label")
+SAID = ("named", "maintenance", "reverted", "label", "false_alarms", "silent")
 BLOCK = 64  # rows that are watched at a time
 
 
@@ -253,11 +253,11 @@ class _Resumption:
                     watcher.mark_normal(alarm)
         elif fact.kind in SAID and watcher.journaled == values["row"]:
             self._said(watcher, fact)
-        elif fact.kind == "false_alarms" and watcher.journaled == values["row"]:
-            watcher.settle({"false_alarms": values["rate"]})
-        elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
-            watcher.silent, message = True, watcher.silence()
-            self.service.outbox.waiting[message["id"]] = (message, set())
+        elif fact.kind == "suppressed":
+            self.service.outbox.waiting.pop(values["alarm"], None)
+            for alarm in watcher.alarms:
+                if alarm.id == values["alarm"]:
+                    watcher.suppress(alarm)
         elif fact.kind == "lost" and watcher.journaled == values["first"]:  # `repair` wrote it
             watcher.lost += values["rows"]
 
@@ -271,7 +271,7 @@ class _Resumption:
             raise StateError(f"{what}. {way}") from None
 
     def _said(self, watcher: Watcher, fact: Fact) -> None:
-        """Do again what a person did, when the device had seen as many rows as now."""
+        """Do again what was done when the device had seen as many rows as now."""
         values = fact.values
         if fact.kind == "named":
             watcher.widen(tuple(values["names"]))
@@ -279,6 +279,13 @@ class _Resumption:
             watcher.serve_at(tuple(values["windows"]))
         elif fact.kind == "reverted":
             watcher.revert(self._snapped(watcher, values["file"]))
+        elif fact.kind == "false_alarms":
+            watcher.settle({"false_alarms": values["rate"]})
+        elif fact.kind == "silent":
+            if not watcher.silent and values.get("told", True):
+                message = watcher.silence()
+                self.service.outbox.waiting[message["id"]] = (message, set())
+            watcher.silent = True
         else:
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"]:
