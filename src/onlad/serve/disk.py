@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.frames import Record, Rows
+from onlad.serve.frames import Record
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -274,12 +274,8 @@ class Disk:
         number = watcher.number
 
         def find() -> list[Record]:
-            return [
-                record
-                for record in self.store.journal.scan(kept.since)
-                if (record.watcher if isinstance(record, Rows) else record.values.get("number"))
-                == number
-            ]
+            scanned = self.store.journal.scan(kept.since)
+            return [record for record in scanned if record.number == number]
 
         self.records += await asyncio.to_thread(find)
         self._records_in = 0  # they are to be written again
