@@ -349,7 +349,7 @@ class Watcher:
         return alarm
 
     def suppress(self, alarm: Alarm) -> None:
-        """Note that an alarm was not told, since there were too many of all devices."""
+        """Note that an alarm is suppressed, since there were too many of all devices."""
         alarm.told = False
         self.suppressed += 1
         self.n_alarm_changes += 1
