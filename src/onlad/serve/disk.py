@@ -271,12 +271,7 @@ class Disk:
         kept = self._kept.get(watcher.number)
         if kept is None or kept.since > self.store.journal.number:
             return
-        number = watcher.number
-
-        def find() -> list[Record]:
-            scanned = self.store.journal.scan(kept.since)
-            return [record for record in scanned if record.number == number]
-
-        self.records += await asyncio.to_thread(find)
+        found = self.store.journal.of(watcher.number, kept.since)
+        self.records += await asyncio.to_thread(list, found)
         self._records_in = 0  # they are to be written again
         kept.since = 1 << 62

@@ -74,13 +74,6 @@ class Journal:
         if ended:
             raise self._error(f"{self.folder} lacks segment {numbers[-1] + 1}, which was there")
 
-    def scan(self, first: int) -> Iterator[Record]:
-        """Yield the records from segment `first` on that are whole now, and change nothing."""
-        for number in self.segments():
-            if number >= first:
-                for *_, frame in frames(self.path(number).read_bytes()):
-                    yield from (record for record in records(frame) if record != END)
-
     def size(self, first: int) -> int:
         """Return the bytes of the segments from `first` on."""
         return sum(self.path(n).stat().st_size for n in self.segments() if n >= first)

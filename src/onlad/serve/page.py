@@ -17,7 +17,6 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from nicegui import Client, ui
 
-from onlad.errors import OnladError
 from onlad.report.lines import digits
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
@@ -33,12 +32,14 @@ from onlad.serve.shown import (
     ago,
     badge,
     counted,
+    done,
     drifting,
     heading,
     learning,
     like,
     person,
     severity,
+    small,
 )
 from onlad.serve.watcher import Watcher
 
@@ -141,7 +142,7 @@ class Incidents:
                     self._show(each)
             if len(found) > self._most:
                 more = f"{min(len(found), SHOWN)} of {len(found)} in the last 7 days"
-                ui.button(f"Show {more}", on_click=self._show_all).props("flat dense no-caps")
+                small(f"Show {more}", self._show_all)
 
     def _show(self, incident: Shared) -> None:
         alarm, named, watchers = incident.worst, incident.named, incident.watchers
@@ -164,7 +165,7 @@ class Incidents:
             if named.label:
                 badge(named.label, "grey")
             if not incident.seen:
-                ui.button("Seen", on_click=lambda: self._see(incident)).props("flat dense no-caps")
+                small("Seen", lambda: self._see(incident))
 
     def _show_all(self) -> None:
         self._most = SHOWN
@@ -172,12 +173,11 @@ class Incidents:
 
     async def _see(self, incident: Shared) -> None:
         """Note of all alarms of an incident that somebody knows of them."""
-        try:
-            for alarm, watcher in incident.parts:
-                if not alarm.label:
-                    await self._service.orders.label(watcher, alarm.id, "seen", by=self._by)
-        except OnladError as error:
-            ui.notify(str(error), type="negative")
+        for alarm, watcher in incident.parts:
+            if not alarm.label:
+                label = self._service.orders.label(watcher, alarm.id, "seen", by=self._by)
+                if not await done(label):
+                    break
         self._look()
 
 
