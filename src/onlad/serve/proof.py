@@ -93,6 +93,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self._files = {target.name: target.model for target in self.targets}
+        self._early: list[Fact] = []  # of rows at which the walk has not been
 
     def take(self, record: Record) -> None:
         """Go on with a record of the journal."""
@@ -100,7 +101,8 @@ class _Walk:
             self._observe(record)
         elif record.kind == "birth":
             self._start(_born(self.watcher.stream, record), 0)
-        elif self.begun:
+        else:
+            self._check(record)
             self._redo(record)
 
     def _start(self, model: Monitor, row: int) -> None:
@@ -121,11 +123,20 @@ class _Walk:
             self._compare()
 
     def _jump(self, row: int) -> None:
-        """Begin with the first target from which there are rows on; those before are not proved."""
+        """Begin with the first target from which there are rows on.
+
+        Those before are not proved, nor are older ones that had seen as many rows.
+        """
         ahead = [target for target in self.targets if target.seen >= row]
         self.begun = bool(ahead)
         if ahead:
-            self._start(_copy(min(ahead, key=lambda each: each.seen).model), row)
+            first = min(target.seen for target in ahead)
+            start = [target for target in ahead if target.seen == first][-1]
+            self.targets = [start, *(target for target in ahead if target.seen > first)]
+            self._start(_copy(start.model), first)
+            early, self._early = self._early, []
+            for fact in early:
+                self._redo(fact)
 
     def _compare(self) -> None:
         """Strike out the targets that the walk has arrived at."""
@@ -148,13 +159,20 @@ class _Walk:
                 self.wrong.append(f"{target.name} is not what the log leads to")
             self.watcher.monitor, self.why = _copy(target.model), ""
 
-    def _redo(self, fact: Fact) -> None:
-        values, own = fact.values, self.watcher
+    def _check(self, fact: Fact) -> None:
+        """Note a deed that is not in the trail."""
         if fact.kind in PEOPLE and not any(_tells(said, fact) for said in self.trail):
             self.wrong.append(f"the journal has a {fact.kind!r} that the trail lacks")
         if fact.kind == "lost":
             self.why = "the journal lost rows"
-        if values.get("row") != own.monitor.n_seen or fact.kind not in replay.REDONE:
+
+    def _redo(self, fact: Fact) -> None:
+        """Do again what was done, when the walk is where it was done."""
+        values, own = fact.values, self.watcher
+        if fact.kind not in replay.REDONE:
+            return
+        if not self.begun or values["row"] != own.monitor.n_seen:
+            self._early.append(fact)  # the walk may have to jump there
             return
         unknown = values.get("alarm", "") not in ("", *(alarm.id for alarm in own.alarms))
         if unknown and values["label"] == "normal":
