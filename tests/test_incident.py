@@ -95,12 +95,12 @@ def test_what_began_within_a_minute_of_the_first_is_together():
 
 def test_what_a_sample_is_called_does_not_say_how_far_it_is_from_the_next():
     """In a file of many series each has every hundredth line or so."""
-    incidents, rows = Incidents(), 100 * np.arange(1000)
-    found = incidents.add(verdicts(1000, {10: 2.0, 10 + QUIET: 3.0, 500: 2.0}), rows)
-    assert [(each.begin, each.end) for each in found] == [
-        (1000, 1000 + 100 * QUIET),
-        (50_000, 50_000),
-    ]
+    incidents, found = Incidents(), []
+    for first, alarms in ((0, {10: 2.0}), (50, {QUIET - 40: 3.0}), (100, {}), (150, {40: 2.0})):
+        found += incidents.add(verdicts(50, alarms), 100 * np.arange(first, first + 50))
+    found += incidents.finish()
+    last = 100 * (QUIET + 10)
+    assert [(each.begin, each.end) for each in found] == [(1000, last), (19_000, 19_000)]
 
 
 def test_an_incident_goes_on_when_a_sensor_comes_later():
