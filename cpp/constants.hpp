@@ -55,6 +55,7 @@
     X(anchor, GROWS)       \
     X(severity, POINTS)    \
     X(severity, TAIL)      \
+    X(severity, LATELY)    \
     X(watching, TICK)      \
     X(watching, REFUSED)   \
     X(watching, YOUNG)     \

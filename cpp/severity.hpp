@@ -19,12 +19,13 @@ inline double to_tenth(double x) {
     return whole / 10.0;
 }
 
-// `ratio` is score over threshold, `unusual` how many of the last rows were unusual.
+// `ratio` is score over threshold, `unusual` how many of the last rows were unusual if this one is.
 inline double severity_of(double ratio, double p_value, double unusual, double rate,
                           const Constants& c) {
     const double decades =
-        ratio > 1.0 ? std::log10(std::pow(ratio, c.severity_TAIL) * std::max(unusual, 1.0) / rate)
-                    : std::log10(1.0 / std::max(p_value, rate));
+        ratio > 1.0
+            ? std::log10(std::pow(ratio, c.severity_TAIL) * std::max(unusual, 1.0) / rate)
+            : std::log10(1.0 / std::max({p_value, rate, (unusual - 1.0) / c.severity_LATELY}));
     return to_tenth(std::min(c.severity_POINTS * decades, 100.0));
 }
 

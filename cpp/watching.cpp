@@ -695,13 +695,14 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
 
 // Severities of rows.
 void severities(In<double, 1> ratio, In<double, 1> p_value, In<double, 1> unusual,
-                In<double, 1> rate, double points, double tail, Out<double, 1> out) {
+                In<double, 1> rate, double points, double tail, double lately, Out<double, 1> out) {
     const std::size_t rows = out.shape(0);
     require(ratio.shape(0) == rows && p_value.shape(0) == rows && unusual.shape(0) == rows &&
             rate.shape(0) == rows);
     Constants c{};
     c.severity_POINTS = points;
     c.severity_TAIL = tail;
+    c.severity_LATELY = lately;
     for (std::size_t i = 0; i < rows; ++i)
         out.data()[i] =
             severity_of(ratio.data()[i], p_value.data()[i], unusual.data()[i], rate.data()[i], c);
@@ -732,7 +733,7 @@ void bind_watching(nb::module_& module) {
                "first_value"_a, "X"_a.noconvert(), "paused"_a, "verdicts"_a, "detailed"_a,
                "widest"_a, "threads"_a);
     module.def("severities", &severities, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-               nb::arg(), strict());
+               nb::arg(), nb::arg(), strict());
 }
 
 }  // namespace onlad

@@ -123,7 +123,7 @@ public:
                 double* around = out.around + i * wide;
                 std::copy_n(reach.data() + std::size_t(mode[begin + t]) * n, n, around + n);
                 around[2 * n] = 1.0;
-                if (out.is_anomaly[i]) {
+                if (refused[begin + t] || out.is_anomaly[i]) {
                     const bool* last = refused.get() + begin + t + 1;
                     around[2 * n] = double(std::count(last - tick_rows, last, true));
                 }

@@ -16,7 +16,7 @@ from experiments.records import append, latest, origin
 from onlad import Incidents, Monitor
 
 NAME = "benchmark/bands"
-ROWS, INCIDENTS = (20, 30), (40, 50, 60)  # severities that are counted
+ROWS, INCIDENTS = (10, 20, 30), (40, 50, 60)  # severities that are counted
 ORIGIN = origin("python -m experiments.bands", "experiments/benchmark")
 
 

@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from onlad import Monitor, kernel
-from onlad.severity import POINTS, TAIL, severity
+from onlad.severity import LATELY, POINTS, TAIL, severity
 from onlad.verdict import Verdicts
+from onlad.watching import TICK
 from plants import smooth
 
 NAMES = ("flow", "power", "heat", "level")
@@ -111,9 +112,30 @@ def test_severity_is_ten_points_for_each_factor_of_ten():
     assert severity(10.0, 1e-3, 1, 1e-3) == 50
     assert severity(10.0, 1e-3, 10, 1e-4) == 70
     assert severity(1e9, 1e-3, 1, 1e-4) == 100
-    assert severity(0.5, 0.01, 50, 1e-4) == 20
+    assert severity(0.5, 0.01, 1, 1e-4) == 20
+    assert severity(0.5, 0.01, 33, 1e-4) == 3  # half of the last samples were unusual too
     assert severity(1.0, 1e-9, 1, 1e-4) == 40  # not above the threshold: no alarm
     assert severity(0.0, 1.0, 1, 1e-4) == 0
+
+
+def test_unusual_samples_are_counted_among_as_many_as_a_tick_has():
+    assert LATELY == TICK
+
+
+def test_a_sample_is_not_severe_where_most_samples_are_unusual():
+    """A level that wanders: many samples are not learned, and few are anomalies."""
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(0, 0.05, (20_000, 2)), axis=0)
+    X = walk @ rng.normal(size=(2, 5)) + rng.normal(0, 0.5, (20_000, 5))
+    verdicts = Monitor().observe_many(X)
+    ready = verdicts.ready
+    rare = 10 * np.log10(1 / np.maximum(verdicts.p_value, 1e-4))  # by the p-value alone
+    calm = ready & ~verdicts.is_anomaly
+    assert np.mean(rare[calm] >= 20) > 0.05
+    # By the definition one of 10 samples reaches 10, and one of 100 reaches 20; levels that wander
+    # make neighbours alike, so few stretches count.
+    assert np.mean(verdicts.severity[calm] >= 10) < 0.15
+    assert np.mean(verdicts.severity[calm] >= 20) < 0.03
 
 
 def test_severity_grows_while_a_fault_lasts():
@@ -136,7 +158,7 @@ def test_the_kernel_rounds_severities_as_python_does():
     p_value, rate = 10 ** rng.uniform(-4, 0, rows), 10 ** rng.uniform(-6, -1, rows)
     unusual = rng.integers(0, 65, rows).astype(float)
     found = np.zeros(rows)
-    kernel.severities(ratio, p_value, unusual, rate, POINTS, TAIL, found)
+    kernel.severities(ratio, p_value, unusual, rate, POINTS, TAIL, LATELY, found)
     columns = (each.tolist() for each in (ratio, p_value, unusual, rate))
     expected = [severity(r, p, int(u), f) for r, p, u, f in zip(*columns, strict=True)]
     assert found.tolist() == expected
@@ -144,5 +166,5 @@ def test_the_kernel_rounds_severities_as_python_does():
     ties = np.array([0.25, 0.35, 0.45, 2.25, 2.35, 99.95, 12.05, 0.05])
     raised, one = 10.0**ties, np.ones(len(ties))
     out = np.zeros(len(ties))
-    kernel.severities(raised, one, one, one, 1.0, 1.0, out)
+    kernel.severities(raised, one, one, one, 1.0, 1.0, 1.0, out)
     assert out.tolist() == [round(math.log10(r), 1) for r in raised.tolist()]

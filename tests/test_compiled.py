@@ -61,9 +61,9 @@ def defined(own, X, paused):
             own.expected[rows],
             own.reach[own.mode[rows]],
         )
-        anomalies = verdicts.is_anomaly[part]
+        unusual = own.refused[rows] | verdicts.is_anomaly[part]
         verdicts.unusual[part] = [
-            own.unusual(rows.start + i) if odd else 1 for i, odd in enumerate(anomalies)
+            own.unusual(rows.start + i) if odd else 1 for i, odd in enumerate(unusual)
         ]
         verdicts.drift[stop - 1] = own.at == TICK and own.tick()
         first = stop

@@ -87,20 +87,20 @@ def test_a_label_given_while_an_incident_is_open_stays():
     assert (found.label, found.begin, found.peak) == ("valve", 15, 25)
 
 
-def test_devices_that_fail_together_are_one_incident():
-    def one(device, score):
-        return Incidents(device).add(verdicts(500, {100: score}))[0]
+def test_what_began_within_a_minute_of_the_first_is_together():
+    begins = [0.0, 30.0, 60.0, 61.0, 120.0, 500.0]
+    assert [begins[part] for part in together(begins)] == [[0, 30, 60], [61, 120], [500]]
+    assert together([]) == []
 
-    found = together([
-        (0.0, one("a", 2.0)), (30.0, one("b", 9.0)), (80.0, one("c", 3.0)),
-        (500.0, one("a", 2.0)), (510.0, one("a", 2.0)),
-    ])  # fmt: skip
-    assert [(begin, each.devices) for begin, each in found] == [
-        (0.0, ("a", "b", "c")),
-        (500.0, ("a",)),
-        (510.0, ("a",)),
-    ]
-    assert found[0][1].score == 9.0  # the most severe
+
+def test_what_a_sample_is_called_does_not_say_how_far_it_is_from_the_next():
+    """In a file of many series each has every hundredth line or so."""
+    incidents, found = Incidents(), []
+    for first, alarms in ((0, {10: 2.0}), (50, {QUIET - 40: 3.0}), (100, {}), (150, {40: 2.0})):
+        found += incidents.add(verdicts(50, alarms), 100 * np.arange(first, first + 50))
+    found += incidents.finish()
+    last = 100 * (QUIET + 10)
+    assert [(each.begin, each.end) for each in found] == [(1000, last), (19_000, 19_000)]
 
 
 def test_an_incident_goes_on_when_a_sensor_comes_later():

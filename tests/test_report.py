@@ -13,6 +13,7 @@ from onlad.report import track
 from onlad.report.evaluation import evaluate, is_anomalous, runs, truths
 from onlad.streams.block import Block, StreamError
 from onlad.verdict import Verdicts
+from plants import smooth
 
 
 @given(
@@ -165,3 +166,24 @@ def test_a_run_without_alarms_is_drawn_too():
     calm = track.Track()
     calm.add(Block(("a",), np.zeros((3, 1)), np.arange(3)), Verdicts(("a",), 3))
     assert "no alarms" in picture.page(calm, "calm")
+
+
+def test_series_with_other_features_are_drawn_together_and_their_incidents_are_joined():
+    """Their samples come in turn, and both fail within a minute."""
+    picture = pytest.importorskip("onlad.report.picture")
+    found = track.Track()
+    for series, names, seed in (("a", ("flow", "power"), 1), ("b", ("power", "heat"), 2)):
+        X = smooth(2000, 2, seed=seed)
+        X[1500:1510, 1] += 50
+        monitor = Monitor(names=names)
+        for first in range(0, 2000, 100):
+            values = X[first : first + 100]
+            rows = 2 * np.arange(first, first + 100) + (series == "b")
+            block = Block(names, values, rows, times=rows.tolist(), series=series)
+            found.add(block, monitor.observe_many(values))
+    assert found.names == ("flow", "power", "heat")
+    (incident,) = found.incidents
+    assert (incident.devices, found.n_incidents) == (("a", "b"), 1)
+    assert (found.shares.sum(axis=0)[1:] > 0).all()
+    assert found.alarms.sum() == pytest.approx(found.shares.sum())
+    assert "<td>a, b</td>" in picture.page(found, "two")

@@ -157,6 +157,7 @@ def severities(
     rate: Array,
     points: float,
     tail: float,
+    lately: float,
     out: Array,
     /,
 ) -> None: ...

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,7 @@ class Incidents:
     open: Incident | None = None
     count: int = 0
     _seen: int = 0
+    _last: int = 0  # anomaly, among the samples seen
     _shares: Array = field(default_factory=lambda: np.empty(0))
     _past: deque[_Past] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -108,18 +110,19 @@ class Incidents:
     ) -> list[Incident]:
         """Take verdicts in order; return the incidents that ended.
 
-        `rows` are the numbers of the samples in the stream, by default 0, 1, 2 ... over all calls.
-        The incident that goes on is ``open``.
+        `rows` are what the samples are called, by default 0, 1, 2 ... over all calls. The incident
+        that goes on is ``open``.
         """
-        number = np.arange(self._seen, self._seen + len(verdicts)) if rows is None else rows
+        first = self._seen
         self._seen += len(verdicts)
+        number = np.arange(first, self._seen) if rows is None else rows
         ended = []
-        at = np.flatnonzero(verdicts.is_anomaly)
-        for part in close(at, number):
-            if self.open and number[part[0]] - self.open.end > QUIET:
+        for part in close(np.flatnonzero(verdicts.is_anomaly)):
+            if first + part[0] - self._last > QUIET:
                 ended += self.finish()
             self._take(verdicts, part, number, times)
-        if self.open and len(number) and number[-1] - self.open.end > QUIET:
+            self._last = first + int(part[-1])
+        if self._seen - 1 - self._last > QUIET:
             ended += self.finish()
         return ended
 
@@ -210,7 +213,7 @@ def cosine(one: Mapping[Any, float], other: Mapping[Any, float]) -> float:
     return round(product / size, 12) if size else 0.0
 
 
-def close(at: Array, number: Array | None = None) -> list[Array]:
+def close(at: Array) -> list[Array]:
     """Return the anomalies `at` in parts that are more than QUIET samples from each other.
 
     Examples
@@ -220,37 +223,21 @@ def close(at: Array, number: Array | None = None) -> list[Array]:
     """
     if not len(at):
         return []
-    gaps = np.diff(at if number is None else number[at])
-    return np.split(at, np.flatnonzero(gaps > QUIET) + 1)
+    return np.split(at, np.flatnonzero(np.diff(at) > QUIET) + 1)
 
 
-def together(incidents: Sequence[tuple[float, Incident]]) -> list[tuple[float, Incident]]:
-    """Join incidents of different devices that began within a minute of each other.
+def together(begins: Sequence[float]) -> list[slice]:
+    """Return the parts of sorted times, in seconds, that lie within a minute of their first.
 
-    Each comes with the time of its begin in seconds, in that order. The joined one is the most
-    severe of them, with the devices of all.
+    Incidents of different devices that began so are one for people.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from onlad import Monitor
-    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
-    >>> X[1500:1520, 1] += 20
-    >>> (north,), (south,) = (
-    ...     Incidents(device).add(Monitor().observe_many(X)) for device in ("north", "south")
-    ... )
-    >>> [incident.devices for _, incident in together([(0.0, north), (30.0, south)])]
-    [('north', 'south')]
+    >>> together([0.0, 30.0, 61.0, 500.0])
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
-    joined: list[tuple[float, Incident]] = []
-    last = -np.inf
-    for begin, incident in incidents:
-        known = joined[-1][1] if joined else None
-        if known and begin - last <= TOGETHER and not set(known.devices) & set(incident.devices):
-            worst = max(known, incident, key=lambda each: each.severity)
-            devices = known.devices + incident.devices
-            joined[-1] = (joined[-1][0], replace(worst, devices=devices))
-        else:
-            joined.append((begin, incident))
-        last = begin
-    return joined
+    firsts: list[int] = []
+    for i, begin in enumerate(begins):
+        if not firsts or begin - begins[firsts[-1]] > TOGETHER:
+            firsts.append(i)
+    return [slice(a, b) for a, b in pairwise([*firsts, len(begins)])]

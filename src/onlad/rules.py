@@ -252,7 +252,6 @@ class Budget:
     """A number of incidents per day that are reported; the others are counted."""
 
     per_day: int | None = None
-    suppressed: int = 0
     _day: int = -1
     _reported: set[int] = field(default_factory=set)
 

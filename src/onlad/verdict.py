@@ -14,7 +14,7 @@ import numpy as np
 
 from onlad import kernel
 from onlad.reference import Array
-from onlad.severity import POINTS, TAIL, severity
+from onlad.severity import LATELY, POINTS, TAIL, severity
 
 
 class Around(NamedTuple):
@@ -24,7 +24,7 @@ class Around(NamedTuple):
     values: Array  # (n,) NaN where one is missing
     expected: Array  # (n,) NaN where nothing was
     reach: Array  # (n,) half widths of the bands
-    unusual: int  # samples lately, with this one
+    unusual: int  # samples lately, with this one; 1 if it is not
     rate: float  # the false-alarm budget
 
     def band(self, side: int) -> dict[Hashable, float]:
@@ -288,7 +288,8 @@ class Verdicts(Sequence[Verdict]):
         """How severe each sample is, 0 to 100."""
         found = np.zeros(len(self))
         ratio, unusual = self.score / self.threshold, np.ascontiguousarray(self.unusual)
-        kernel.severities(ratio, self.p_value, unusual, self.rate, POINTS, TAIL, found)
+        columns = ratio, self.p_value, unusual, self.rate
+        kernel.severities(*columns, POINTS, TAIL, LATELY, found)
         return found
 
     def __iter__(self) -> Iterator[Verdict]:

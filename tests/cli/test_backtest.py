@@ -73,7 +73,7 @@ def test_what_is_too_much_for_a_day_is_counted(tmp_path):
     assert told >= 2
     done = backtest(tmp_path, "alarms_per_day = 1\n", "--json")
     assert len(found(done)) == 1
-    assert f"{told - 1} of them were suppressed by the budget per day" in done.stderr
+    assert f"suppressed by alarms_per_day: {told - 1} of {told} incidents" in done.stderr
 
 
 def test_settings_of_the_stream_count_and_arguments_come_first(folder):

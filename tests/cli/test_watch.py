@@ -115,6 +115,52 @@ def test_a_live_source_says_where_an_incident_begins(pump, X):
         assert (status, out.count("incident 1 ")) == (0, 1)
 
 
+def fleet_lines(by_series):
+    """Return three hosts in line protocol. Two fail within a minute, one again later."""
+    lines = {}
+    for k, host in enumerate("abc"):
+        X = stream(rows=900, seed=k)
+        X[840:850, 0] -= 30  # `stream` has a fault there: taken back
+        if host != "c":
+            X[500 + 20 * k : 515 + 20 * k, 0] += 30
+        if host == "a":
+            X[700:715, 0] += 30
+        lines[host] = [
+            f"pump,host={host} flow={flow},power={700 if power != power else power},"
+            f"bearing={bearing} {17 * 10**17 + t * 10**9}\n"
+            for t, (flow, power, bearing) in enumerate(X.tolist())
+        ]
+    every = [lines[host] for host in "abc"]
+    parts = every if by_series else zip(*every, strict=True)
+    return [line for part in parts for line in part]
+
+
+@pytest.mark.parametrize("by_series", [False, True])
+def test_series_that_fail_within_a_minute_are_one_incident(tmp_path, by_series):
+    path = tmp_path / "fleet.lp"
+    path.write_text("".join(fleet_lines(by_series)))
+    done = run("watch", path, "--input", "influx")
+    first, second = done.stdout.splitlines()
+    assert first.startswith("pump,host=a, pump,host=b  incident 1  2023-11-14T22:21:40.000Z to ")
+    assert "row" not in first
+    assert second.startswith("pump,host=a  incident 2  2023-11-14T22:25:00.000Z to ")
+    assert re.search(r"  rows \d+ to \d+  severity \d+  flow .*  like 1$", second)
+    assert " anomalies in 2 incidents, " in done.stderr
+    found = objects(run("watch", path, "--input", "influx", "--output", "jsonl").stdout)
+    assert [each["devices"] for each in found] == [["pump,host=a", "pump,host=b"], ["pump,host=a"]]
+    assert found[0]["series"] in found[0]["devices"]
+    assert [each["number"] for each in found] == [1, 2]
+    rows = run("watch", path, "--input", "influx", "--rows").stdout.splitlines()
+    assert len(rows) == sum(each["anomalies"] for each in found)
+
+
+def test_series_of_a_live_source_that_fail_together_begin_once():
+    text = "".join(fleet_lines(by_series=False))
+    done = run("watch", "-", "--input", "influx", "--output", "jsonl", input=text)
+    said = [(each["state"], each["number"], len(each["devices"])) for each in objects(done.stdout)]
+    assert said == [("begins", 1, 1), ("ended", 1, 2), ("begins", 2, 1), ("ended", 2, 1)]
+
+
 def test_alarms_are_lines_for_people(pump, expected):
     done = run("watch", pump, "--rows")
     alarms = [e for e in expected if e["threshold"] is not None and e["score"] > e["threshold"]]

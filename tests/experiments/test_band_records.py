@@ -19,6 +19,16 @@ def test_incidents_of_severity_40_are_about_as_rare_as_the_budget_on_every_kind(
         assert sum(record["incidents"]["40"] for record in own) <= 6 * 1e-4 * rows, kind
 
 
+def test_severities_of_samples_are_about_as_rare_as_they_say_on_every_kind():
+    """One in 10 reaches 10, one in 100 reaches 20; anomalies of few incidents are among these."""
+    for kind in NORMALS:
+        own = [record for record in bands.found() if record["kind"] == kind]
+        rows = sum(record["rows"] for record in own)
+        shares = [sum(record["severe"][s] for record in own) / rows for s in ("10", "20")]
+        assert 0.05 <= shares[0] <= 0.15, kind
+        assert 0.005 <= shares[1] <= 0.03, kind
+
+
 def test_a_run_makes_the_record_again():
     old = next(record for record in bands.found() if record["kind"] == "gaussian")
     new = bands.run("gaussian", old["seed"])

@@ -1,5 +1,6 @@
 """What is said of the rows of one key, without a cluster; `test_spark` has the real one."""
 
+import dataclasses
 import datetime as dt
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fields import values
 from onlad.fleet.spark.keeper import Keeper, answers
-from onlad.fleet.spark.kept import Kept, Memory, bank_of
+from onlad.fleet.spark.kept import Kept, Memory, herd_of
+from onlad.rules import Rules, Sensor
 from onlad.watching import CANDIDATE
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +42,7 @@ def prepared(frame, names=FEATURES, **columns):
 
 def model_of(kept, key):
     """Return the monitor of a device in the state of its bucket."""
-    return bank_of(kept, key)[kept.keys.index(key)]
+    return herd_of(kept, key)[kept.keys.index(key)]
 
 
 def named(said, names=FEATURES):
@@ -109,7 +111,7 @@ def test_micro_batches_of_any_size_say_the_same(sizes, writes, remembers, monkey
     assert_said(said, plain_loop(frame))
     kept = store.kept()
     assert kept.last == [119] * 3
-    assert [each.n_seen for each in map(bank_of(kept, "").__getitem__, range(3))] == [120] * 3
+    assert [each.n_seen for each in map(herd_of(kept, "").__getitem__, range(3))] == [120] * 3
     assert store.bank.updates == writes
 
 
@@ -120,11 +122,11 @@ def test_a_micro_batch_that_is_run_again_says_the_same():
         before = store.bank.value, store.since.value
         rows = prepared(frame[(frame["time"] >= stop - 10) & (frame["time"] < stop)])
         (said,) = here.handleInputRows((0,), iter([rows]), Clock(0))
-        after = bank_of(store.kept(), "").to_bytes()
+        after = herd_of(store.kept(), "").to_bytes()
         store.bank.value, store.since.value = before  # it was not committed
         (again,) = here.handleInputRows((0,), iter([rows]), Clock(0))
         pd.testing.assert_frame_equal(said, again)
-        assert bank_of(store.kept(), "").to_bytes() == after
+        assert herd_of(store.kept(), "").to_bytes() == after
 
 
 def test_a_bank_is_written_before_it_expires():
@@ -232,14 +234,116 @@ def test_the_answer_has_the_columns_that_are_announced():
 def test_a_model_of_other_features_is_refused_or_replaced():
     frame = devices(1, 70)
     _, state = keeper().answer(prepared(frame))
-    two = ("flow", "heat")
-    later = prepared(devices(1, 80).tail(10), two)
-    says = r"the model of pump-0 knows \['flow', 'power', 'heat'\], but features are \['flow', 'he"
+    other = ("speed", "noise")
+    later = prepared(devices(1, 80).tail(10).assign(speed=1.0, noise=2.0), other)
+    says = r"the model of pump-0 knows \['flow', 'power', 'heat'\], but features are \['speed', 'no"
     with pytest.raises(OnladError, match=says):
-        keeper(two).answer(later, state)
-    said, renewed = keeper(two, renew=True).answer(later, state)
+        keeper(other).answer(later, state)
+    said, renewed = keeper(other, renew=True).answer(later, state)
     assert not said["ready"].any()
-    assert model_of(renewed, "pump-0").names == two
+    assert model_of(renewed, "pump-0").names == other
+
+
+def in_parts(parts, frame, monkeypatch, remembers):
+    """Return what keepers say, one for each part of the times, and the state that is left."""
+    if not remembers:  # as if each were run by another process
+        monkeypatch.setattr(Memory, "take", lambda self, mark: None)
+    said, state = [], None
+    for stop, (here, names) in parts.items():
+        first = 0 if not said else said[-1]["time"].max() + 1
+        for begin in range(first, stop, 37):
+            times = frame["time"]
+            rows = frame[(times >= begin) & (times < min(begin + 37, stop))]
+            more = {"seconds": rows["seconds"]} if "seconds" in frame else {}
+            told, state = here.answer(prepared(rows, names, **more), state)
+            said.append(named(told, names))
+    return pd.concat(said), state
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_features_that_come_later_and_go_need_no_relearning(monkeypatch, remembers):
+    frame, two = devices(2, 700), ("flow", "power")
+    frame.loc[frame["time"] == 590, "heat"] += 1e4
+    parts = {300: (keeper(two), two), 600: (keeper(), FEATURES), 700: (keeper(two), two)}
+    said, state = in_parts(parts, frame, monkeypatch, remembers)
+    loop = {}
+    for device, rows in frame.groupby("device"):
+        monitor = small_monitor()
+        for row in rows.itertuples(index=False):
+            if row.time == 300:
+                monitor.widen(["heat"])
+            names = two if not 300 <= row.time < 600 else FEATURES
+            sample = {name: getattr(row, name) for name in names}
+            loop[device, row.time] = dataclasses.asdict(monitor.observe(sample))
+    assert_said(said, loop)
+    found = said[(said["time"] == 590) & said["is_anomaly"].astype(bool)]
+    assert [causes[0]["feature"] for causes in found["causes"]] == ["heat", "heat"]
+    assert model_of(state, "pump-1").names == (*two, "heat")
+    assert model_of(state, "pump-1").n_seen == 700
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_patterns_of_a_day_are_learned_by_the_clock_of_the_zone(monkeypatch, remembers):
+    frame = devices(2, 900)
+    frame = frame.assign(seconds=1_793_000_000.0 + 1800.0 * frame["time"])
+    here = Keeper(
+        tuple(FEATURES), persist.to_bytes(small_monitor()), st.StringType(), LONG,
+        patterns=True, rules=Rules(zone="Asia/Tokyo"),
+    )  # fmt: skip
+    said, state = in_parts({900: (here, FEATURES)}, frame, monkeypatch, remembers)
+    loop = {}
+    for device, rows in frame.groupby("device"):
+        monitor, nine = small_monitor(), 9 * 3600
+        verdicts = monitor.observe_many(rows[FEATURES], times=rows["seconds"].to_numpy() + nine)
+        for time, verdict in zip(rows["time"], verdicts, strict=True):
+            loop[device, time] = dataclasses.asdict(verdict)
+        mine = model_of(state, device)
+        assert mine.timed
+        assert persist.to_bytes(mine) == persist.to_bytes(monitor)
+    assert_said(said, loop)
+    with pytest.raises(OnladError, match="has learned patterns of time: give `patterns` again"):
+        keeper().answer(prepared(frame.tail(2).assign(time=1000)), state)
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_rules_mute_sensors_and_maintenance_is_not_learned(monkeypatch, remembers):
+    frame = devices(2, 400)
+    frame = frame.assign(seconds=1_793_000_000.0 + 60.0 * frame["time"])
+    begin, end = (
+        dt.datetime.fromtimestamp(1_793_000_000 + 60 * t, dt.timezone.utc) for t in (300, 340)
+    )
+    rules = Rules(
+        sensors=(Sensor(name="heat", only="below"),),
+        maintenance=(f"{begin.isoformat()}/{end.isoformat()}",),
+    )
+    here = Keeper(
+        tuple(FEATURES), persist.to_bytes(small_monitor()), st.StringType(), LONG, rules=rules
+    )
+    said, state = in_parts({400: (here, FEATURES)}, frame, monkeypatch, remembers)
+    loop = {}
+    for device, rows in frame.groupby("device"):
+        monitor = Monitor(warmup=64, names=FEATURES)
+        verdicts = rules.observe(
+            monitor, rows[FEATURES].to_numpy(), rows["seconds"].to_numpy(), timed=False
+        )
+        for time, verdict in zip(rows["time"], verdicts, strict=True):
+            loop[device, time] = dataclasses.asdict(verdict)
+        found = model_of(state, device)
+        assert (found.n_seen, found.describe()["learned"]) == (400, monitor.describe()["learned"])
+    assert_said(said, loop)
+    plain = keeper().answer(prepared(frame))[0]
+    assert plain["is_anomaly"].sum() > said["is_anomaly"].sum()
+    assert not said[said["time"].between(300, 339)]["learned"].any()
+
+
+def test_the_side_of_the_band_is_told():
+    frame = devices(1, 200)
+    frame.loc[199, "heat"] = 400.0
+    said, _ = keeper().answer(prepared(frame))
+    last = said.iloc[-1]
+    assert last["side"].tolist()[2] == 1
+    off = np.abs(frame.loc[199, FEATURES].to_numpy(float) - last["expected"])
+    assert (np.array(last["side"]) == 0).tolist() == (off <= last["half"]).tolist()
 
 
 def test_a_damaged_state_is_named():

@@ -1,5 +1,6 @@
 """Keyed streams on a real Spark on this machine. One session for all of it."""
 
+import dataclasses
 import datetime as dt
 import re
 
@@ -29,6 +30,7 @@ from onlad.fleet import spark as fleet
 from onlad.fleet.spark import demo
 from onlad.fleet.spark.session import need_java
 from onlad.reference import hidden
+from onlad.rules import Rules
 from onlad.scaler import Standard, scale
 from oracle import assert_near, solve, tolerance
 
@@ -174,15 +176,42 @@ def test_other_features_stop_the_query_or_start_new_models(spark, rows, tmp_path
 
     assert watched(["flow", "heat"])["ready"].sum() == 16 * COUNT
     write([first, second], tmp_path / "in")
-    message = (
-        r"the model of pump-\d knows \['flow', 'heat'\], but features are \['flow', 'power', 'heat'"
-    )
+    message = r"the model of pump-\d knows \['flow', 'heat'\], but features are \['power'\]"
     with pytest.raises(Exception, match=message):
-        watched(FEATURES)
-    said = watched(FEATURES, renew=True)
+        watched(["power"])
+    said = watched(["power"], renew=True)
     later = said[said["time"] >= 80]
     assert not later["ready"].any()  # they warm up again
-    assert_said(later, plain_loop(second))
+    assert_said(later, plain_loop(second, features=["power"]))
+
+
+def test_patterns_and_features_that_come_later_go_on_from_a_checkpoint(spark, tmp_path):
+    """The second query has one more feature; both learn patterns, by the clock of Tokyo."""
+    frame = devices(2, 400)
+    at = pd.to_datetime(1_793_000_000 + 1800 * frame["time"], unit="s", utc=True)
+    frame["at"] = at.dt.as_unit("us")
+    first, second = frame[frame["time"] < 300], frame[frame["time"] >= 300]
+    schema = "device string, time long, flow double, power double, heat double, at timestamp"
+    for parts, features in (([first], FEATURES[:2]), ([first, second], FEATURES)):
+        write(parts, tmp_path / "in")
+        source = stream(spark, tmp_path / "in", schema)
+        said = query(
+            fleet.watch(source, "device", features, "at", small_monitor(), keep=["time"],
+                        patterns=True, rules=Rules(zone="Asia/Tokyo"), buckets=2),
+            tmp_path,
+        )  # fmt: skip
+    loop = {}
+    for device, rows in frame.groupby("device"):
+        monitor, seconds = small_monitor(), 1_793_000_000.0 + 1800.0 * rows["time"] + 9 * 3600
+        verdicts = list(monitor.observe_many(rows[FEATURES[:2]][:300], times=seconds[:300]))
+        monitor.widen(["heat"])
+        verdicts += monitor.observe_many(rows[FEATURES][300:], times=seconds[300:])
+        for time, verdict in zip(rows["time"], verdicts, strict=True):
+            loop[device, time] = dataclasses.asdict(verdict)
+    assert_said(said, loop)
+    (model,) = fleet.models(spark, f"{tmp_path}/checkpoint").filter("key = 'pump-1'").collect()
+    monitor = persist.from_bytes(bytes(model.model))
+    assert (monitor.timed, monitor.names, monitor.n_seen) == (True, tuple(FEATURES), 400)
 
 
 @pytest.mark.slow

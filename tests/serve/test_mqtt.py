@@ -665,6 +665,65 @@ def test_undelivered_alarms_survive(tmp_path, broker, receiver):
         assert receiver.got[0][0].startswith(b"pump/a: severity ")
 
 
+def test_alarms_of_all_devices_keep_to_one_budget_also_after_a_kill(tmp_path, broker, receiver):
+    http = free_port()
+    more = f'[webhook]\nurl = "http://127.0.0.1:{receiver.port}/alarm"\n'
+    more += f"[http]\nport = {http}\npage = false\n"
+    path = config(tmp_path, broker.port, "3.1.1", more)
+    path.write_text(path.read_text().replace("[service]\n", "[service]\nalarms_per_hour = 2\n"))
+    address = f"http://127.0.0.1:{http}"
+
+    def fails(client, device):
+        client.send(f"plant/{device}/sensors", [sample(x) for x in machine(600, faults=[550])])
+
+    with Client(broker.port) as client:
+        with Process(path) as process:
+            process.wait_for("connected")
+            for device in "abcde":
+                fails(client, device)
+            until(lambda: httpx.get(f"{address}/budget").json()["suppressed"] == 3, "the budget")
+            told = {"alarms_per_hour": 2, "told_last_hour": 2, "suppressed": 3}
+            assert httpx.get(f"{address}/budget").json() == told
+            until(lambda: len(receiver.got) == 2, "both alarms at the webhook")
+            until(lambda: len(client.on("onlad/pump/./alarm")) == 2, "both alarms")
+            devices = httpx.get(f"{address}/streams").json()
+            before = {device["device"]: device["alarms"][0]["told"] for device in devices}
+            assert sorted(before.values()) == [False] * 3 + [True] * 2
+            (incident,) = httpx.get(f"{address}/incidents").json()
+            assert (len(incident["devices"]), incident["told"]) == (5, True)
+            assert sum(device["suppressed"] for device in devices) == 3
+            assert (
+                'onlad_suppressed_total{stream="pump"} 3.0' in httpx.get(f"{address}/metrics").text
+            )
+            process.kill()
+            process.log.unlink()
+        with Process(path) as process:
+            process.wait_for("connected")
+            devices = httpx.get(f"{address}/streams").json()
+            assert {d["device"]: d["alarms"][0]["told"] for d in devices} == before
+            fails(client, "f")
+            until(lambda: httpx.get(f"{address}/budget").json()["suppressed"] == 1, "the budget")
+            assert (len(receiver.got), len(client.on("onlad/pump/./alarm"))) == (2, 2)
+
+
+def test_devices_that_fall_silent_together_keep_to_the_budget(tmp_path, broker):
+    text = CONFIG.replace("VERSION", "3.1.1").replace("[service]", "[service]\nalarms_per_hour = 2")
+    text = text.replace('time = "at"\n', 'time = "at"\nsilent_after = 0.5\n')
+    path = write_config(tmp_path, broker.port, text)
+    with Client(broker.port) as client:
+        with Served(path) as served:
+            connected(served)
+            for device in "abc":
+                client.send(f"plant/{device}/sensors", sample(machine(1)[0]))
+            until(lambda: served.service.outbox.suppressed == 1, "the third")
+            until(lambda: len(client.on("onlad/pump/./alarm")) == 2, "two alarms")
+        client.heard.clear()
+        with Served(path) as served:
+            connected(served)
+            assert [w.state for w in served.service.watchers.values()] == ["silent"] * 3
+            assert (client.on("onlad/pump/./alarm"), served.service.outbox.waiting) == ([], {})
+
+
 def test_a_broker_that_takes_nothing_stalls_nobody(tmp_path, broker):
     port = free_port()
     path = config(tmp_path, broker.port, "3.1.1", f"[http]\nport = {port}\npage = false\n")

@@ -57,11 +57,11 @@ def browser():
 
 
 @contextlib.contextmanager
-def serving(folder, more="", headers=(), stream=STREAM):
+def serving(folder, more="", headers=(), stream=STREAM, config=CONFIG):
     """Run `onlad serve` with a page, and yield a client and the address."""
     port = free_port()
     path = folder / "onlad.toml"
-    path.write_text(CONFIG.replace("PORT", str(port)).replace("MORE", more) + stream)
+    path.write_text(config.replace("PORT", str(port)).replace("MORE", more) + stream)
     address = f"http://127.0.0.1:{port}"
     with Process(path, cwd=folder) as process:
         with httpx.Client(base_url=address, headers=dict(headers), timeout=30) as client:
@@ -242,6 +242,23 @@ def fault(rows=40):
     return machine(rows, seed=3, faults=range(30, 35))
 
 
+def test_the_budget_over_all_devices_is_shown(browser, tmp_path):
+    expect, errors = playwright.expect, []
+    budget = "[service]\nstate = 'state'\nalarms_per_hour = 1\n"
+    with serving(tmp_path, config=CONFIG.replace('[service]\nstate = "state"\n', budget)) as (
+        client, address,
+    ), opened(browser, address, errors) as page:  # fmt: skip
+        for device in ("north", "south"):
+            send(client, machine(900, seed=len(device)), device)
+            send(client, fault(), device)
+        said = "1 alarm since the start beyond the budget of 1 per hour, and suppressed"
+        expect(page.get_by_text(said)).to_be_visible()
+        page.get_by_role("list", name="Incidents").get_by_role("link", name="pump/south").click()
+        expect(page.get_by_text("1 alarm beyond the budget, and suppressed")).to_be_visible()
+        expect(page.locator(".q-card").first).to_contain_text("suppressed: there were too many")
+    assert errors == []
+
+
 def test_a_week_of_a_pump(browser, tmp_path):
     """Each feature is used once, by clicks: faults, maintenance, a new mode, a poisoning."""
     expect, errors = playwright.expect, []
@@ -270,9 +287,9 @@ def test_a_week_of_a_pump(browser, tmp_path):
             # One more on the same day is beyond the budget; that it was normal is taken back.
             plant.send(machine(60, seed=15))
             plant.send(fault())
-            expect(page.get_by_text("1 alarm beyond the budget of a day")).to_be_visible()
+            expect(page.get_by_text("1 alarm beyond the budget, and suppressed")).to_be_visible()
             newest = page.locator(".q-card").first
-            expect(newest).to_contain_text("suppressed: too many that day")
+            expect(newest).to_contain_text("suppressed: there were too many")
             newest.get_by_role("button", name="This was normal").click()
             newest.get_by_role("button", name="Undo").click()
             newest.get_by_role("button", name="Seen").click()

@@ -49,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
         above = verdicts.score > verdicts.threshold
         taken_back += int(np.count_nonzero(above & ~verdicts.is_anomaly))
         log.add(block, verdicts)
-        session.incidents = log.count
 
-    status = session.run(take)
-    log.finish(session.say)
+    status = session.run(take, ended=log.finish)
     session.say(f"{taken_back:,} anomalies were removed by the rules")
     return status

@@ -1,70 +1,44 @@
-"""The incidents of a run, one line each, within the budget of its rules."""
+"""The incidents of a run, one line each."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from onlad.errors import OnladError
-from onlad.incident import Incident, Incidents
 from onlad.report.incidents import described, line
-from onlad.rules import Budget, Rules
+from onlad.report.joined import Joined, Joiner
+from onlad.rules import Rules
 from onlad.streams.block import Block, Say
-from onlad.streams.times import seconds
 from onlad.verdict import Verdicts
 
 
 class IncidentLog:
-    """Prints the incidents of each series; those of a `live` source also as they begin."""
+    """Prints incidents; those of a `live` source as they begin, and again when they are over."""
 
     def __init__(self, rules: Rules, as_json: bool, live: bool) -> None:
-        self._rules, self._json, self._live = rules, as_json, live
-        self._series: dict[str, tuple[Incidents, Budget]] = {}
-
-    @property
-    def count(self) -> int:
-        """How many there were."""
-        return sum(incidents.count for incidents, _ in self._series.values())
+        self._json, self._live = as_json, live
+        self._joiner = Joiner(rules, live=live)
 
     def add(self, block: Block, verdicts: Verdicts) -> None:
-        """Take a block; print what ended in it, and what goes on."""
-        if block.series not in self._series:
-            self._series[block.series] = (Incidents(), Budget(self._rules.incidents_per_day))
-        own, budget = self._series[block.series]
-        before = own.open.number if own.open else 0
-        for ended in own.add(verdicts, block.row, block.times):
-            self._print(ended, block.series, budget, begins=False)
-        if self._live and own.open and own.open.number != before:
-            self._print(own.open, block.series, budget, begins=True)
+        """Take a block; print what ended in it, and what begins."""
+        self._print(self._joiner.add(block, verdicts), "ended")
+        if self._live:
+            self._print(self._joiner.begun(), "begins")
 
-    def finish(self, say: Say) -> None:
-        """Print what was open when the run ended, and say how many were suppressed."""
-        for series, (own, budget) in self._series.items():
-            for ended in own.finish():
-                self._print(ended, series, budget, begins=False)
-        suppressed = sum(budget.suppressed for _, budget in self._series.values())
+    def finish(self, say: Say) -> int:
+        """Print what was open when the run ended; return how many incidents there were."""
+        self._print(self._joiner.finish(), "ended")
+        count, suppressed = self._joiner.count, self._joiner.suppressed
         if suppressed:
-            say(f"{suppressed:,} of them were suppressed by the budget per day")
+            say(f"suppressed by alarms_per_day: {suppressed:,} of {count:,} incidents")
+        return count
 
-    def _print(self, incident: Incident, series: str, budget: Budget, *, begins: bool) -> None:
-        begin = incident.times[0]
-        if budget.per_day is not None and begin is None:
-            raise OnladError("alarms_per_day needs samples with a time")
-        day = 0 if begin is None else self._rules.calendar.day(_seconds(begin))
-        if not budget.allows(incident, day):
-            budget.suppressed += not begins
-            return
-        if self._json:
-            found = {"series": series} if series else {}
-            found |= {"state": "begins" if begins else "ended", **described(incident)}
-            sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
-        else:
-            sys.stdout.write(line(incident, series, begins=begins))
-        sys.stdout.flush()
-
-
-def _seconds(time: str | float) -> float:
-    try:
-        return seconds(time)
-    except ValueError:
-        return 0.0  # without a budget it does not matter, and with one it is all one day
+    def _print(self, joined: list[Joined], state: str) -> None:
+        for each in joined:
+            if self._json:
+                found = {"series": each.series} if each.series else {}
+                found |= {"state": state, **described(each.whole)}
+                sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
+            else:
+                sys.stdout.write(line(each.whole, begins=state == "begins"))
+            sys.stdout.flush()

@@ -15,8 +15,8 @@ from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.mcu import PortableMonitor
 from onlad.mcu.layout import MAGIC, MODE, State
-from onlad.mode import ModeState
 from onlad.monitor import Monitor
+from onlad.reference import Array
 
 
 def add(commands: Commands) -> None:
@@ -79,15 +79,15 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
         "drifting": None if drifting is None else str(drifting),
         "never moved": [str(name) for name in said["never moved"]],
         "columns": names,
-        "modes": [_mode(mode, names) for mode in now.modes],
+        "modes": [_mode(mode.count, mode.centre, mode.scale, names) for mode in now.modes],
     }
 
 
-def _mode(mode: ModeState, names: list[str]) -> dict[str, Any]:
+def _mode(count: int, centre: Array, scale: Array, names: list[str]) -> dict[str, Any]:
     """Return the samples of a mode, and centre and unit of each column; None if not known."""
-    pairs = zip(mode.centre.tolist(), mode.scale.tolist(), strict=True)
-    units = [{"centre": _finite(centre), "unit": unit or None} for centre, unit in pairs]
-    return {"samples learned": mode.count, "columns": dict(zip(names, units, strict=True))}
+    pairs = zip(centre.tolist(), scale.tolist(), strict=True)
+    units = [{"centre": _finite(each), "unit": unit or None} for each, unit in pairs]
+    return {"samples learned": count, "columns": dict(zip(names, units, strict=True))}
 
 
 def _portable(monitor: PortableMonitor) -> dict[str, Any]:
@@ -106,13 +106,11 @@ def _portable(monitor: PortableMonitor) -> dict[str, Any]:
         return facts | {"why": said["why"], "columns": names}
     state = State(monitor.sizes(), monitor.dump())
     drifting = said["drifting"]
-    modes = []
-    for place, mode in zip(state.places, state.modes, strict=True):
-        if place[0] == MODE:
-            pairs = zip(mode["centre"].tolist(), mode["scale"].tolist(), strict=True)
-            units = [{"centre": _finite(centre), "unit": unit or None} for centre, unit in pairs]
-            columns = dict(zip(names, units, strict=True))
-            modes.append({"samples learned": int(place[1]), "columns": columns})
+    modes = [
+        _mode(int(place[1]), mode["centre"], mode["scale"], names)
+        for place, mode in zip(state.places, state.modes, strict=True)
+        if place[0] == MODE
+    ]
     return facts | {
         "threshold": said["threshold"],
         "window": said["window"],

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise OnladError("a picture needs matplotlib: pip install onlad[plot]") from None
     track = Track()
-    session = Session(args, Models(wanted(args), args.load))
+    session = Session(args, Models(wanted(args), args.load, grows=True))
     status = session.run(track.add)
     if not session.samples:
         raise OnladError("there is nothing to draw: the source has no samples")

@@ -16,7 +16,7 @@ from onlad.cli.arguments import reading
 from onlad.cli.models import Models, say
 from onlad.cli.place import Place
 from onlad.errors import OnladError
-from onlad.streams.block import Block, StreamError
+from onlad.streams.block import Block, Say, StreamError
 from onlad.streams.stop import Stop
 from onlad.verdict import Verdicts
 
@@ -31,7 +31,6 @@ class Session:
         self._args, self._models, self._save = args, models, save
         self._many = False
         self.samples = self.alarms = self.bad = 0
-        self.incidents = 0
         self.seconds = 0.0
         self._first_bad = self._last_bad = ""
         self._bar: _Bar | None = None
@@ -46,11 +45,13 @@ class Session:
         self,
         take: Callable[[Block, Verdicts], None],
         passed: Callable[[Block], None] = lambda block: None,
+        ended: Callable[[Say], int] = lambda say: 0,
     ) -> int:
         """Give each block with its verdicts to `take`; return the exit status.
 
         A block whose lines are not watched goes to `passed`. A signal ends the run between two
-        blocks, and the models are saved then too.
+        blocks, and the models are saved then too. However it ends, `ended` is called then, and
+        returns how many incidents there were.
         """
         began = time.monotonic()
         saved = began
@@ -78,14 +79,16 @@ class Session:
                             saved = time.monotonic()
             except (StreamError, OSError):  # between two samples: the models are whole
                 self._keep()
+                ended(self.say)
                 raise
             self._keep()
+            incidents = ended(self.say)
             self.seconds = time.monotonic() - began
             if not self.samples and self.bad and not stop.signal:
                 raise StreamError(
                     f"no row could be read: {self._first_bad}. --ignore leaves a column out"
                 )
-            self._summary()
+            self._summary(incidents)
             return 128 + stop.signal if stop.signal else 0
 
     def _judge(
@@ -145,12 +148,12 @@ class Session:
             if self._place is not None and self.samples:
                 self._place.save(self._source, self._position)
 
-    def _summary(self) -> None:
+    def _summary(self, incidents: int) -> None:
         said = [_counted(self.samples, "sample")]
         if self._models.judges:
             said.append(_counted(self.alarms, "anomaly"))
-        if self.incidents:
-            said[-1] += f" in {_counted(self.incidents, 'incident')}"
+        if incidents:
+            said[-1] += f" in {_counted(incidents, 'incident')}"
         if self.bad:
             last = f" (the last: {self._last_bad})" if self.bad > SHOWN else ""
             said.append(_counted(self.bad, "bad row") + last)

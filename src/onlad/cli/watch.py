@@ -27,7 +27,8 @@ def add(commands: Commands) -> None:
         help="monitor a file, a pipe or a broker, and print each incident with its causes",
         description="Monitor a stream: learn what is normal from the stream itself, and print one "
         "line per incident with its severity, its causes and their expected values. Anomalies "
-        f"less than {QUIET} samples apart are one incident; for a live source a line is also "
+        f"less than {QUIET} samples apart are one incident, and so are incidents of several series "
+        "that begin within a minute; for a live source a line is also "
         "printed when an incident begins. No labels and no training are needed; the first one "
         "can come after 256 samples.",
         formatter_class=Help,
@@ -90,28 +91,23 @@ def run(args: argparse.Namespace) -> int:
     log = None if rows else IncidentLog(rules, args.output == "jsonl", live)
 
     def take(block: Block, verdicts: Verdicts) -> None:
+        which = range(len(verdicts)) if args.all else np.flatnonzero(verdicts.is_anomaly).tolist()
         if log is not None:
             log.add(block, verdicts)
-            session.incidents = log.count
-        shown = range(len(verdicts)) if args.all else np.flatnonzero(verdicts.is_anomaly).tolist()
-        if shown and log is None:
-            sys.stdout.write(write(block, verdicts, shown))
+        elif which:
+            sys.stdout.write(write(block, verdicts, which))
             sys.stdout.flush()
         if block.labels is not None:
             known, truth = truths(block.labels, args.normal)
-            which = known & verdicts.ready
-            np.add.at(counts, (truth[which] + 0, verdicts.is_anomaly[which] + 0), 1)
+            judged = known & verdicts.ready
+            np.add.at(counts, (truth[judged] + 0, verdicts.is_anomaly[judged] + 0), 1)
 
     def passed(block: Block) -> None:
         if args.output == "influx" and args.all and block.lines:
             sys.stdout.write("".join(line + "\n" for line in block.lines))
             sys.stdout.flush()
 
-    try:
-        status = session.run(take, passed)
-    finally:
-        if log is not None:
-            log.finish(session.say)
+    status = session.run(take, passed, log.finish) if log else session.run(take, passed)
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
         session.say(

@@ -222,7 +222,6 @@ class MonitorBank(Members):
         place = np.cumsum(there.ravel()) - 1
         at = place[found.details.row.cpu().numpy()]
         around = found.details.around.cpu().numpy()
-        said.unusual[at] = around[:, -1]
         if details != "none":
             shares = found.details.shares.cpu().numpy()
             said.detailed, said.values = at, X[at]

@@ -21,7 +21,7 @@ NARROW = (
 )  # fmt: skip
 
 
-ON_GPU = tuple(name for name in NARROW if name not in ("ready", "unusual"))
+ON_GPU = tuple(name for name in NARROW if name != "ready")
 
 
 class FleetVerdicts(Sequence[Verdict]):

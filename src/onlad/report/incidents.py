@@ -10,6 +10,7 @@ from onlad.report.lines import SHOWN, readable
 from onlad.report.record import figures
 
 LIKE = 3  # similar incidents in a line
+NAMED = 4  # devices in a line
 
 
 def described(incident: Incident) -> dict[str, Any]:
@@ -23,20 +24,26 @@ def described(incident: Incident) -> dict[str, Any]:
     return found
 
 
-def line(incident: Incident, series: str = "", *, begins: bool = False) -> str:
-    """Return the line of an incident that began, or that is over."""
+def line(incident: Incident, *, begins: bool = False) -> str:
+    """Return the line of an incident that began, or that is over.
+
+    One of several devices has no rows, since each device counts its own.
+    """
     first, last, _ = incident.times
     rows = f"row {incident.begin}"
     if not begins and incident.end > incident.begin:
         rows = f"rows {incident.begin} to {incident.end}"
+    devices = ", ".join(incident.devices[:NAMED])
+    if len(incident.devices) > NAMED:
+        devices += f" and {len(incident.devices) - NAMED} more"
     when = "" if first is None else readable(first)
     if when and not begins and incident.end > incident.begin:
         when += f" to {readable(last)}"
     parts = [
-        series,
+        devices,
         f"incident {incident.number}" + (" begins" if begins else ""),
         when,
-        rows,
+        rows if len(incident.devices) < 2 else "",
         f"severity {incident.severity:.0f}",
         causes(incident),
         _like(incident),

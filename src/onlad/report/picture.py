@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from onlad.report.incidents import causes
+from onlad.report.lines import readable
 from onlad.report.track import Track
 
 INK, LINE, ALARM, FAINT = "#222222", "#5b6b7b", "#D00000", "#eeeeee"
@@ -100,7 +101,7 @@ def _when(track: Track, bucket: int) -> str:
     if not 0 <= bucket < len(track):
         return ""
     time = track.times[bucket]
-    return f"row {track.row[bucket]:,}" if time is None else str(time)[:19]
+    return f"row {track.row[bucket]:,}" if time is None else readable(time)[:19]
 
 
 def page(track: Track, title: str) -> str:
@@ -114,7 +115,8 @@ def page(track: Track, title: str) -> str:
         for b in range(len(track))
     ]  # fmt: skip
     listed = [
-        (each.number, each.begin, each.end, "" if each.times[0] is None else each.times[0],
+        (each.number, ", ".join(each.devices), each.begin, each.end,
+         "" if each.times[0] is None else readable(each.times[0]),
          f"{each.severity:.0f}", causes(each), ", ".join(map(str, each.similar[:3])))
         for each in track.incidents
     ]  # fmt: skip
@@ -163,8 +165,8 @@ $svg
 </figure>
 <p>$summary</p>
 <table>
-<thead><tr><th>incident</th><th>from row</th><th>to row</th><th>time</th><th>severity</th>
-<th>causes</th><th>like</th></tr></thead>
+<thead><tr><th>incident</th><th>devices</th><th>from row</th><th>to row</th><th>time</th>
+<th>severity</th><th>causes</th><th>like</th></tr></thead>
 <tbody>
 $rows
 </tbody>

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from onlad.incident import Incident, Incidents
+from onlad.incident import Incident
 from onlad.reference import Array
+from onlad.report.joined import Joined, Joiner
 from onlad.streams.block import Block, Time
 from onlad.verdict import Verdicts
 
@@ -30,7 +31,7 @@ class Track:
         self.n_seen = 0
         self._times: list[Time] = []
         self._columns: dict[str, Array] = {}
-        self._open = Incidents()
+        self._joiner = Joiner()
         self._severe: list[tuple[float, int, Incident]] = []  # a heap
 
     def __getattr__(self, name: str) -> Array:
@@ -50,20 +51,19 @@ class Track:
     @property
     def incidents(self) -> list[Incident]:
         """The most severe incidents, in their order."""
-        for incident in self._open.finish():
-            self._keep(incident)
+        self._keep(self._joiner.finish())
         return [incident for _, _, incident in sorted(self._severe, key=lambda each: each[1])]
 
     @property
     def n_incidents(self) -> int:
         """How many there were."""
-        return self._open.count
+        return self._joiner.count
 
     def add(self, block: Block, verdicts: Verdicts) -> None:
         """Take the verdicts on a block."""
         if not self._columns:
-            self._start(block.names)
-        n = len(verdicts)
+            self._start()
+        n, features = len(verdicts), [self._place(name) for name in verdicts.names]
         while self.n_seen + n > 2 * BUCKETS * self.width:
             self._join()
         bucket = (self.n_seen + np.arange(n)) // self.width
@@ -72,7 +72,9 @@ class Track:
         np.fmax.at(columns["score"], bucket[ready], verdicts.score[ready])
         columns["limit"][bucket[ready]] = verdicts.threshold[ready]
         np.add.at(columns["alarms"], bucket[alarm], 1)
-        np.add.at(columns["shares"], bucket[alarm], verdicts.shares[alarm])
+        shares = np.zeros((int(alarm.sum()), len(self.names)))
+        shares[:, features] = verdicts.shares[alarm]
+        np.add.at(columns["shares"], bucket[alarm], shares)
         np.logical_or.at(columns["drift"], bucket, verdicts.drift)
         first, at = np.unique(bucket, return_index=True)
         for b, i in zip(first.tolist(), at.tolist(), strict=True):
@@ -80,11 +82,16 @@ class Track:
                 columns["row"][b] = block.row[i]
                 self._times.append(None if block.times is None else block.times[i])
         self.n_seen += n
-        for incident in self._open.add(verdicts, block.row, block.times):
-            self._keep(incident)
+        self._keep(self._joiner.add(block, verdicts))
 
-    def _start(self, names: tuple[Any, ...]) -> None:
-        self.names = names
+    def _place(self, name: Any) -> int:
+        """Return the column of a feature in ``shares``; one that is new gets one."""
+        if name not in self.names:
+            self.names = (*self.names, name)
+            self._columns["shares"] = np.pad(self._columns["shares"], ((0, 0), (0, 1)))
+        return self.names.index(name)
+
+    def _start(self) -> None:
         n = 2 * BUCKETS
         self._columns = {
             "score": np.full(n, math.nan),
@@ -92,7 +99,7 @@ class Track:
             "alarms": np.zeros(n, np.int64),
             "drift": np.zeros(n, bool),
             "row": np.zeros(n, np.int64),
-            "shares": np.zeros((n, len(names))),
+            "shares": np.zeros((n, 0)),
         }
 
     def _join(self) -> None:
@@ -113,7 +120,9 @@ class Track:
         self._times = self._times[::2]
         self.width *= 2
 
-    def _keep(self, incident: Incident) -> None:
-        heapq.heappush(self._severe, (incident.severity, incident.number, incident))
-        if len(self._severe) > MOST:
-            heapq.heappop(self._severe)
+    def _keep(self, joined: list[Joined]) -> None:
+        for each in joined:
+            incident = each.whole
+            heapq.heappush(self._severe, (incident.severity, incident.number, incident))
+            if len(self._severe) > MOST:
+                heapq.heappop(self._severe)

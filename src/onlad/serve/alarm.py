@@ -11,7 +11,7 @@ from onlad.verdict import Verdict
 SENSORS = 8  # causes whose values and bands an alarm keeps
 LABELS = ("", "seen", "normal", "fault", "maintenance")
 #: What is not published of an alarm.
-INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "told", "undo")
+INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "undo")
 LONGEST = 128  # samples of an alarm that are kept, to be learned when it is marked as normal
 
 
@@ -37,7 +37,7 @@ class Alarm:
     times: list[float] = field(default_factory=list)  # one per row
     severity: float = 0.0  # of its peak, as what follows
     sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
-    told: bool = True  # not if there were too many that day
+    told: bool = True  # not if there were too many, that day or that hour
     label: str = ""  # what a person says that it was: one of LABELS
     comment: str = ""
     like: str = ""  # the comment on a similar alarm of the past, or its id

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from onlad.reference import Array
+from onlad.report.record import figures
 from onlad.serve.alarm import Alarm, rounded
 from onlad.serve.history import Point
 
 POINTS = 500  # of a curve: more than a phone has columns
+LINE = {"type": "line", "showSymbol": False, "animation": False}
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
 #: What is said of a sensor under the pointer; low and high are stacked, so the band is a width.
 TOLD = """parts => {
@@ -49,35 +51,22 @@ def spoken(text: str) -> dict[str, Any]:
 def scores(points: Sequence[Point]) -> dict[str, Any]:
     """Return the options of the chart: score, threshold, anomalies and drifts, sample by sample."""
     points = thinned(points)
-
-    def known(value: float) -> float | None:
-        return rounded(value) if math.isfinite(value) else None
-
-    line = {"type": "line", "showSymbol": False, "animation": False}
-    score = line | {"name": "score", "color": BLUE, "data": [known(p.score) for p in points]}
-    score["markLine"] = {
+    score, threshold = ([_known(getattr(p, name), rounded) for p in points]
+                        for name in ("score", "threshold"))  # fmt: skip
+    drifts = {
         "symbol": "none",
         "label": {"formatter": "drift", "color": VIOLET},
         "lineStyle": {"color": VIOLET},
         "data": [{"xAxis": i} for i, p in enumerate(points) if p.drift],
     }
-    threshold = line | {"name": "threshold", "color": AMBER}
-    threshold["data"] = [known(p.threshold) for p in points]
-    anomalies = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
-    anomalies |= {
-        "data": [rounded(p.score) if p.is_anomaly else None for p in points],
-        "animation": False,
-    }
-    words = {"color": GREY}
-    return {
+    series = [
+        LINE | {"name": "score", "color": BLUE, "data": score, "markLine": drifts},
+        LINE | {"name": "threshold", "color": AMBER, "data": threshold},
+        _anomalies(points, score),
+    ]
+    return _chart(points, series) | {
         "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},
-        "legend": {"top": 0, "textStyle": words},
-        "tooltip": {"trigger": "axis"},
-        "dataZoom": [{"type": "inside"}],
         "aria": spoken("Score and threshold over time"),
-        "xAxis": {"type": "category", "axisLabel": words, "data": [when(p.time) for p in points]},
-        "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
-        "series": [score, threshold, anomalies],
     }
 
 
@@ -89,41 +78,57 @@ def bands(
     points = thinned(points)
 
     def column(of: Callable[[float, float, float], float]) -> list[float | None]:
-        found = (of(*known.get(p.row, (math.nan,) * 3)) for p in points)
-        return [float(f"{value:.6g}") if math.isfinite(value) else None for value in found]
+        return [_known(of(*known.get(p.row, (math.nan,) * 3)), figures) for p in points]
 
-    line = {"type": "line", "showSymbol": False, "animation": False}
-    low = line | {"name": "low", "stack": "band", "lineStyle": {"opacity": 0}, "color": GREY}
-    low |= {"data": column(lambda value, expected, reach: expected - reach), "stackStrategy": "all"}
-    band = line | {"name": "band", "stack": "band", "lineStyle": {"opacity": 0}, "color": GREY}
-    band |= {"data": column(lambda value, expected, reach: 2 * reach), "stackStrategy": "all"}
-    band |= {"areaStyle": {"color": GREY, "opacity": 0.3}}
+    stacked = LINE | {"stack": "band", "stackStrategy": "all", "lineStyle": {"opacity": 0}}
+    stacked |= {"color": GREY}
+    low = column(lambda value, expected, reach: expected - reach)
+    wide = column(lambda value, expected, reach: 2 * reach)
     values = column(lambda value, expected, reach: value)
-    value = line | {"name": "value", "color": BLUE, "data": values}
     areas = [
         [{"xAxis": here[0]}, {"xAxis": here[-1]}]
         for alarm in alarms
         if (here := [i for i, p in enumerate(points) if alarm.row <= p.row <= alarm.last])
     ]
-    value["markArea"] = {
-        "silent": True,
-        "itemStyle": {"color": RED, "opacity": 0.15},
-        "data": areas,
-    }
-    marks = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
-    pairs = zip(points, values, strict=True)
-    marks |= {"animation": False, "data": [v if p.is_anomaly else None for p, v in pairs]}
-    words = {"color": GREY}
-    axis = {"scale": True, "axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}}
-    return {
+    incidents = {"silent": True, "itemStyle": {"color": RED, "opacity": 0.15}, "data": areas}
+    series = [
+        stacked | {"name": "low", "data": low},
+        stacked | {"name": "band", "data": wide, "areaStyle": {"color": GREY, "opacity": 0.3}},
+        LINE | {"name": "value", "color": BLUE, "data": values, "markArea": incidents},
+        _anomalies(points, values),
+    ]
+    chart = _chart(points, series)
+    chart["legend"]["data"] = ["value", "band", "anomalies"]
+    chart["yAxis"]["scale"] = True
+    chart["tooltip"][":formatter"] = TOLD
+    chart["dataZoom"].append({"type": "slider", "height": 14, "bottom": 2})
+    return chart | {
         "grid": {"left": 56, "right": 16, "top": 32, "bottom": 44},
-        "legend": {"top": 0, "textStyle": words, "data": ["value", "band", "anomalies"]},
-        "tooltip": {"trigger": "axis", ":formatter": TOLD},
-        "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 14, "bottom": 2}],
         "aria": spoken("A sensor over time"),
+    }
+
+
+def _known(value: float, digits: Callable[[float], float]) -> float | None:
+    return digits(value) if math.isfinite(value) else None
+
+
+def _anomalies(points: Sequence[Point], values: Sequence[float | None]) -> dict[str, Any]:
+    """Return marks at the anomalies."""
+    pairs = zip(points, values, strict=True)
+    marks = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
+    return marks | {"animation": False, "data": [v if p.is_anomaly else None for p, v in pairs]}
+
+
+def _chart(points: Sequence[Point], series: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what all charts have in common."""
+    words = {"color": GREY}
+    return {
+        "legend": {"top": 0, "textStyle": words},
+        "tooltip": {"trigger": "axis"},
+        "dataZoom": [{"type": "inside"}],
         "xAxis": {"type": "category", "axisLabel": words, "data": [when(p.time) for p in points]},
-        "yAxis": axis,
-        "series": [low, band, value, marks],
+        "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
+        "series": series,
     }
 
 

@@ -21,7 +21,6 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,14 +136,11 @@ class Store:
         path = self.models / Path(saved.file).name
         way = f"Restore it from a copy, or start the device anew: onlad repair {self.folder}"
         try:
-            model = _model(path)
+            return monitor(path)
         except OSError as error:
             raise StateError(f"{path} cannot be read: {error.strerror}. {way}") from None
         except ModelFileError as error:
             raise ModelFileError(f"{error}. {way}") from None
-        if not isinstance(model, Monitor):
-            raise StateError(f"{path} holds no monitor. Restore it from a copy")
-        return model
 
     def alarms(self, saved: Saved) -> list[Alarm]:
         """Return the alarms of a watcher."""
@@ -234,8 +230,7 @@ class Store:
 
     def snapshots(self, number: int) -> list[str]:
         """Return the snapshots of a device, the newest last."""
-        paths = (self.folder / "snapshots").glob(f"{number:06d}-*")
-        return sorted(path.name for path in paths if _SNAPSHOT.fullmatch(path.name))
+        return [path.name for path in snapshots(self.folder, number)]
 
     def digest(self, name: str) -> str:
         """Return the digest of a snapshot's file."""
@@ -263,11 +258,9 @@ class Store:
         if name not in self.snapshots(number):
             raise StateError(f"there is no snapshot {name!r:.80} of the device")
         try:
-            model = _model(self.folder / "snapshots" / name)
+            model = monitor(self.folder / "snapshots" / name)
         except (OSError, OnladError) as error:
             raise StateError(f"the snapshot cannot be read: {error}") from None
-        if not isinstance(model, Monitor):
-            raise StateError(f"{name} holds no monitor")
         self._read_again.add(name)
         return model
 
@@ -307,20 +300,22 @@ class Store:
         os.close(self._lock)
 
 
-def peek(folder: Path) -> Iterator[tuple[str, str, Monitor]]:
-    """Yield stream, device and model of the last checkpoint; a service may be using the folder.
+def snapshots(folder: Path, number: int) -> list[Path]:
+    """Return the snapshots of a device in a state folder, the newest last."""
+    paths = (folder / "snapshots").glob(f"{number:06d}-*")
+    return sorted(path for path in paths if _SNAPSHOT.fullmatch(path.name))
 
-    What cannot be read, for example because it is replaced just now, is left out.
+
+def peek(folder: Path) -> list[Saved]:
+    """Return the devices of the last checkpoint, if there is one; a service may use the folder.
+
+    A model of them may be replaced, and its file removed, at any moment.
     """
     try:
         watchers = json.loads((folder / "state.json").read_bytes())["state"]["watchers"]
     except (OSError, ValueError, KeyError, TypeError):
-        return
-    for saved in map(_unpacked, watchers):
-        with contextlib.suppress(OSError, OnladError):
-            model = _model(folder / "models" / Path(saved.file).name)
-            if isinstance(model, Monitor):
-                yield saved.stream, saved.device, model
+        return []
+    return [_unpacked(each)._replace(file=Path(each["file"]).name) for each in watchers]
 
 
 def _zipped(model: Monitor) -> bytes:
@@ -328,15 +323,17 @@ def _zipped(model: Monitor) -> bytes:
     return gzip.compress(persist.to_bytes(model), LEVEL, mtime=0)
 
 
-def _model(path: Path) -> object:
-    """Return what is in the file of a model."""
-    if not path.name.endswith(SUFFIX):  # as it was written before it was packed
-        return persist.load(path)
-    try:
-        data = gzip.decompress(path.read_bytes())
+def monitor(path: Path) -> Monitor:
+    """Return the monitor in a file."""
+    data = path.read_bytes()
+    try:  # before files were packed their names had no such end
+        data = gzip.decompress(data) if path.name.endswith(SUFFIX) else data
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
-    return persist.from_bytes(data, path)
+    model = persist.from_bytes(data, path)
+    if not isinstance(model, Monitor):
+        raise StateError(f"{path} holds no monitor. Restore it from a copy")
+    return model
 
 
 def alarms_of(watcher: Watcher) -> list[Alarm]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
@@ -113,6 +114,13 @@ class _Check:
             return self.mistake(place, f"must be a list, got {values!r:.60}")
         return tuple(self.value(kind, {}, item, (*place, i)) for i, item in enumerate(values))
 
+    def tried(self, place: Place, work: Callable[[], Any]) -> None:
+        """Do something, and note the mistake if that raises `ValueError`."""
+        try:
+            work()
+        except ValueError as error:
+            self.mistake(place, str(error))
+
     # -- what concerns several keys -----------------------------------------------------------
 
     def together(self, config: Config) -> None:
@@ -154,10 +162,7 @@ class _Check:
             self.mistake(("mqtt", name), f"there is no file {getattr(table, name)}")
         if not absent and isinstance(table, MqttTable):
             for name, read in (("password_file", table.secret), ("ca", table.context)):
-                try:
-                    read()
-                except ValueError as error:
-                    self.mistake(("mqtt", name), str(error))
+                self.tried(("mqtt", name), read)
 
     def http(self, table: HttpTable) -> None:
         if table.host not in (*LOOPBACK, None) and table.token is None:
@@ -180,15 +185,9 @@ class _Check:
             if stream.model is not None and getattr(stream, name) is not None:
                 self.mistake((*place, name), "is that of the model. Remove it here")
         if isinstance(stream, StreamTable):
-            try:
-                _ = stream.rules
-            except ValueError as error:
-                self.mistake((*place, "maintenance"), str(error))
-        if stream.model is not None and isinstance(stream, StreamTable):
-            try:
-                stream.template()
-            except ValueError as error:
-                self.mistake((*place, "model"), str(error))
+            self.tried((*place, "maintenance"), lambda: stream.rules)
+            if stream.model is not None:
+                self.tried((*place, "model"), stream.template)
 
     def states(self, stream: StreamTable, place: Place) -> None:
         for sensor in stream.sensors or ():

@@ -24,12 +24,14 @@ from onlad.serve.shown import (
     address_of,
     ago,
     counted,
+    done,
     drifting,
     heading,
     learning,
     like,
     person,
     severity,
+    small,
 )
 from onlad.serve.watcher import Watcher
 from onlad.serve.whatif import Tried
@@ -95,14 +97,11 @@ class Device:
             self._counts.text += ". Maintenance: nothing is told or learned"
         if watcher.suppressed:
             too_many = counted(watcher.suppressed, "alarm")
-            self._counts.text += f". {too_many} beyond the budget of a day, and suppressed"
+            self._counts.text += f". {too_many} beyond the budget, and suppressed"
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         points, around = watcher.history.after(self._tried.history if self._tried else None)
         drawn = scores(points)
-        self._chart.options["series"], self._chart.options["xAxis"] = (
-            drawn["series"],
-            drawn["xAxis"],
-        )
+        self._chart.options.update({name: drawn[name] for name in ("series", "xAxis")})
         self._chart.update()
         if (names := [str(name) for name in watcher.names]) != list(self._sensor.options):
             self._sensor.set_options(names, value=self._sensor.value or names[0])
@@ -136,7 +135,7 @@ class Device:
             said = [
                 alarm.comment and f"“{alarm.comment}”",
                 alarm.like and like(alarm, self._watcher),
-                "" if alarm.told else "suppressed: too many that day",
+                "" if alarm.told else "suppressed: there were too many",
             ]
             if any(said):
                 ui.label(". ".join(filter(None, said))).classes("text-sm")
@@ -146,27 +145,17 @@ class Device:
         if alarm.marked:
             ui.badge("marked as normal", color="grey")
             if alarm.undo:
-                ui.button("Undo", on_click=lambda: self._label(alarm, "")).props(
-                    "flat dense no-caps"
-                )
+                small("Undo", lambda: self._label(alarm, ""))
             return
         with ui.row().classes("items-center gap-1"):
             if alarm.label:
                 ui.badge(alarm.label, color="grey")
-                ui.button("Undo", on_click=lambda: self._label(alarm, "")).props(
-                    "flat dense no-caps"
-                )
+                small("Undo", lambda: self._label(alarm, ""))
                 return
-            ui.button("This was normal", on_click=lambda: self._label(alarm, "normal")).props(
-                "flat dense no-caps"
-            )
-            for label in ("fault", "maintenance"):
-                ui.button(
-                    label.capitalize(), on_click=lambda label=label: self._comment(alarm, label)
-                ).props("flat dense no-caps")
-            ui.button("Seen", on_click=lambda: self._label(alarm, "seen")).props(
-                "flat dense no-caps"
-            )
+            small("This was normal", lambda: self._label(alarm, "normal"))
+            small("Fault", lambda: self._comment(alarm, "fault"))
+            small("Maintenance", lambda: self._comment(alarm, "maintenance"))
+            small("Seen", lambda: self._label(alarm, "seen"))
 
     async def _show_days(self) -> None:
         """Show the last days: they are judged once more."""
@@ -230,11 +219,7 @@ class Device:
 
             async def keep(windows: tuple[str, ...]) -> None:
                 dialog.close()
-                try:
-                    await self._service.orders.maintain(own, windows, by=self._by)
-                    ui.notify("Noted", type="positive")
-                except OnladError as error:
-                    ui.notify(str(error), type="negative")
+                await done(self._service.orders.maintain(own, windows, by=self._by), "Noted")
 
             for text in own.stream.maintenance:
                 ui.label(f"{text} (of the file)").classes("text-sm")
@@ -270,10 +255,8 @@ class Device:
                 ui.button("Keep", on_click=keep)
 
     async def _toggle(self) -> None:
-        try:
-            await self._service.orders.pause(self._watcher, not self._watcher.paused, self._by)
-        except OnladError as error:
-            ui.notify(str(error), type="negative")
+        pause = not self._watcher.paused
+        await done(self._service.orders.pause(self._watcher, pause, self._by))
         self._look()
 
     async def _label(self, alarm: Alarm, label: str, comment: str = "") -> None:
@@ -293,11 +276,8 @@ class Device:
         self._look()
 
     async def _snap(self) -> None:
-        try:
-            await self._service.orders.snapshot(self._watcher, self._by)
-            ui.notify("The model is kept as it is now", type="positive")
-        except OnladError as error:
-            ui.notify(str(error), type="negative")
+        snapshot = self._service.orders.snapshot(self._watcher, self._by)
+        await done(snapshot, "The model is kept as it is now")
 
     def _choose(self) -> None:
         """Let a person choose a snapshot to go back to."""
@@ -310,13 +290,9 @@ class Device:
 
             async def back(file: str) -> None:
                 dialog.close()
-                try:
-                    await self._service.orders.revert(
-                        self._watcher, file, by=self._by, again=bool(again.value)
-                    )
-                    ui.notify("The model is as it was then", type="positive")
-                except OnladError as error:
-                    ui.notify(str(error), type="negative")
+                orders, replay = self._service.orders, bool(again.value)
+                revert = orders.revert(self._watcher, file, by=self._by, again=replay)
+                await done(revert, "The model is as it was then")
 
             for file in kept:
                 _, seen, same = file.split(".")[0].split("-")
@@ -344,11 +320,8 @@ class Device:
             return
 
         async def undo() -> None:
-            try:
-                await self._service.orders.restore(file, self._by)
+            if await done(self._service.orders.restore(file, self._by)):
                 ui.navigate.to(address_of(self._watcher))
-            except OnladError as error:
-                ui.notify(str(error), type="negative")
 
         self._timer.cancel()
         content = ui.context.client.content

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from onlad.errors import OnladError
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
-from onlad.serve.frames import Record, Rows
+from onlad.serve.frames import Record
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -271,16 +271,7 @@ class Disk:
         kept = self._kept.get(watcher.number)
         if kept is None or kept.since > self.store.journal.number:
             return
-        number = watcher.number
-
-        def find() -> list[Record]:
-            return [
-                record
-                for record in self.store.journal.scan(kept.since)
-                if (record.watcher if isinstance(record, Rows) else record.values.get("number"))
-                == number
-            ]
-
-        self.records += await asyncio.to_thread(find)
+        found = self.store.journal.of(watcher.number, kept.since)
+        self.records += await asyncio.to_thread(list, found)
         self._records_in = 0  # they are to be written again
         kept.since = 1 << 62

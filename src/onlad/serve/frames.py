@@ -45,12 +45,22 @@ class Rows(NamedTuple):
     times: Array
     marks: list[Mark]
 
+    @property
+    def number(self) -> int:
+        """Of the watcher."""
+        return self.watcher
+
 
 class Fact(NamedTuple):
     """Anything else: a birth, a delivered alarm, marks that are still needed."""
 
     kind: str
     values: dict[str, Any]
+
+    @property
+    def number(self) -> int | None:
+        """Of the watcher, if it is about one."""
+        return self.values.get("number")
 
 
 Record: TypeAlias = Rows | Fact

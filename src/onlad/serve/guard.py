@@ -14,16 +14,12 @@ import hmac
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from onlad.serve.config import LOOPBACK, HttpTable
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+from onlad.serve.config import LOOPBACK, HttpTable
 
 OPEN = ("/healthz", "/readyz")  # they say one word, and those who ask have no token
 COOKIE = "onlad"
@@ -35,7 +31,7 @@ LONGEST_USER = 100  # letters
 class Guard:
     """Passes requests on to `app`, or refuses them with a reason."""
 
-    def __init__(self, app: App, table: HttpTable) -> None:
+    def __init__(self, app: ASGIApp, table: HttpTable) -> None:
         self.app, self.table = app, table
         self.refused: dict[int, int] = {}  # by status
         self._sockets: Counter[str] = Counter()  # WebSockets by address
@@ -130,7 +126,7 @@ class Guard:
         left, deadline = self.table.body, time.monotonic() + PATIENCE
         arrived = False
 
-        async def counted() -> MutableMapping[str, Any]:
+        async def counted() -> Message:
             nonlocal left, arrived
             # After the body only a disconnect is waited for, and that may take as long as it likes.
             timeout = None if arrived else max(0.0, deadline - time.monotonic())
@@ -151,7 +147,7 @@ class Guard:
             cookie = f"{COOKIE}={self._cookie}; HttpOnly; SameSite=Strict; Path=/"
             more.append((b"set-cookie", cookie.encode()))
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *more]
             await send(message)

@@ -115,6 +115,10 @@ def _add_views(app: FastAPI, service: Service) -> None:
         recent = shared(service.watchers.values(), time.time() - 86_400 * days)
         return _json([each.message() for each in recent])
 
+    @app.get("/budget")
+    async def budget() -> Response:
+        return _json(service.outbox.budget())
+
     @app.get("/streams/{name}/snapshots")
     async def snapshots(name: str, device: str = "") -> Response:
         return _json(service.store.snapshots(found(name, device).number))

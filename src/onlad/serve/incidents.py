@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onlad.incident import TOGETHER
+from onlad.incident import together
 from onlad.serve.alarm import Alarm
 from onlad.serve.watcher import Watcher
 
@@ -33,6 +33,11 @@ class Shared:
         return any(alarm is watcher.alarm for alarm, watcher in self.parts)
 
     @property
+    def told(self) -> bool:
+        """Whether one of the alarms was told; else all were too many."""
+        return any(alarm.told for alarm, _ in self.parts)
+
+    @property
     def named(self) -> Alarm:
         """The most severe alarm of which people have said what it was, or the worst."""
         alarms = [alarm for alarm, _ in self.parts]
@@ -51,7 +56,7 @@ class Shared:
             del told[name]
         alarms = [alarm for alarm, _ in self.parts]
         devices = [{"stream": a.stream, "device": a.device, "alarm": a.id} for a in alarms]
-        told |= {"label": self.named.label, "comment": self.named.comment}
+        told |= {"label": self.named.label, "comment": self.named.comment, "told": self.told}
         begin, end = min(a.time for a in alarms), max(a.end for a in alarms)
         return told | {"time": begin, "end": end, "open": self.is_open, "devices": devices}
 
@@ -64,10 +69,6 @@ def shared(watchers: Iterable[Watcher], since: float = 0.0) -> list[Shared]:
         for alarm in watcher.alarms
         if alarm.time >= since or alarm is watcher.alarm
     ]
-    groups: list[list[tuple[Alarm, Watcher]]] = []
-    for pair in sorted(found, key=lambda pair: -pair[0].time):
-        if groups and groups[-1][-1][0].time - pair[0].time <= TOGETHER:
-            groups[-1].append(pair)
-        else:
-            groups.append([pair])
-    return [Shared(sorted(group, key=lambda pair: -pair[0].severity)) for group in groups]
+    found.sort(key=lambda pair: pair[0].time)
+    parts = together([alarm.time for alarm, _ in found])[::-1]
+    return [Shared(sorted(found[part], key=lambda pair: -pair[0].severity)) for part in parts]

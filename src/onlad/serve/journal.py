@@ -74,13 +74,6 @@ class Journal:
         if ended:
             raise self._error(f"{self.folder} lacks segment {numbers[-1] + 1}, which was there")
 
-    def scan(self, first: int) -> Iterator[Record]:
-        """Yield the records from segment `first` on that are whole now, and change nothing."""
-        for number in self.segments():
-            if number >= first:
-                for *_, frame in frames(self.path(number).read_bytes()):
-                    yield from (record for record in records(frame) if record != END)
-
     def size(self, first: int) -> int:
         """Return the bytes of the segments from `first` on."""
         return sum(self.path(n).stat().st_size for n in self.segments() if n >= first)
@@ -144,9 +137,13 @@ class Journal:
                 path.unlink()
 
     def rows(self, watcher: int, since: int = 0) -> Iterator[Rows]:
-        """Yield all rows of a watcher that are still there, the oldest first.
+        """Yield the rows of a watcher out of `of`."""
+        return (record for record in self.of(watcher, since) if isinstance(record, Rows))
 
-        From segment `since` on, with those of the archive. Some rows may come twice.
+    def of(self, watcher: int, since: int = 0) -> Iterator[Record]:
+        """Yield all that is still there of a watcher, the oldest first.
+
+        From segment `since` on, with those of the archive. Some of it may come twice.
         """
         kept = self.folder / ARCHIVE
         numbers = {*self.segments(), *(int(path.stem) for path in kept.glob("*[0-9].journal"))}
@@ -155,7 +152,7 @@ class Journal:
                 with contextlib.suppress(FileNotFoundError):
                     for *_, frame in frames(path.read_bytes()):
                         for record in records(frame, watcher):
-                            if isinstance(record, Rows) and record.watcher == watcher:
+                            if record.number == watcher:
                                 yield record
                     break
 

@@ -27,7 +27,7 @@ COUNTERS = {
     "bad": ("onlad_skipped", "Samples that could not be read and were skipped."),
     "anomalies": ("onlad_anomalies", "Samples above the threshold."),
     "n_alarms": ("onlad_alarms", "Alarms raised."),
-    "suppressed": ("onlad_suppressed", "Alarms beyond alarms_per_day, which were suppressed."),
+    "suppressed": ("onlad_suppressed", "Alarms that were suppressed, since there were too many."),
     "drifts": ("onlad_drifts", "Times that a new normal was accepted."),
     "excluded": ("onlad_excluded", "Samples that were judged and not learned."),
 }

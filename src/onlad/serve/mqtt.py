@@ -311,6 +311,3 @@ def _level(device: str) -> str:
         return "%2D"
     plain = "".join(c if c.isprintable() and c not in "+#/%" else quote(c, "") for c in device)
     return plain or "-"
-
-
-__all__ = ["Mqtt"]

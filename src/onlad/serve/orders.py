@@ -83,11 +83,11 @@ class Orders:
                 raise StateError("the samples of this alarm were learned as normal")
             if label == "normal" and not marked:
                 _need_ready(watcher)
-                undo = self._snapshot(watcher)
+                undo = self._keep(watcher, watcher.monitor)
             if ahead is not None and found.label != "fault":
                 taken = _learned_of(watcher, found)
                 back = self._keep(watcher, await self._rest_without(watcher, found, ahead))
-                undo = self._snapshot(watcher)
+                undo = self._keep(watcher, watcher.monitor)
             said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST], "undo": undo}
             facts = [_fact("label", watcher, **said, row=watcher.journaled)]
             if back is not None:
@@ -132,9 +132,6 @@ class Orders:
         async with self._service.turn:
             return self._keep(watcher, watcher.monitor, by)
 
-    def _snapshot(self, watcher: Watcher) -> str:
-        return self._keep(watcher, watcher.monitor)
-
     def _keep(self, watcher: Watcher, model: Monitor, by: str = "") -> str:
         """Keep a model of a device as a snapshot; the trail has its digest."""
         try:
@@ -171,7 +168,9 @@ class Orders:
             if again:
                 rest = (store, watcher, model, (0, 0), since)
                 file = self._keep(watcher, await asyncio.to_thread(replay.replayed, *rest))
-            self._revert(watcher, file, by)
+            model = store.snapped(watcher.number, file)
+            self._note([_fact("reverted", watcher, file=file, row=watcher.journaled)], watcher, by)
+            watcher.revert(model)
 
     async def maintain(self, watcher: Watcher, windows: tuple[str, ...], by: str = "") -> None:
         """Neither tell nor learn what a device sends at these times, besides those of the file."""
@@ -185,11 +184,6 @@ class Orders:
             said = {"row": watcher.journaled, "windows": list(windows)}
             self._note([_fact("maintenance", watcher, **said)], watcher, by)
             watcher.serve_at(windows)
-
-    def _revert(self, watcher: Watcher, file: str, by: str) -> None:
-        model = self._service.store.snapped(watcher.number, file)
-        self._note([_fact("reverted", watcher, file=file, row=watcher.journaled)], watcher, by)
-        watcher.revert(model)
 
     async def tried(
         self, watcher: Watcher, rate: float | None = None, days: float = whatif.DAYS

@@ -1,18 +1,27 @@
-"""Alarms on their way: each is kept until every courier has delivered it."""
+"""Alarms on their way: each is kept until every courier has delivered it.
+
+At most `per_hour` of them are told in an hour, whatever device they are of: a person can follow no
+more. The others are counted, and stay with their devices.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from onlad.serve.listener import Listener, Message
 
 MOST = 10_000
+HOUR = 3600.0  # seconds
 
 
 class Outbox:
     """Alarms that are not delivered yet, the oldest first."""
 
-    def __init__(self, done: Callable[[str], None]) -> None:
+    def __init__(self, done: Callable[[str], None], per_hour: int | None = None) -> None:
+        self.per_hour, self.suppressed = per_hour, 0
+        self._told: deque[float] = deque()  # times of alarms, the oldest first
         self.couriers: list[Listener] = []
         self.waiting: dict[str, tuple[Message, set[str]]] = {}
         self.dropped = 0
@@ -24,6 +33,31 @@ class Outbox:
         self.waiting.clear()
         for message in left:
             self.add(message)
+
+    @property
+    def told(self) -> int:
+        """How many alarms were told in the last hour."""
+        while self._told and self._told[0] <= time.time() - HOUR:
+            self._told.popleft()
+        return len(self._told)
+
+    def remember(self, times: Iterable[float]) -> None:
+        """Count alarms that were told before the start."""
+        now = time.time()
+        self._told = deque(sorted(when for when in times if now - HOUR < when <= now))
+
+    def allows(self) -> bool:
+        """Return whether one more alarm may be told; count it either way."""
+        if self.per_hour is not None and self.told >= self.per_hour:
+            self.suppressed += 1
+            return False
+        self._told.append(time.time())
+        return True
+
+    def budget(self) -> dict[str, int | None]:
+        """Return what is allowed, and what became of alarms."""
+        counts = {"told_last_hour": self.told, "suppressed": self.suppressed}
+        return {"alarms_per_hour": self.per_hour, **counts}
 
     def add(self, message: Message) -> None:
         """Hand an alarm to all couriers."""

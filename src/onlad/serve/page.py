@@ -17,7 +17,6 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from nicegui import Client, ui
 
-from onlad.errors import OnladError
 from onlad.report.lines import digits
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
@@ -33,12 +32,14 @@ from onlad.serve.shown import (
     ago,
     badge,
     counted,
+    done,
     drifting,
     heading,
     learning,
     like,
     person,
     severity,
+    small,
 )
 from onlad.serve.watcher import Watcher
 
@@ -115,8 +116,8 @@ class Incidents:
 
     def _look(self) -> None:
         found = shared(self._service.watchers.values(), time.time() - RECENT)
-        shown = found[: self._most]
-        listed = [len(found)] + [
+        shown, outbox = found[: self._most], self._service.outbox
+        listed = [len(found), outbox.suppressed] + [
             (alarm.id, round(alarm.severity), each.is_open, alarm.label, alarm.comment, alarm.like)
             for each in shown
             for alarm, _ in each.parts
@@ -129,12 +130,19 @@ class Incidents:
             return
         with self._list:
             heading("Incidents")
+            if outbox.suppressed:
+                said = (
+                    f"{counted(outbox.suppressed, 'alarm')} since the start beyond the budget of "
+                )
+                ui.label(f"{said}{outbox.per_hour} per hour, and suppressed").classes(
+                    "text-sm text-warning"
+                ).props("role=status")
             with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
                 for each in shown:
                     self._show(each)
             if len(found) > self._most:
                 more = f"{min(len(found), SHOWN)} of {len(found)} in the last 7 days"
-                ui.button(f"Show {more}", on_click=self._show_all).props("flat dense no-caps")
+                small(f"Show {more}", self._show_all)
 
     def _show(self, incident: Shared) -> None:
         alarm, named, watchers = incident.worst, incident.named, incident.watchers
@@ -152,10 +160,12 @@ class Incidents:
                 ui.label(". ".join(said)).classes("text-sm opacity-80 break-words")
             if incident.is_open:
                 badge("open", "negative")
+            if not incident.told:
+                badge("suppressed", "grey")
             if named.label:
                 badge(named.label, "grey")
             if not incident.seen:
-                ui.button("Seen", on_click=lambda: self._see(incident)).props("flat dense no-caps")
+                small("Seen", lambda: self._see(incident))
 
     def _show_all(self) -> None:
         self._most = SHOWN
@@ -163,12 +173,11 @@ class Incidents:
 
     async def _see(self, incident: Shared) -> None:
         """Note of all alarms of an incident that somebody knows of them."""
-        try:
-            for alarm, watcher in incident.parts:
-                if not alarm.label:
-                    await self._service.orders.label(watcher, alarm.id, "seen", by=self._by)
-        except OnladError as error:
-            ui.notify(str(error), type="negative")
+        for alarm, watcher in incident.parts:
+            if not alarm.label:
+                label = self._service.orders.label(watcher, alarm.id, "seen", by=self._by)
+                if not await done(label):
+                    break
         self._look()
 
 

@@ -6,6 +6,7 @@ Rows of the journal are gathered by device: a block costs a fraction of single s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.reference import Array
-from onlad.serve import logs
+from onlad.serve import logs, replay
 from onlad.serve.checkpoint import StateError
 from onlad.serve.frames import Fact, Rows
 from onlad.serve.quarantine import REPLAYING, WATCHING
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from onlad.serve.service import Service
 
 GATHERED = 1 << 16  # rows that are kept until they are watched
-SAID = ("named", "maintenance", "reverted", "label")
 BLOCK = 64  # rows that are watched at a time
 
 
@@ -243,21 +243,24 @@ class _Resumption:
         if fact.kind == "paused":
             watcher.paused = values["paused"]
         elif fact.kind == "forgotten":
-            self._deliver(
-                f"{watcher.key}/"
-            )  # one that is born later may have alarms of these names
+            # One that is born later may have alarms of these names.
+            self._deliver(f"{watcher.key}/")
             self.service.remove(self.watchers.pop(values["number"]))
         elif fact.kind == "normal":
             for alarm in watcher.alarms:
                 if alarm.id == values["alarm"] and not alarm.marked:
                     watcher.mark_normal(alarm)
-        elif fact.kind in SAID and watcher.journaled == values["row"]:
-            self._said(watcher, fact)
-        elif fact.kind == "false_alarms" and watcher.journaled == values["row"]:
-            watcher.settle({"false_alarms": values["rate"]})
+        elif fact.kind in replay.REDONE and watcher.journaled == values["row"]:
+            replay.redo(watcher, fact, partial(self._snapped, watcher))
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
             watcher.silent, message = True, watcher.silence()
-            self.service.outbox.waiting[message["id"]] = (message, set())
+            if values.get("told", True):
+                self.service.outbox.waiting[message["id"]] = (message, set())
+        elif fact.kind == "suppressed":
+            self.service.outbox.waiting.pop(values["alarm"], None)
+            for alarm in watcher.alarms:
+                if alarm.id == values["alarm"]:
+                    watcher.suppress(alarm)
         elif fact.kind == "lost" and watcher.journaled == values["first"]:  # `repair` wrote it
             watcher.lost += values["rows"]
 
@@ -269,22 +272,6 @@ class _Resumption:
             what = f"{watcher.key} went back to a snapshot in {store.folder / 'snapshots'}: {error}"
             way = f"Restore it from a copy, or go on without it: onlad repair {store.folder}"
             raise StateError(f"{what}. {way}") from None
-
-    def _said(self, watcher: Watcher, fact: Fact) -> None:
-        """Do again what a person did, when the device had seen as many rows as now."""
-        values = fact.values
-        if fact.kind == "named":
-            watcher.widen(tuple(values["names"]))
-        elif fact.kind == "maintenance":
-            watcher.serve_at(tuple(values["windows"]))
-        elif fact.kind == "reverted":
-            watcher.revert(self._snapped(watcher, values["file"]))
-        else:
-            for alarm in watcher.alarms:
-                if alarm.id == values["alarm"]:
-                    alarm.undo = values["undo"]
-                    alarm.marked &= values["label"] != ""  # that was taken back by a snapshot
-                    watcher.put_label(alarm, values["label"], values["comment"])
 
     def _deliver(self, prefix: str = "") -> None:
         """Take the alarms out that were delivered. Their rows have all been watched."""

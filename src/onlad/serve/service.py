@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 
 from onlad.serve import logs, settings
+from onlad.serve.alarm import Alarm
 from onlad.serve.audit import Audit
 from onlad.serve.checkpoint import Store
 from onlad.serve.config import Config
@@ -60,7 +61,7 @@ class Service:
         self.quarantine = Quarantine(config.service.state)
         self.audit = Audit(config.service.state)
         self.listeners: list[Listener] = []
-        self.outbox = Outbox(self._delivered)
+        self.outbox = Outbox(self._delivered, config.service.alarms_per_hour)
         self.health = Health(self)
         self.orders = Orders(self)
         self.disk = Disk(self, self.store)
@@ -77,6 +78,8 @@ class Service:
         self.health.trouble["start"] = "the state is read"
         yield from resume(self)
         self.settle(self.watchers.values())
+        alarms = (alarm for watcher in self.watchers.values() for alarm in watcher.alarms)
+        self.outbox.remember(alarm.time for alarm in alarms if alarm.told)
         self.health.trouble.pop("start")
         self.resumed = True
 
@@ -195,14 +198,29 @@ class Service:
                     if watcher.falls_silent():
                         self._silence(watcher)
 
+    def tell(self, watcher: Watcher, alarm: Alarm) -> None:
+        """Report an alarm that began, unless there were too many of all devices."""
+        if self.outbox.allows():
+            logs.warning("alarm", **alarm.message())
+            self.outbox.add(alarm.message())
+            return
+        watcher.suppress(alarm)
+        logs.info("suppressed", id=alarm.id)
+        with contextlib.suppress(OSError):  # then it is reported after a crash
+            facts = {"number": watcher.number, "alarm": alarm.id}
+            self.store.journal.append([Fact("suppressed", facts)])
+
     def _silence(self, watcher: Watcher) -> None:
-        watcher.silent = True
+        watcher.silent, told = True, self.outbox.allows()
         message = watcher.silence()
         with contextlib.suppress(OSError):  # then it is reported once more after a crash
-            facts = {"number": watcher.number, "row": watcher.journaled}
+            facts = {"number": watcher.number, "row": watcher.journaled, "told": told}
             self.store.journal.append([Fact("silent", facts)])
         logs.warning("silent", stream=watcher.stream.name, device=watcher.device)
-        self.outbox.add(message)
+        if told:
+            self.outbox.add(message)
+        else:
+            watcher.suppressed += 1
 
     def _delivered(self, alarm: str) -> None:
         with contextlib.suppress(OSError):  # then it is delivered once more after a crash

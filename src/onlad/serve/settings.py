@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
+from onlad.errors import ModelFileError
 from onlad.monitor import Monitor, MonitorSettings
 from onlad.serve.alarm import key
-from onlad.serve.checkpoint import peek
+from onlad.serve.checkpoint import monitor, peek
 from onlad.serve.config import Config, StreamTable
 from onlad.serve.devices import need_columns
 from onlad.streams.settings import kept
@@ -14,11 +16,11 @@ from onlad.streams.settings import kept
 SHOWN = 5  # devices in a line
 
 
-def kept_by(stream: StreamTable, wanted: MonitorSettings, monitor: Monitor) -> list[str]:
+def kept_by(stream: StreamTable, wanted: MonitorSettings, model: Monitor) -> list[str]:
     """Return, in words, what a device keeps although the configuration says otherwise."""
-    found = kept(monitor, wanted)
-    if stream.model is None and monitor.n_seen and monitor.timed != stream.patterns:
-        have, want = (str(value).lower() for value in (monitor.timed, stream.patterns))
+    found = kept(model, wanted)
+    if stream.model is None and model.n_seen and model.timed != stream.patterns:
+        have, want = (str(value).lower() for value in (model.timed, stream.patterns))
         found.append(f"patterns stays {have}, not {want}")
     return found
 
@@ -33,8 +35,8 @@ def lines(
     `wanted` has the settings by stream; a device is stream, name and monitor.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    for stream, device, monitor in devices:
-        for what in kept_by(streams[stream], wanted[stream], monitor):
+    for stream, device, model in devices:
+        for what in kept_by(streams[stream], wanted[stream], model):
             found.setdefault((stream, what), []).append(key(stream, device))
     said = []
     for (stream, what), names in found.items():
@@ -53,7 +55,13 @@ def check(config: Config) -> list[str]:
     """
     streams = {stream.name: stream for stream in config.streams}
     wanted = {stream.name: stream.template().settings() for stream in config.streams}
-    devices = [each for each in peek(config.service.state) if each[0] in streams]
-    for name, _, monitor in devices:
-        need_columns(streams[name], monitor)
+    state = config.service.state
+    devices = list[tuple[str, str, Monitor]]()
+    for saved in peek(state):
+        with contextlib.suppress(OSError, ModelFileError):  # it is replaced just now, or damaged
+            model = monitor(state / "models" / saved.file)
+            if saved.stream in streams:
+                devices.append((saved.stream, saved.device, model))
+    for name, _, model in devices:
+        need_columns(streams[name], model)
     return lines(streams, wanted, devices)

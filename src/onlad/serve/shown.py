@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import urlencode
 
 from nicegui import ui
 
+from onlad.errors import OnladError
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
 from onlad.serve.guard import user
@@ -35,6 +38,23 @@ def severity(alarm: Alarm) -> ui.badge:
 def badge(text: str, colour: str) -> ui.badge:
     """Show a word in a colour. Quasar would have each announced when it changes."""
     return ui.badge(text, color=colour).props("role=note")
+
+
+def small(text: str, on_click: Callable[[], Any]) -> ui.button:
+    """Show a button that takes little room."""
+    return ui.button(text, on_click=on_click).props("flat dense no-caps")
+
+
+async def done(work: Awaitable[Any], said: str = "") -> bool:
+    """Wait for what a person wants; say that it is done, or why it is not."""
+    try:
+        await work
+    except OnladError as error:
+        ui.notify(str(error), type="negative")
+        return False
+    if said:
+        ui.notify(said, type="positive")
+    return True
 
 
 def heading(text: str) -> None:

@@ -254,8 +254,7 @@ def _say(
         with contextlib.suppress(OSError):  # the journal says so when the disk is full
             service.audit.note("mode added", sync=False, device=watcher.key, row=first + i)
     for alarm in alarms:
-        logs.warning("alarm", **alarm.message())
-        service.outbox.add(alarm.message())
+        service.tell(watcher, alarm)
     _tell_all(service, lambda listener: listener.judged(watcher, first, times, verdicts))
 
 

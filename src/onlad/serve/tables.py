@@ -59,6 +59,7 @@ class ServiceTable:
     archive: int = rule(256, low=0, high=1_000_000)  # MB of samples that can be replayed
     snapshots: float = rule(86_400.0, low=0.1, high=1e9)  # seconds between snapshots of a device
     history: int = rule(600, low=1, high=100_000)  # samples that the page shows of each
+    alarms_per_hour: int | None = rule(None, low=1, high=1_000_000)  # of all devices; none: all
     log: str = rule("text", allowed=("text", "json"))
     level: str = rule("info", allowed=("debug", "info", "warning", "error"))
 

@@ -348,6 +348,12 @@ class Watcher:
         self.n_alarms += 1
         return alarm
 
+    def suppress(self, alarm: Alarm) -> None:
+        """Note that an alarm is suppressed, since there were too many of all devices."""
+        alarm.told = False
+        self.suppressed += 1
+        self.n_alarm_changes += 1
+
     def _keep(self, alarm: Alarm) -> None:
         """Keep an alarm; those that people have named stay longest."""
         if len(self.alarms) == KEPT_ALARMS:

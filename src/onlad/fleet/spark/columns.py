@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from onlad.rows import LARGEST
+from onlad.streams.times import LATEST
 
 # Full precision, and the offset, so that no time has two readings.
 JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
@@ -57,6 +58,7 @@ class Columns:
     features: tuple[str, ...]
     time: str | None
     keep: tuple[str, ...]
+    seconds: bool = False  # whether times are needed as seconds too
 
     def check(self, df: DataFrame) -> None:
         """Refuse, before anything runs, what could not go well."""
@@ -72,10 +74,15 @@ class Columns:
             raise ValueError(f"{taken[0]!r} is a column of the verdict: rename that of df")
         need_types(df, (self.key,), (*WHOLE, st.StringType), "text or whole numbers")
         need_types(df, times, CLOCK, "numbers, dates or timestamps")
+        if self.seconds and not times:
+            raise ValueError("patterns and maintenance need a time")
         need_types(df, self.features, NUMBER, "numbers")
 
     def prepared(self, df: DataFrame, buckets: int) -> DataFrame:
-        """Return bucket, key, time, row, refused, kept and x0, x1, ...: what a keeper takes."""
+        """Return bucket, key, time, row, refused, kept and x0, x1, ...: what a keeper takes.
+
+        If they are needed, also seconds since 1970.
+        """
         refused = sf.when(sf.col(self.key).isNull(), f"refused: {self.key} is null")
         clock = sf.lit(0).cast("long")
         if self.time is not None:
@@ -94,6 +101,7 @@ class Columns:
             row.cast("long").alias("row"),
             refused.alias("refused"),
             kept.cast("string").alias("kept"),
+            *([_seconds(df, str(self.time), clock).alias("seconds")] if self.seconds else []),
             *(number(name).alias(f"x{j}") for j, name in enumerate(self.features)),
         )
 
@@ -125,7 +133,10 @@ class Columns:
         def band(value: Column, j: Column) -> Column:
             half = sf.get("half", j)
             low, high = (value - half).alias("low"), (value + half).alias("high")
-            return sf.struct(self._name(j), value.alias("expected"), low, high)
+            side = sf.when(sf.get("side", j) > 0, "above").when(sf.get("side", j) < 0, "below")
+            return sf.struct(
+                self._name(j), value.alias("expected"), low, high, side.alias("direction")
+            )
 
         def known(each: Column) -> Column:
             return each["expected"].isNotNull() & ~sf.isnan(each["expected"])
@@ -150,6 +161,18 @@ def _clock(df: DataFrame, time: str) -> Column:
     if isinstance(found, st.TimestampNTZType):
         return sf.timestamp_diff("MICROSECOND", _epoch(), column)
     return column.cast("double" if isinstance(found, st.FractionalType) else "long")
+
+
+def _seconds(df: DataFrame, time: str, clock: Column) -> Column:
+    """Return what `_clock` returned as seconds; a number is in s, ms, us or ns by its size."""
+    found, value = _type(df, time), clock.cast("double")
+    if isinstance(found, st.DateType):
+        return value * 86_400.0
+    if isinstance(found, (st.TimestampType, st.TimestampNTZType)):
+        return value / 1e6
+    size = sf.abs(value)
+    unit = sf.when(size < LATEST, 1.0).when(size < 1e3 * LATEST, 1e3)
+    return value / unit.when(size < 1e6 * LATEST, 1e6).otherwise(1e9)
 
 
 def _time(found: st.DataType) -> Column:

@@ -15,21 +15,24 @@ from pyspark.sql.streaming import StatefulProcessor
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.fleet.monitors import MonitorBank
-from onlad.fleet.spark.kept import FOLDED, Kept, bank_of, memory
-from onlad.fleet.verdicts import FleetVerdicts
+from onlad.fleet.spark.herd import FLAGS, NUMBERS, Herd, Told
+from onlad.fleet.spark.kept import FOLDED, Kept, herd_of, memory
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.rules import Rules
+from onlad.verdict import Verdicts
+
+NONE = Rules()
 
 # What is said of a row, besides its key, its time and the columns that are kept.
-NUMBERS = ("score", "threshold", "p_value", "severity")
-FLAGS = ("ready", "is_anomaly", "learned", "drift")
 # Arrays of features cross as arrays of numbers: Spark would convert each struct of them by itself.
 WIDE: dict[str, st.DataType] = {
     "order": st.IntegerType(),  # of the features, by their shares
     "shares": st.DoubleType(),  # in this order
     "expected": st.DoubleType(),
     "half": st.DoubleType(),  # of the width of a band
+    "side": st.IntegerType(),  # 1 above the band, -1 below
 }
 VERDICT = st.StructType(
     [
@@ -64,6 +67,10 @@ class Keeper(StatefulProcessor):
         How long a device without rows is kept.
     renew
         Whether a model of other features is replaced.
+    patterns
+        Whether new devices learn patterns of a day and of a week.
+    rules
+        Of people; their zone is that of patterns, too.
     """
 
     def __init__(
@@ -75,8 +82,11 @@ class Keeper(StatefulProcessor):
         *,
         expire: timedelta | None = None,
         renew: bool = False,
+        patterns: bool = False,
+        rules: Rules = NONE,
     ) -> None:
         self.names, self.start, self.renew = names, start, renew
+        self.patterns, self.rules = patterns, rules
         self.timed = clock is not None
         self.schema = (
             st.StructType()
@@ -158,7 +168,8 @@ class Keeper(StatefulProcessor):
             place = np.zeros(len(keys), "int64")
             place[sent] = fleet.places([keys[k] for k in sent.tolist()], now)
             X = rows[[f"x{j}" for j in range(len(self.names))]].to_numpy("float64")[watched]
-            said.fill(*fleet.observe(place[code[watched]], X))
+            seconds = rows["seconds"].to_numpy()[watched] if "seconds" in rows else None
+            said.fill(*fleet.observe(place[code[watched]], X, seconds))
             ends = np.append(np.flatnonzero(np.diff(code[watched])), watched.sum() - 1)
             newest = told["time"][watched][ends].tolist()
             state = fleet.noted(place[code[watched][ends]].tolist(), newest, now)
@@ -191,7 +202,7 @@ class Fleet:
         self._start: Monitor = persist.from_bytes(keeper.start)
         self._features: Names = self._start.names or self._names
         self._keeper, self._kept = keeper, kept
-        self._bank: MonitorBank | None = None
+        self._herd: Herd | None = None
         self._size = 0  # of its file
         self._keys: list[Any] = [] if kept is None else list(kept.keys)
         self._last: list[Any] = [] if kept is None else list(kept.last)
@@ -201,23 +212,24 @@ class Fleet:
         self._devices, self._rows = (b"", b"") if kept is None else (kept.devices, kept.rows)
 
     @property
-    def bank(self) -> MonitorBank:
+    def herd(self) -> Herd:
         """The monitors, which are made of the state when they are needed."""
-        if self._bank is None:
-            self._bank, self._size = self._made()
-        return self._bank
+        if self._herd is None:
+            self._herd, self._size = self._made()
+        return self._herd
 
-    def _made(self) -> tuple[MonitorBank, int]:
-        """Return the bank of the state, and its bytes in the store."""
+    def _made(self) -> tuple[Herd, int]:
+        """Return the herd of the state, and its bytes in the store."""
         kept = self._kept
         if kept is None:
-            return MonitorBank(self._start, 0, names=self._features, threads=1), 0
+            fresh = Monitor.resumed(self._start.settings(), names=self._features)
+            return Herd(MonitorBank(fresh, 0, threads=1), self._keeper.patterns), 0
         known = memory.take(kept.mark)
         if known is not None:
             return known
         data = self._keeper.stored() if kept.bank is None else kept.bank
         name = f"the state of {self._keys[0]} and {len(self._keys) - 1} more"
-        return bank_of(kept._replace(bank=data), name), len(data)
+        return herd_of(kept._replace(bank=data), name, timed=self._keeper.patterns), len(data)
 
     def last_of(self, keys: Sequence[Any], now: int) -> list[Any]:
         """Return the time of the last row of each device; None if it has none."""
@@ -225,45 +237,84 @@ class Fleet:
         return [None if at is None or self._expired(at, now) else self._last[at] for at in places]
 
     def places(self, keys: Sequence[Any], now: int) -> list[int]:
-        """Return where devices are in the bank; those that are new, or are renewed, are added."""
-        bank, gone = self.bank, [at for at in range(len(self._keys)) if self._expired(at, now)]
+        """Return where devices are in the herd; those that are new, or are renewed, are added.
+
+        Features that came later are watched from here on, and those that are gone are missing.
+        """
+        herd, gone = self.herd, [at for at in range(len(self._keys)) if self._expired(at, now)]
         for key in keys:
             at = self._place.get(key)
-            if at is None or set(bank.names_of(at)) == set(self._names):
+            if at is None or set(herd.names_of(at)) == set(self._names):
                 continue
-            if not self._renew:
-                raise OnladError(
-                    f"the model of {key} knows {list(bank.names_of(at))}, but features are "
-                    f"{list(self._names)}. Start with a new checkpoint, or with renew=True to "
-                    "let each such key learn again from nothing"
-                )
-            gone.append(at)
+            if self._renew:
+                gone.append(at)
+            else:
+                self._widen(key, at)
         self._remove(set(gone))
         new = [key for key in keys if key not in self._place]
         self._changed |= bool(new)
-        bank.grow(len(new), self._start, self._features)
+        herd.grow(len(new), self._start, self._features)
         self._note(new, [None] * len(new), now)
         return [self._place[key] for key in keys]
 
-    def observe(self, places: Array, X: Array) -> tuple[FleetVerdicts, Array]:
-        """Return verdicts on rows of devices; of `names`, shares, expected values and bands."""
-        bank, names = self.bank, self._names
-        wide = np.full((len(X), bank.widest), np.nan)
-        wide[:, : len(names)] = X
-        others = [shape for shape in bank.shapes if shape != names and set(shape) == set(names)]
-        rows = {}
-        for shape in others:  # the same features in another order
-            is_it = np.array([bank.names_of(at) == shape for at in range(len(bank))])
-            order = [names.index(str(name)) for name in shape]
-            rows[shape] = is_it[places], order
-            wide[rows[shape][0], : len(names)] = X[rows[shape][0]][:, order]
-        said = bank.observe_rows(places, wide, details="all")
+    def _widen(self, key: Any, at: int) -> None:
+        """Let a device watch features that came later."""
+        known = self.herd.names_of(at)
+        later = tuple(name for name in self._names if name not in known)
+        try:
+            if len(later) == len(self._names):
+                raise ValueError("none of them is known")
+            if later:
+                self.herd.widen(at, later)
+                self._changed = True
+        except ValueError as error:
+            raise OnladError(
+                f"the model of {key} knows {list(known)}, but features are {list(self._names)}: "
+                f"{error}. Start with a new checkpoint, or with renew=True to let each such key "
+                "learn again from nothing"
+            ) from None
+
+    def observe(
+        self, places: Array, X: Array, seconds: Array | None
+    ) -> tuple[dict[str, Array], Array]:
+        """Return columns of verdicts on rows of devices.
+
+        And of `names`, shares, expected values, half widths of bands, and the side of the band.
+        """
+        herd, names, alone = self.herd, self._names, len(self.herd.alone)
+        times, pause = np.full(len(X), np.nan), np.zeros(len(X), bool)
+        rules = self._keeper.rules
+        if seconds is not None:
+            pause = rules.calendar.during(seconds)
+            times = rules.calendar.local(seconds) if self._keeper.patterns else times
+        wide = np.full((len(X), herd.widest), np.nan)
+        own = [herd.names_of(at) for at in range(len(herd))]
+        rows = {}  # by the features of a device: which rows, and the columns of the features there
+        for shape in {own[at] for at in np.unique(places).tolist()}:
+            mine = np.array([each == shape for each in own])[places]
+            at = np.array([(j, names.index(str(n))) for j, n in enumerate(shape) if n in names])
+            rows[shape] = mine, at
+            wide[np.ix_(mine, at[:, 0])] = X[np.ix_(mine, at[:, 1])]
+        told = herd.observe(places, wide, times, pause)
+        self._changed |= len(herd.alone) != alone  # then rows are kept in another way
         self._devices += places.astype("int32").tobytes()
-        self._rows += wide.tobytes()
-        found = said.wide[:, :, : len(names)].copy()
-        for mine, order in rows.values():
-            found[np.ix_(mine, np.arange(3), np.array(order))] = said.wide[mine, :, : len(names)]
-        return said, found
+        self._rows += (np.column_stack((times, pause, wide)) if herd.alone else wide).tobytes()
+        found = np.full((len(X), 4, len(names)), np.nan)
+        for mine, at in rows.values():
+            every = np.arange(3)
+            found[np.ix_(mine, every, at[:, 1])] = told.wide[np.ix_(mine, every, at[:, 0])]
+        off = X - found[:, 1]
+        found[:, 3] = np.where(np.abs(off) > found[:, 2], np.sign(off), 0.0)
+        self._rule(told, X, found, seconds)
+        return told.columns, found
+
+    def _rule(self, told: Told, X: Array, found: Array, seconds: Array | None) -> None:
+        """Take back anomalies that the rules do not want."""
+        verdicts = Verdicts(self._names, len(X))
+        verdicts.values, verdicts.shares = X, np.nan_to_num(found[:, 0])
+        verdicts.expected[:], verdicts.is_anomaly = found[:, 1], told.columns["is_anomaly"]
+        self._keeper.rules.apply(verdicts, seconds)
+        found[:, 0] = verdicts.shares
 
     def noted(self, places: Sequence[int], times: Sequence[Any], now: int) -> Kept:
         """Note the last rows of devices, and return the new state."""
@@ -276,19 +327,19 @@ class Fleet:
         for row in models.itertuples(index=False):
             monitor: Monitor = persist.from_bytes(bytes(row.model), f"the model of {row.key}")
             self._remove({self._place[row.key]} if row.key in self._place else set())
-            self.bank.grow(1, monitor, monitor.names or self._features)
+            self.herd.grow(1, monitor, monitor.names or self._features)
             self._changed = True
             self._note([row.key], [row.time], now)
 
     def kept(self, now: int) -> Kept:
         """Return the state."""
-        mark, bank, kept = os.urandom(16), self.bank, self._kept
+        mark, herd, kept = os.urandom(16), self.herd, self._kept
         if kept is None or self._due(kept.written, now):
-            data = bank.to_bytes()
+            data = herd.to_bytes()
             kept, self._size = Kept(data, [], [], [], written=now), len(data)
         else:
             kept = kept._replace(devices=self._devices, rows=self._rows)
-        memory.put(mark, bank, self._size)
+        memory.put(mark, herd, self._size)
         return kept._replace(keys=self._keys, last=self._last, heard=self._heard, mark=mark)
 
     def _due(self, written: int, now: int) -> bool:
@@ -300,7 +351,7 @@ class Fleet:
         return self._expire is not None and now - self._heard[at] >= self._expire
 
     def _note(self, keys: Sequence[Any], times: Sequence[Any], now: int) -> None:
-        """Note devices that were added to the bank."""
+        """Note devices that were added to the herd."""
         self._place |= {key: at for at, key in enumerate(keys, len(self._keys))}
         self._keys += keys
         self._last += times
@@ -310,7 +361,7 @@ class Fleet:
         if not gone:
             return
         self._changed = True
-        self.bank.remove(sorted(gone))
+        self.herd.remove(gone)
         self._keys, self._last, self._heard = (
             [value for at, value in enumerate(values) if at not in gone]
             for values in (self._keys, self._last, self._heard)
@@ -345,16 +396,15 @@ class _Said:
         for name in (*FLAGS, *WIDE, "drifting"):
             self.columns[name] = np.full(len(watched), None, object)
 
-    def fill(self, said: FleetVerdicts, wide: Array) -> None:
-        """Put in the verdicts on the rows that were watched; `wide` are shares and bands."""
+    def fill(self, columns: dict[str, Array], wide: Array) -> None:
+        """Put in the verdicts on the rows that were watched; `wide` is as `Fleet` returns it."""
         shares, rows = wide[:, 0], np.flatnonzero(self._watched)
-        for name in NUMBERS + FLAGS:
-            self.columns[name][rows] = getattr(said, name)
+        for name, values in columns.items():
+            self.columns[name][rows] = values
         order = np.argsort(-shares, axis=1, kind="stable").astype("int32")
-        arrays = order, np.take_along_axis(shares, order, axis=1), wide[:, 1], wide[:, 2]
+        sorted_shares, sides = np.take_along_axis(shares, order, axis=1), wide[:, 3].astype("int32")
+        arrays = order, sorted_shares, wide[:, 1], wide[:, 2], sides
         for name, array in zip(WIDE, arrays, strict=True):
             column = self.columns[name]
             for at, each in zip(rows.tolist(), array, strict=True):
                 column[at] = each
-        at = np.flatnonzero(said.drifting >= 0)
-        self.columns["drifting"][rows[at]] = [said[i].drifting for i in at.tolist()]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlad.fleet.monitors import MonitorBank
+from onlad.fleet.spark.herd import Herd
 
 FOLDED = 16  # rows of each device since a bank was written, above which it is written again
 REMEMBERED = 2**28  # bytes of banks that a process remembers, so that it need not read them
@@ -20,24 +20,27 @@ class Kept(NamedTuple):
     state lets it see the rows that came since.
     """
 
-    bank: bytes | None  # None: it is in the store, as it was
+    bank: bytes | None  # of a herd; None: it is in the store, as it was
     keys: list[Any]
     last: list[Any]  # time of the last row
     heard: list[int]  # when it came, in milliseconds of Spark's clock
     devices: bytes = b""  # of the rows since, int32
-    rows: bytes = b""  # float64
+    rows: bytes = b""  # float64; behind its time, and whether it is paused, if a device is alone
     mark: bytes = b""  # no other state has it
     written: int = 0  # when the bank was
 
 
-def bank_of(kept: Kept, name: str) -> MonitorBank:
-    """Return the bank in the state of a bucket; `name` is what an error calls it."""
+def herd_of(kept: Kept, name: str, *, timed: bool = False) -> Herd:
+    """Return the herd in the state of a bucket; `name` is what an error calls it."""
     assert kept.bank is not None
-    bank = MonitorBank.from_bytes(bytes(kept.bank), name, threads=1, trusted=True)
+    herd = Herd.from_bytes(bytes(kept.bank), name, timed=timed)
     if kept.devices:
-        X = np.frombuffer(kept.rows).reshape(-1, bank.widest)
-        bank.observe_rows(np.frombuffer(kept.devices, "int32"), X, details="none")
-    return bank
+        devices = np.frombuffer(kept.devices, "int32")
+        rows = np.frombuffer(kept.rows).reshape(len(devices), -1)
+        if not herd.alone:
+            rows = np.pad(rows, ((0, 0), (2, 0)))
+        herd.observe(devices, rows[:, 2:], rows[:, 0], rows[:, 1] > 0)
+    return herd
 
 
 class Memory:
@@ -47,14 +50,14 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._banks: dict[bytes, tuple[MonitorBank, int]] = {}
+        self._banks: dict[bytes, tuple[Herd, int]] = {}
 
-    def take(self, mark: bytes) -> tuple[MonitorBank, int] | None:
-        """Return a bank and its bytes. It is then forgotten here: it will change."""
+    def take(self, mark: bytes) -> tuple[Herd, int] | None:
+        """Return a herd and its bytes. It is then forgotten here: it will change."""
         return self._banks.pop(bytes(mark), None)
 
-    def put(self, mark: bytes, bank: MonitorBank, size: int) -> None:
-        """Remember a bank and its size in bytes; others are dropped for it, at random."""
+    def put(self, mark: bytes, bank: Herd, size: int) -> None:
+        """Remember a herd and its size in bytes; others are dropped for it, at random."""
         while self._banks and size + sum(each for _, each in self._banks.values()) > REMEMBERED:
             del self._banks[random.choice([*self._banks])]
         if size <= REMEMBERED:

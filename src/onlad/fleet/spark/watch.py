@@ -17,10 +17,11 @@ from pyspark.sql import types as st
 from onlad import persist, samples
 from onlad.errors import OnladError
 from onlad.fleet.spark.columns import Columns, bucket
-from onlad.fleet.spark.keeper import Keeper, answers
-from onlad.fleet.spark.kept import Kept, bank_of
+from onlad.fleet.spark.keeper import NONE, Keeper, answers
+from onlad.fleet.spark.kept import Kept, herd_of
 from onlad.fleet.spark.session import PROVIDER, ROCKSDB
 from onlad.monitor import Monitor
+from onlad.rules import Rules
 
 BUCKETS = 32  # enough for some ten thousand devices
 
@@ -35,6 +36,8 @@ def watch(
     keep: Sequence[str] = (),
     expire: timedelta | None = None,
     renew: bool = False,
+    patterns: bool = False,
+    rules: Rules = NONE,
     buckets: int = BUCKETS,
     models: DataFrame | None = None,
 ) -> DataFrame:
@@ -61,7 +64,13 @@ def watch(
     expire
         Forget a key that sent nothing for this long, by Spark's clock. Streaming only.
     renew
-        Start again where a key's model has other features than `features`; else that is an error.
+        Start again where a key's model has other features than `features`. Else those that came
+        later are watched from there on, without relearning, and those that are gone are missing.
+    patterns
+        Learn patterns of a day and of a week from `time`, by the clock of the zone of `rules`.
+        Numbers are in s, ms, us or ns since 1970. It is for new keys, which then take longer.
+    rules
+        Deadbands, sides and roles of sensors, and times of maintenance (`onlad.rules.Rules`).
     buckets
         States among which the keys are shared out: one for each hundred or two of them. A
         checkpoint keeps its number.
@@ -69,8 +78,13 @@ def watch(
         What `models` returned of another checkpoint, from which its keys go on: with another number
         of buckets, or on another number of partitions. Streaming only, and for a new checkpoint.
     """
-    columns, start = Columns(key, tuple(features), time, tuple(keep)), monitor or Monitor()
+    start, seconds = monitor or Monitor(), patterns or bool(rules.maintenance)
+    columns = Columns(key, tuple(features), time, tuple(keep), seconds)
     columns.check(df)
+    if rules.incidents_per_day is not None:
+        raise ValueError("rows have no incidents: rules cannot have incidents_per_day here")
+    if start.n_seen and start.timed != patterns:
+        raise ValueError("a monitor that has learned patterns of time needs `patterns`, no other")
     if start.names and set(start.names) != set(columns.features):
         raise ValueError(f"monitor knows {list(start.names)}, but features are {list(features)}")
     if expire is not None and expire <= timedelta(0):
@@ -79,7 +93,10 @@ def watch(
     clock = None if time is None else rows.schema["time"].dataType
     kind = rows.schema["key"].dataType
     data = persist.to_bytes(start)
-    keeper = Keeper(columns.features, data, kind, clock, expire=expire, renew=renew)
+    keeper = Keeper(
+        columns.features, data, kind, clock, expire=expire, renew=renew, patterns=patterns,
+        rules=rules,
+    )  # fmt: skip
     keys, schema = rows.groupBy("bucket"), answers(rows.schema)
     if not df.isStreaming:
         if models is not None:
@@ -121,6 +138,6 @@ def _files(states: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """Yield the devices of each bucket."""
     for frame in states:
         for state in frame.itertuples(index=False):
-            bank = bank_of(Kept(*state), "the state of a bucket")
-            files = [persist.to_bytes(bank[at]) for at in range(len(bank))]
+            herd = herd_of(Kept(*state), "the state of a bucket")
+            files = [persist.to_bytes(herd[at]) for at in range(len(herd))]
             yield pd.DataFrame({"key": state.keys, "time": state.last, "model": files})

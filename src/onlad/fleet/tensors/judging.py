@@ -19,7 +19,7 @@ from onlad.fleet.tensors.scoring import scored
 from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
 from onlad.mode import LEANING, SMOOTHING, STATISTICS, STILL, WINSOR
-from onlad.severity import POINTS, TAIL
+from onlad.severity import LATELY, POINTS, TAIL
 from onlad.watching import TICK
 
 
@@ -104,28 +104,32 @@ class Judging(Store):
         self, rows: Rows, found: Found, said: Said, where: tuple[Any, slice], details: str
     ) -> None:
         """Fill in the verdicts of rows."""
-        devices, score = rows.devices, found.score
-        now, rate = self.now[devices][:, None], self.limits.rate[devices][:, None]
-        alarm, p_value = score > now, self.limits.p_values(devices, score)
+        devices, doubt = rows.devices, self.doubt[rows.devices][:, None]
+        rate = self.limits.rate[devices][:, None]
+        score = found.score / doubt
+        threshold = self.limits_of(devices, rows.place, score.shape[1]) / doubt
+        alarm, p_value = score > threshold, self.limits.p_values(devices, found.score)
+        refused = found.score > self.gate[devices][:, None]
+        unusual = self._lately(rows, refused | alarm)
         told = alarm if details == "alarms" else torch.ones_like(alarm)
         if rows.there is not None:
             told = told & rows.there
         who, when = told.nonzero(as_tuple=True)
-        rarely = torch.where(alarm, rate / (score / now) ** TAIL, p_value.clamp(min=rate))
         if len(who):
-            more = self._details(rows, found, who, when, alarm)
-            rarely[who, when] /= more.around[:, -1].clamp(min=1)
-            said.add(more)
-        refused = score > self.gate[devices][:, None]
+            said.add(self._details(rows, found, who, when))
+        common = p_value.clamp(min=rate).maximum((unusual - 1) / LATELY)
+        rare = rate / (score / threshold) ** TAIL / unusual.clamp(min=1)
         columns = {
             "score": score,
-            "threshold": now.expand_as(score),
+            "threshold": threshold,
             "p_value": p_value,
-            "severity": (-POINTS * rarely.log10()).clamp(max=100.0).round(decimals=1),
+            "severity": (-POINTS * torch.where(alarm, rare, common).log10()).clamp(max=100.0),
+            "unusual": unusual,
             "is_anomaly": alarm,
             "learned": ~refused & ~rows.paused[:, None],
             "drifting": self.drifting[devices].long()[:, None].expand_as(score),
         }
+        columns["severity"] = columns["severity"].round(decimals=1)
         for name, values in columns.items():
             getattr(said, name)[where] = values
 
@@ -240,8 +244,17 @@ class Judging(Store):
         made = centre + found.made[:, 0].clamp(-FILLED, FILLED) * scale
         return torch.where(old, made, known[:, 0])[:, None]
 
-    def _details(self, rows: Rows, found: Found, who: Any, when: Any, alarm: Any) -> Details:
-        """Return shares, expected values, bands and unusual rows lately of rows."""
+    def _lately(self, rows: Rows, unusual: Any) -> Any:
+        """Return how many of the last TICK rows were refused if a row is unusual, else 1."""
+        end = rows.place
+        if isinstance(end, int):
+            end = (end + torch.arange(unusual.shape[1], device=self.device)).expand_as(unusual)
+        total = self.refused[rows.devices].cumsum(1)
+        lately = total.gather(1, end) - total.gather(1, end - TICK)
+        return torch.where(unusual, lately.to(FLOAT), 1.0)
+
+    def _details(self, rows: Rows, found: Found, who: Any, when: Any) -> Details:
+        """Return shares, expected values and bands of rows."""
         at = indices(rows.devices, self.device)[who]
         centre, scale, band = self._units(at, found.mode[who, when])
         squares = found.errors[who, :, when].square().sum(1)
@@ -250,11 +263,5 @@ class Judging(Store):
         expected = centre + found.made[who, when] * scale
         nothing = rows.X[who, when].isnan().all(1)
         expected = torch.where(nothing[:, None], torch.nan, expected)
-        refused = self.refused[at].cumsum(1)
-        place = rows.place
-        end = place + when if isinstance(place, int) else place[who, when]
-        lately = refused.gather(1, torch.stack((end, end - TICK), 1))
-        lately = (lately[:, 0] - lately[:, 1]).to(FLOAT)
-        lately = torch.where(alarm[who, when], lately, 1.0)
-        around = torch.cat((expected, band * scale, lately[:, None]), 1)
+        around = torch.cat((expected, band * scale), 1)
         return Details(rows.number[who, when], shares, around)

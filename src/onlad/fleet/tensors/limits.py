@@ -52,6 +52,7 @@ class Limits(Pool):
     waiting: Any  # fresh ones
     factor: Any
     episode: Any
+    edge: Any
     base: Any
 
     def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
@@ -66,12 +67,14 @@ class Limits(Pool):
             "waiting": ((), torch.int32, 0),
             "factor": ((), FLOAT, 0.0),
             "episode": ((4,), SINGLE, 0.0),
+            "edge": ((), FLOAT, LEAST),
             "base": ((), FLOAT, LEAST),
         }
 
     def refresh(self, at: Any) -> None:
         """Fit the tails again."""
-        top = self._roots(at, torch.topk(self.recent[at], HIGH).values)  # the largest first
+        steps = torch.topk(self.recent[at], HIGH).values  # the largest first
+        top = self._roots(at, steps)
         n = self.size[at].long()
         wide = n.to(FLOAT)
         k = torch.minimum((TAIL * wide).long().clamp(min=8), n - 1)
@@ -80,22 +83,36 @@ class Limits(Pool):
         excess = torch.where(inside, top - u, 0.0)
         b0 = excess.sum(1) / k
         b1 = (excess * torch.arange(HIGH, device=self.device)).sum(1) / k / (k - 1)
-        ratio = self.rate[at] * wide / k
         least = torch.maximum(b0 - 2 * b1, 1e-12 * b0)
         shape = (2 - b0 / least).clamp(0.0, 0.5)
         scale = b0 * (1 - shape)
-        far = torch.where(shape < 1e-6, -ratio.log(), (ratio**-shape - 1) / shape)
         high = n - 1 - torch.minimum(n - 1, (0.999 * wide).long())
         most = FARTHEST * top.gather(1, high.clamp(min=0)[:, None])[:, 0]
+        clusters = self._clusters(at, steps.gather(1, k.clamp(min=0)[:, None]))
         u = u[:, 0]
-        root = torch.where((b0 <= 0) | (ratio >= 1), u, torch.minimum(u + scale * far, most))
-        root = torch.where(k < 2, top[:, 0], root)
-        self.base[at] = torch.clamp(root**2, min=LEAST)
+        for name, exceeding in (("edge", k), ("base", clusters)):
+            ratio = self.rate[at] * wide / exceeding
+            far = torch.where(shape < 1e-6, -ratio.log(), (ratio**-shape - 1) / shape)
+            root = torch.where((b0 <= 0) | (ratio >= 1), u, torch.minimum(u + scale * far, most))
+            root = torch.where(k < 2, top[:, 0], root)
+            getattr(self, name)[at] = torch.clamp(root**2, min=LEAST)
+
+    def _clusters(self, at: Any, u: Any) -> Any:
+        """Return how many clusters of recent scores lie above `u`, in steps, (devices, 1)."""
+        order = self.head[at].long()[:, None] + torch.arange(RECENT, device=self.device)
+        high = self.recent[at].gather(1, order % RECENT) > u
+        first = high.clone()
+        for before in range(1, GAP + 2):
+            first[:, before:] &= ~high[:, :-before]
+        return first.sum(1).clamp(min=1)
+
+    def doubt(self, learned: Any) -> Any:
+        """Return by what scores are divided when they are reported."""
+        return 1 + YOUNG / learned.to(FLOAT).clamp(min=1)
 
     def value(self, at: Any, learned: Any) -> Any:
         """Return the limits of devices that have learned so many rows."""
-        young = 1 + YOUNG / learned.to(FLOAT).clamp(min=1)
-        return self.base[at] * self.factor[at].exp() * young
+        return self.base[at] * self.factor[at].exp() * self.doubt(learned)
 
     def lasts(self, at: Any) -> Any:
         """Return whose rows have been refused for long."""

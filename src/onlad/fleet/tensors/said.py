@@ -15,16 +15,16 @@ class Details(NamedTuple):
 
     row: Any  # (k,)
     shares: Any  # (k, n)
-    around: Any  # (k, 2 n + 1): expected, half widths of bands, unusual rows lately
+    around: Any  # (k, 2 n): expected values, half widths of bands
 
     def widened(self, columns: int) -> Details:
         """Return the same with columns of features that devices do not have."""
         n = self.shares.shape[1]
-        parts = self.shares, self.around[:, :n], self.around[:, n : 2 * n]
+        parts = self.shares, self.around[:, :n], self.around[:, n:]
         shares, *around = (
             torch.nn.functional.pad(part, (0, columns), value=torch.nan) for part in parts
         )
-        return Details(self.row, shares, torch.cat((*around, self.around[:, 2 * n :]), 1))
+        return Details(self.row, shares, torch.cat(around, 1))
 
 
 class Said:
@@ -34,6 +34,7 @@ class Said:
     threshold: Any
     p_value: Any
     severity: Any
+    unusual: Any
     is_anomaly: Any
     learned: Any
     drift: Any
@@ -43,13 +44,13 @@ class Said:
     def __init__(self, devices: int, rows: int, features: int, device: str) -> None:
         kinds = {"is_anomaly": torch.bool, "learned": torch.bool, "drift": torch.bool}
         kinds["drifting"] = torch.int64
-        firsts = {"threshold": torch.inf, "p_value": 1.0, "drifting": -1}
+        firsts = {"threshold": torch.inf, "p_value": 1.0, "unusual": 1.0, "drifting": -1}
         for name in ON_GPU:
             kind, start = kinds.get(name, FLOAT), firsts.get(name, 0)
             made = torch.full((devices, rows), start, dtype=kind, device=device)
             setattr(self, name, made)
         wide = torch.empty(0, features, dtype=FLOAT, device=device)
-        around = torch.empty(0, 2 * features + 1, dtype=FLOAT, device=device)
+        around = torch.empty(0, 2 * features, dtype=FLOAT, device=device)
         none = torch.empty(0, dtype=torch.int64, device=device)
         self.details = Details(none, wide, around)
         self._parts: list[Details] = []

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from onlad import limit
 from onlad.fleet.tensors.limits import Limits
 from onlad.fleet.tensors.modes import Modes
 from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Pool, halved, tensor
@@ -98,6 +99,7 @@ class Store(Pool):
     candidate: Any  # in `more`, or -1
     quarantine: Any  # in `refuge`, or -1
     now: Any
+    doubt: Any
     gate: Any
 
     def __init__(self, features: int, width: int, ordered: bool, seed: int, device: str) -> None:
@@ -139,6 +141,7 @@ class Store(Pool):
             "candidate": ((), torch.int64, -1),
             "quarantine": ((), torch.int64, -1),
             "now": ((), FLOAT, torch.inf),
+            "doubt": ((), FLOAT, 1.0),
             "gate": ((), FLOAT, torch.inf),
         }
 
@@ -227,8 +230,22 @@ class Store(Pool):
             top = SHELVED * self.score[devices, :TICK].amax(1)
             now = torch.where(self.limits.shelved(devices), torch.maximum(now, top), now)
             trust = 1 + YOUNG / learned.to(FLOAT)
-        self.now[devices] = now
-        self.gate[devices] = REFUSED * self.limits.base[devices].clamp(min=1.0) * trust
+        self.now[devices], self.doubt[devices] = now, self.limits.doubt(learned)
+        self.gate[devices] = REFUSED * self.limits.edge[devices].clamp(min=1.0) * trust
+
+    def limits_of(self, devices: Any, place: Any, rows: int) -> Any:
+        """Return from which score each row is an anomaly, of rows at a place whose scores are kept.
+
+        It is (devices, rows).
+        """
+        now = self.now[devices][:, None]
+        if not self.ordered:
+            return now.expand(-1, rows)
+        if isinstance(place, int):
+            before = self.score[devices, place - 1 : place - 1 + rows]
+        else:
+            before = self.score[indices(devices, self.device)[:, None], place - 1]
+        return torch.where(before <= now, limit.SINGLE * now, now)
 
     def _release(self, devices: Any) -> None:
         """Give up the quarantines of devices."""

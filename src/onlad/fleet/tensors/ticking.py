@@ -20,7 +20,7 @@ class Ticking(Refusing):
     def tick(self, devices: Any) -> Any:
         """Move on after TICK rows; return for which devices a new mode was confirmed."""
         late, both = slice(TICK, 2 * TICK), slice(0, 2 * TICK)
-        ratio = self.score[devices, late] / self.now[devices][:, None]
+        ratio = self.score[devices, late] / self.limits_of(devices, TICK, TICK)
         self.limits.follow(devices, ratio, self.refused[devices, late], self.open[devices, late])
         if self.ordered:
             lasting = self.limits.lasts(devices).nonzero()[:, 0]

@@ -1,0 +1,140 @@
+"""`Herd`: the monitors of a bucket of devices."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onlad import persist
+from onlad.errors import OnladError
+from onlad.fleet.monitors import MonitorBank
+from onlad.monitor import Monitor
+from onlad.reference import Array
+from onlad.rows import Names
+
+NUMBERS = ("score", "threshold", "p_value", "severity")
+FLAGS = ("ready", "is_anomaly", "learned", "drift")
+MAGIC = b"onlad herd"
+_PART = struct.Struct("<qq")  # place of a device, or -1 for the bank; bytes
+
+
+class Told:
+    """What is said of rows: columns of numbers, flags and what drifts, and wide arrays."""
+
+    def __init__(self, rows: int, widest: int) -> None:
+        self.columns: dict[str, Array] = {name: np.zeros(rows) for name in NUMBERS}
+        self.columns |= {name: np.zeros(rows, bool) for name in FLAGS}
+        self.columns["drifting"] = np.full(rows, None, object)
+        self.wide: Array = np.full((rows, 3, widest), np.nan)  # shares, expected, half widths
+
+
+@dataclass
+class Herd:
+    """Monitors in a bank, but for those that no bank takes.
+
+    These are ``alone``, by their place: they have times, features that came later, or rows in
+    maintenance. A new monitor holds their place in the bank. New devices have times if the herd is
+    ``timed``.
+    """
+
+    bank: MonitorBank
+    timed: bool = False
+    alone: dict[int, Monitor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.bank)
+
+    def __getitem__(self, place: int) -> Monitor:
+        """Return a device's monitor."""
+        return self.alone[place] if place in self.alone else self.bank[place]
+
+    def names_of(self, place: int) -> Names:
+        """Return the features of a device."""
+        return self.alone[place].names if place in self.alone else self.bank.names_of(place)
+
+    @property
+    def widest(self) -> int:
+        """The most features that a device has."""
+        return max([self.bank.widest, *(len(each.names) for each in self.alone.values())])
+
+    def grow(self, devices: int, start: Monitor, names: Names) -> None:
+        """Add devices at the end, which start as a monitor with these names."""
+        first, is_alone = len(self), self.timed or start.timed or bool(start.widened)
+        fresh = Monitor.resumed(start.settings(), names=names)
+        self.bank.grow(devices, fresh if is_alone else start, names)
+        if is_alone:
+            for place in range(first, first + devices):
+                self.alone[place] = Monitor.resumed(start.settings(), start.learned(), names)
+
+    def widen(self, place: int, names: Names) -> None:
+        """Let a device watch features that came later."""
+        self._take_out(place).widen(names)
+
+    def _take_out(self, place: int) -> Monitor:
+        """Let a device be by itself from now on; return its monitor."""
+        if place not in self.alone:
+            self.alone[place] = self.bank[place]
+            self.bank[place] = Monitor.resumed(self.alone[place].settings())
+        return self.alone[place]
+
+    def remove(self, places: set[int]) -> None:
+        """Take devices out. Those after them move up."""
+        kept = [place for place in range(len(self)) if place not in places]
+        self.bank.remove(sorted(places))
+        moved = {place: new for new, place in enumerate(kept)}
+        self.alone = {moved[p]: monitor for p, monitor in self.alone.items() if p in moved}
+
+    def observe(self, places: Array, X: Array, times: Array, pause: Array) -> Told:
+        """Return what is said of rows, (rows, widest), each in the order of its device's names.
+
+        `times` are NaN without patterns. Where `pause` is True a row is not learned.
+        """
+        told = Told(len(X), X.shape[1])
+        for place in np.unique(places[pause]).tolist():
+            self._take_out(place)
+        by_itself = np.isin(places, list(self.alone))
+        at = np.flatnonzero(~by_itself)
+        if len(at):
+            width = self.bank.widest
+            found = self.bank.observe_rows(places[at], X[at, :width], details="all")
+            self._tell(told, at, found, found.wide)
+        for place in np.unique(places[by_itself]).tolist():
+            at, monitor = np.flatnonzero(places == place), self.alone[place]
+            n, is_timed = len(monitor.names), monitor.timed or (not monitor.n_seen and self.timed)
+            if is_timed and np.isnan(times[at]).any():
+                raise OnladError("a model has learned patterns of time: give `patterns` again")
+            when = times[at] if is_timed else None
+            said = monitor.observe_many(X[at, :n], pause=pause[at], times=when)
+            self._tell(told, at, said, np.stack((said.shares, said.expected, said.reach), axis=1))
+        return told
+
+    def _tell(self, told: Told, at: Array, found: Any, wide: Array) -> None:
+        for name in NUMBERS + FLAGS:
+            told.columns[name][at] = getattr(found, name)
+        told.wide[at, :, : wide.shape[2]] = wide
+        for i in np.flatnonzero(found.drifting >= 0).tolist():
+            told.columns["drifting"][at[i]] = found[i].drifting
+
+    def to_bytes(self) -> bytes:
+        """Return all of it for a store. Without a device by itself that is the file of the bank."""
+        data = self.bank.to_bytes()
+        if not self.alone:
+            return data
+        parts = [(-1, data), *((p, persist.to_bytes(m)) for p, m in self.alone.items())]
+        return MAGIC + b"".join(_PART.pack(place, len(part)) + part for place, part in parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str, *, timed: bool = False) -> Herd:
+        """Return what was in the store; `name` is what an error calls it."""
+        parts = {-1: data}
+        at = len(MAGIC)
+        while data.startswith(MAGIC) and at < len(data):
+            place, size = _PART.unpack_from(data, at)
+            at += _PART.size + size
+            parts[place] = data[at - size : at]
+        bank = MonitorBank.from_bytes(parts.pop(-1), name, threads=1, trusted=True)
+        alone = {place: persist.from_bytes(part, name) for place, part in parts.items()}
+        return cls(bank, timed, alone)
