@@ -118,18 +118,43 @@ def test_the_monitor_on_the_chip_judges_as_the_monitor_does():
     assert np.mean(there.is_anomaly != here.is_anomaly) <= 0.01
 
 
+def test_counters_of_a_monitor_go_on_on_the_chip(tmp_path):
+    X = machine(8000, 3)[:3900]
+    X[:, 2] = np.round(np.cumsum(3 + np.abs(np.nan_to_num(X[:, 2])) % 7), 1)
+    X[3600:, 2] -= X[3600, 2]  # the meter is replaced
+    monitor = Monitor().fit(X[:3500])
+    assert monitor.describe()["counters"] == [2]
+    onlad.save(monitor, tmp_path / "pump.onlad")
+    chip = from_monitor(monitor)
+    assert chip.counters == (2,)
+    here, there = monitor.observe_many(X[3500:]), chip.observe_many(X[3500:])
+    np.testing.assert_allclose(there.score[:30], here.score[:30], rtol=0.03, atol=0.01)
+    assert np.mean(there.is_anomaly != here.is_anomaly) <= 0.01
+    assert main(["export", str(tmp_path / "pump.onlad"), "-o", str(tmp_path / "firmware")]) == 0
+
+
+@NEEDS_CC
+def test_a_fresh_export_is_told_its_counters(tmp_path, capsys):
+    command = ["export", "--features", "3", "--hidden", "8", "-o", str(tmp_path)]
+    assert main([*command, "--counters", "1,2"]) == 0
+    X = machine(2000, 3)[:900].astype("float32")
+    X[:, 1:] = np.cumsum(np.abs(np.nan_to_num(X[:, 1:])), axis=0)
+    done = subprocess.run(
+        [build(tmp_path, WATCH)], input=X.tobytes(), capture_output=True, check=True
+    )
+    said = PortableMonitor(hidden=8, counters=[1, 2]).observe_many(X)
+    np.testing.assert_array_equal(np.frombuffer(done.stdout, "<f4"), said.score.astype("float32"))
+    assert subprocess.run([build(tmp_path, SELFTEST)], check=False).returncode == 0
+    assert main([*command, "--counters", "3"]) == 1
+    assert "counters must be names of features, got 3" in capsys.readouterr().err
+
+
 def test_a_monitor_that_a_chip_cannot_hold_is_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(OnladError, match="has not started"):
         from_monitor(Monitor())
     with pytest.raises(OnladError, match="samples without order"):
         from_monitor(Monitor().fit(rng.normal(size=(500, 3))))
-    counting = np.cumsum(np.abs(rng.normal(size=(2000, 2))), axis=0)
-    counting[:, 0] = np.sin(np.arange(2000) / 20) + 0.1 * rng.normal(size=2000)
-    with pytest.raises(
-        OnladError, match=r"the rate of a counter, as a Monitor does: 1\. Fit it on"
-    ):
-        from_monitor(Monitor().fit(counting))
     walk = np.cumsum(rng.normal(size=(500, 300)), axis=0)
     with pytest.raises(OnladError, match="too many features for a chip"):
         from_monitor(Monitor().fit(walk))

@@ -7,11 +7,12 @@ those of the monitor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from onlad import anchor, judge, limit, mode, watching
+from onlad import anchor, counter, judge, limit, mode, watching
 from onlad.instance import CONSTANT, RIDGE
 from onlad.mcu.layout import BINS
 from onlad.mode import CORRELATED, LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
@@ -49,7 +50,12 @@ class Definition:
     """What a chip holds. `observe` is one row."""
 
     def __init__(
-        self, sizes: tuple[int, int, int, int, int], alpha: Array, bias: Array, warmup: int = 384
+        self,
+        sizes: tuple[int, int, int, int, int],
+        alpha: Array,
+        bias: Array,
+        warmup: int = 384,
+        counters: Sequence[int] = (),
     ) -> None:
         self.n, self.width, self.groups, self.units, self.modes = sizes
         self.alpha, self.bias = alpha.astype("float64"), bias.astype("float64")
@@ -64,6 +70,7 @@ class Definition:
         self.present: list[Array] = [np.zeros(self.n, bool)] * (DELAY + self.width)
         self.said: list[tuple[float, int, bool, bool]] = []  # score, mode, unusual, open
         self.age, self.patience = np.zeros(self.n), np.zeros(self.n)
+        self.counted = {j: np.nan for j in counters}  # their last values
         self.means = np.zeros(STATISTICS)
         self.first_means = np.zeros(STATISTICS)
         self.leans, self.first_leans = np.zeros((2, self.n)), np.zeros((2, self.n))
@@ -383,9 +390,10 @@ class Definition:
 
     def observe(self, x: Array) -> tuple[float, float, bool]:
         """Return score, threshold and whether a mode is new, of one row."""
-        present = np.abs(x) <= LARGEST
-        known = np.where(present, x, self.held[-1])
-        self.age = np.where(present, 0.0, self.age + 1)
+        said = np.abs(x) <= LARGEST
+        known = np.where(said, self.rates(x, said), self.held[-1])
+        present = said & ~np.isnan(known)
+        self.age = np.where(said, 0.0, self.age + 1)
         if not self.ready:
             if present.any() and not self.paused:
                 self._keep(known, present)
@@ -414,6 +422,16 @@ class Definition:
             self.settle_limit()
             self.ticked, self.highest = 0, 0.0
         return score, now, drift
+
+    def rates(self, x: Array, said: Array) -> Array:
+        """Return a row with the rises of counters per row, as `onlad.counter` has them."""
+        x = x.copy()
+        for j in (j for j in self.counted if said[j]):
+            last, self.counted[j] = self.counted[j], x[j]
+            if x[j] < last and abs(x[j]) <= counter.RESET * abs(last):
+                last = 0.0
+            x[j] = np.clip((x[j] - last) / (self.age[j] + 1), -LARGEST, LARGEST)
+        return x
 
     def _keep(self, known: Array, present: Array) -> None:
         self.held = [*self.held[1:], known]

@@ -123,6 +123,7 @@ def model_header(monitor: PortableMonitor) -> str:
         f"#define ONLAD_RAM {sizes.ram(monitor.is_fixed)} /* bytes of onlad_monitor; checked */",
         f"#define ONLAD_CHECKSUM 0x{checksum(monitor):08x}u /* of the self-test */",
         *(["#define ONLAD_FITTED"] if monitor.n_seen else []),
+        *(["#define ONLAD_COUNTERS"] if monitor.counters else []),
         *(["#define ONLAD_FIXED /* matrices in fixed point */"] if monitor.is_fixed else []),
         *(_seed(monitor) if monitor.drawn == "seeded" else []),
         "",
@@ -132,6 +133,9 @@ def model_header(monitor: PortableMonitor) -> str:
         "#ifdef ONLAD_IMPLEMENTATION /* in onlad.c alone: other files have no copy */",
         *(_layer(monitor) if monitor.drawn == "stored" else []),
     ]
+    if monitor.counters and not monitor.n_seen:
+        counters = (str(monitor.names.index(name)) for name in monitor.counters)
+        lines += _array("static const uint16_t onlad_counters", counters)
     if monitor.n_seen:
         words = np.frombuffer(monitor.dump(), "<u4")
         lines += _array("static const uint32_t onlad_image", (f"0x{w:08x}u" for w in words))

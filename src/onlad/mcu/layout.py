@@ -13,8 +13,8 @@ from onlad.watching import TICK
 
 DELAY = TICK  # rows after which a row is learned
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
-MAGIC, VERSION = b"ONLC", 1
-FIXED_VERSION = 0x101  # words where the other has floats
+MAGIC, VERSION = b"ONLC", 2
+FIXED_VERSION = 0x102  # words where the other has floats
 WORD, WEIGHT = 2.0**20, 2.0**12  # one, in entries of U and beta and in the layer, in fixed point
 BINS = 129  # of the histogram of recent scores, two in a word
 PAIRS = (BINS + 1) // 2
@@ -84,6 +84,7 @@ class Sizes(NamedTuple):
             "first_leans": (2, n),
             "age": (n,),
             "patience": (n,),
+            "counted": (n,),  # the last value of a counter
             "scalars": (len(SCALARS),),
             "means": (STATISTICS,),
             "starting": (5, STATISTICS),

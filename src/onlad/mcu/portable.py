@@ -8,12 +8,14 @@ is short: no history is kept, a start is measured row by row, each row costs the
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from onlad import fields, kernel, samples
+from onlad import fields as rules
+from onlad import kernel, samples
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
 from onlad.mcu.layout import (
@@ -54,6 +56,7 @@ class PortableSettings:
     seed: int
     arithmetic: Arithmetic
     layer: Drawn
+    counters: Names | None = None
 
     def check(self) -> None:
         """Refuse, with `ValueError`, what no monitor has."""
@@ -71,7 +74,7 @@ class PortableState:
         """Refuse, with `ValueError`, what no monitor with these settings could have."""
         once = 0 < len(self.names) == len(set(self.names))
         need(once, "names must be there, each once")
-        fields.check(self)
+        rules.check(self)
         sizes = PortableMonitor.resumed(settings, names=self.names).sizes()
         need(sizes.dump == 4 * len(self.dump), "dump does not fit the settings")
 
@@ -99,6 +102,8 @@ class PortableMonitor:
     layer
         ``"stored"`` in flash, or ``"seeded"``: drawn anew for each sample, which takes no flash
         and more instructions.
+    counters
+        Names of features that only rise, such as energy or pieces: they are watched by their rate.
 
     Examples
     --------
@@ -127,6 +132,7 @@ class PortableMonitor:
         seed: int = 0,
         arithmetic: Arithmetic = "float",
         layer: Drawn = "stored",
+        counters: Iterable[Hashable] | None = None,
     ) -> None:
         samples.choice("arithmetic", arithmetic, get_args(Arithmetic))
         samples.choice("layer", layer, get_args(Drawn))
@@ -143,6 +149,7 @@ class PortableMonitor:
             )
         if self.modes > 255:
             raise ValueError(f"modes must be at most 255, got {modes}")
+        self.counters: Names = tuple(counters or ())
         self.names: Names = ()
         self.n_seen = 0
         self._paused = False
@@ -291,6 +298,8 @@ class PortableMonitor:
         state = State(self.sizes(), data)
         self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
         self._rate = float(np.format_float_positional(np.float32(state["rate"])))
+        counted = ~np.isnan(state.common["counted"])
+        self.counters = tuple(self.names[j] for j in np.flatnonzero(counted))
         return self
 
     @classmethod
@@ -333,6 +342,7 @@ class PortableMonitor:
             "threshold": state["now"],
             "false_alarms": self.false_alarms,
             "drifting": self.names[drifting] if drifting >= 0 else None,
+            "counters": list(self.counters),
         }
 
     # -- the way of a sample ------------------------------------------------------------------
@@ -352,12 +362,17 @@ class PortableMonitor:
             raise ValueError(
                 f"fixed point takes at most {MOST_FEATURES:,} features, got {sizes[0]}"
             )
+        strange = [name for name in self.counters if name not in self.names]
+        if strange:
+            raise ValueError(f"counters must be names of features, got {strange[0]!r}")
         alpha, bias = self.layer()
         chip = kernel.PortableFixed if self.is_fixed else kernel.Portable
         self._chip = chip(*sizes, alpha.ravel(), bias)
         self._chip.warmup(self.warmup)
         self._chip.false_alarms(self._rate)
         self._chip.pause(self._paused)
+        for name in self.counters:
+            self._chip.counter(self.names.index(name))
         self.n_seen = 0
 
     def _watch(self, X: Array) -> Verdicts:
@@ -384,7 +399,7 @@ class PortableMonitor:
         return PortableSettings(
             hidden=self.hidden, window=self.window, modes=self.modes, warmup=self.warmup,
             false_alarms=self.false_alarms, seed=self.seed, arithmetic=self.arithmetic,
-            layer=self.drawn,
+            layer=self.drawn, counters=self.counters or None,
         )  # fmt: skip
 
     def learned(self) -> PortableState | None:
@@ -401,11 +416,7 @@ class PortableMonitor:
 
         Without a state, `names` are those of its features.
         """
-        s = settings
-        self = cls(
-            hidden=s.hidden, window=s.window, modes=s.modes, warmup=s.warmup,
-            false_alarms=s.false_alarms, seed=s.seed, arithmetic=s.arithmetic, layer=s.layer,
-        )  # fmt: skip
+        self = cls(**{field.name: getattr(settings, field.name) for field in fields(settings)})
         self.names = names if state is None else state.names
         if state is not None:
             try:
