@@ -5,8 +5,8 @@
  * rank-one updates. So there is no solve, no sort, and nothing that is done for many rows at once.
  */
 /* A fused multiply-add rounds once where others round twice: without it all chips agree. And a loop
- * that clears memory is to stay one, as memset would be one function more of the C library; Clang
- * calls it all the same. */
+ * that clears memory is to stay one, as memset would be one function more of the C library: for
+ * Clang that is said below, of definitions alone. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -19,6 +19,10 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((no_builtin("memset"))), apply_to = function)
+#endif
 
 #if INT_MAX < 2147483647
 #error "onlad needs a processor with an int of 32 bits"
@@ -1544,3 +1548,7 @@ onlad_status onlad_restore(onlad_monitor* m, const void* bytes, size_t size) {
     memcpy(m->memory, d.floats, 4 * (size_t)ONLAD_FLOATS);
     return ONLAD_OK;
 }
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
