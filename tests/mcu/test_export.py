@@ -224,25 +224,6 @@ def test_a_model_that_is_no_monitor_is_refused(tmp_path, capsys):
     assert "warmup must be a multiple of 12" in said
 
 
-def test_the_packaging_names_this_version_and_files_that_are_there(tmp_path):
-    main(["export", "--features", "3", "-o", str(tmp_path)])
-    properties = dict(
-        line.split("=", 1) for line in (tmp_path / "library.properties").read_text().splitlines()
-    )
-    library = json.loads((tmp_path / "library.json").read_text())
-    assert properties["version"] == library["version"] == onlad.__version__
-    assert f'version: "{onlad.__version__}"' in (tmp_path / "idf_component.yml").read_text()
-    named = re.findall(r"onlad\w*\.[ch]\b", (tmp_path / "zephyr" / "CMakeLists.txt").read_text())
-    named += re.findall(r"onlad\w*\.[ch]\b", (tmp_path / "CMakeLists.txt").read_text())
-    named += [properties["includes"], library["headers"], "examples/Watch/Watch.ino"]
-    assert len(named) == 9
-    for name in named:
-        assert (tmp_path / name).is_file(), name
-    module = (tmp_path / "zephyr" / "module.yml").read_text()
-    assert re.search(r"^name: onlad$", module, re.MULTILINE)
-    assert (tmp_path / re.search(r"kconfig: (\S+)", module)[1]).is_file()
-
-
 def test_a_model_of_a_chip_can_be_looked_at(tmp_path, capsys):
     monitor = PortableMonitor(hidden=8)
     monitor.observe_many(machine(2000, 3)[:900])
@@ -333,24 +314,3 @@ def test_no_function_of_the_source_calls_itself(settings, tmp_path):
     while ends := {f for f in left if not any(a == f and b in left for a, b in calls)}:
         left -= ends
     assert not left, f"these call each other in a circle: {left}"
-
-
-ARDUINO = """
-#define LED_BUILTIN 13
-#define OUTPUT 1
-#define HIGH 1
-#define LOW 0
-#define A0 14
-struct { void begin(long); void print(float); void print(const char*); void println(int);
-         void println(const char*); } Serial;
-void pinMode(int, int); void digitalWrite(int, int); int analogRead(int); void delay(unsigned long);
-"""
-
-
-@NEEDS_CC
-def test_the_sketch_compiles_with_what_arduino_offers(tmp_path):
-    main(["export", "--features", "3", "--hidden", "8", "-o", str(tmp_path)])
-    (tmp_path / "arduino.h").write_text(ARDUINO)
-    command = ["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I.", "-include"]
-    sketch = ["arduino.h", "-x", "c++", "examples/Watch/Watch.ino"]
-    subprocess.run([*command, *sketch], cwd=tmp_path, check=True, timeout=60)
