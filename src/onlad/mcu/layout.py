@@ -109,7 +109,7 @@ class Sizes(NamedTuple):
 
     def ram(self, fixed: bool = False) -> int:
         """Return the bytes of `onlad_monitor`: what is dumped, and the numbers of one row."""
-        scratch = self.inputs + max(self.inputs, self.units) + 8 * self.features
+        scratch = self.inputs + max(self.inputs, self.units) + 6 * self.features
         scratch += (self.inputs + self.hidden + 1) // 2 if fixed else self.hidden
         return 4 * (self.counts + self.floats + scratch)
 

@@ -200,7 +200,6 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 #define SQUARES (ERRORS + 2 * ONLAD_FEATURES)
 #define SHARES (SQUARES + ONLAD_FEATURES)
 #define LEANED (SHARES + ONLAD_FEATURES)
-#define BEST_LEANS (LEANED + 2 * ONLAD_FEATURES)
 
 /* The random layer: stored, or drawn anew for each row, unit by unit, its bias first. */
 #ifdef ONLAD_SEED
@@ -536,6 +535,16 @@ static float total(const float* levels, const float* standard, const float* mean
         sum += larger(one, 0.0f);
     }
     return sum / (float)STATISTICS;
+}
+
+/* The score of one row by itself. */
+static float score_of(onlad_monitor* m, int slot, int row) {
+    const float* levels = mode_at(m, slot) + LEVELS_AT;
+    float found[STATISTICS];
+    look(m, slot, row);
+    statistics(m, slot, row, found);
+    standardise(levels, found);
+    return total(levels, found, NULL, NULL);
 }
 
 /* -- learning -- */
@@ -947,7 +956,7 @@ static void confirm(onlad_monitor* m, int candidate) {
  * mode now. */
 static int seclude(onlad_monitor* m, int row) {
     int slot = slot_with(m, WAITING);
-    float found[STATISTICS], needed;
+    float needed;
     m->count[IDLE] = 0;
     if (slot < 0) {
         slot = slot_with(m, BEGINNING);
@@ -963,10 +972,7 @@ static int seclude(onlad_monitor* m, int row) {
         return 0;
     }
     wake(m, slot, row);
-    look(m, slot, row);
-    statistics(m, slot, row, found);
-    standardise(mode_at(m, slot) + LEVELS_AT, found);
-    if (total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL) <= 1.0f) {
+    if (score_of(m, slot, row) <= 1.0f) {
         take(m, slot, row);
         learn(m, slot, LAMBDA);
         ++m->count[EXPLAINED];
@@ -1015,10 +1021,9 @@ static int decide(onlad_monitor* m, int row) {
 /* Judge a row by the mode of the row before; if its score is high, by the others too. */
 static float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
-    const size_t wide = sizeof(float) * (size_t)(2 * ONLAD_FEATURES);
     float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS];
     int turn, i, slot = current;
-    float *now = &SCALAR(MEANS), kept[STATISTICS];
+    float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT, kept[STATISTICS];
     memcpy(kept, now, sizeof kept);
     for (turn = 0; turn < ONLAD_MODES; ++turn) {
         float score;
@@ -1029,7 +1034,7 @@ static float judge(onlad_monitor* m, int row) {
         standardise(mode_at(m, slot) + LEVELS_AT, found);
         for (i = 0; i < STATISTICS; ++i)
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
-        lean(m, row, turn ? NULL : m->memory + LEANS_AT); /* those of another mode do not count */
+        lean(m, row, turn ? NULL : leans); /* those of another mode do not count */
         lean_statistics(m, slot, leaned);
         score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
         if (best < 0.0f || score < best) {
@@ -1037,11 +1042,10 @@ static float judge(onlad_monitor* m, int row) {
             m->count[CURRENT] = (uint32_t)slot;
             memcpy(now, means, sizeof means);
             memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
-            memcpy(BEST_LEANS, LEANED, wide);
+            memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
         }
         if (turn == 0 && best <= KEEP) break;
     }
-    memcpy(m->memory + LEANS_AT, BEST_LEANS, wide);
     return best;
 }
 
@@ -1185,17 +1189,14 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
 
 onlad_status onlad_accept(onlad_monitor* m, int ago) {
     const int row = before(m, (int)m->count[POSITION], ago);
-    float best = -1.0f, found[STATISTICS];
+    float best = -1.0f;
     int slot, own = -1, k;
     if (!m->count[READY] || ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED))
         return ONLAD_BAD_ARGUMENT;
     for (slot = 0; slot < ONLAD_MODES; ++slot) {
         float score;
         if (SLOT(slot, ROLE) != MODE) continue;
-        look(m, slot, row);
-        statistics(m, slot, row, found);
-        standardise(mode_at(m, slot) + LEVELS_AT, found);
-        score = total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL);
+        score = score_of(m, slot, row);
         if (own < 0 || score < best) best = score, own = slot;
     }
     look(m, own, row);
