@@ -1,10 +1,14 @@
 """The stored costs of the chip keep what was asked for, and `onlad export` foretells them."""
 
+import shutil
+
+import numpy as np
 import pytest
 from experiments.records import latest
 
 from experiments import mcu
 from onlad.mcu import PortableMonitor, export
+from onlad.mcu.definition import Definition
 
 RECORDS = latest("mcu/cost", "features", "hidden", "board")
 
@@ -68,6 +72,20 @@ def test_export_foretells_what_was_measured_of_fixed_point_and_drawn_layers():
         assert told.stack >= r["stack"]
         assert abs(told.flash / (r["code"] + r["constants"]) - 1) < 0.1
         assert abs(told.instructions / r["typical"] - 1) < 0.15
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+def test_the_source_in_float64_says_what_the_definition_says():
+    rows = mcu.stream(1_500, 3)
+    monitor = PortableMonitor(hidden=16)
+    monitor.names = (0, 1, 2)
+    chip = Definition(monitor.sizes(), *monitor.layer())
+    score, threshold, _ = np.array([chip.observe(x) for x in rows.astype("float64")]).T
+    said = mcu.in_float64(PortableMonitor(hidden=16), rows)
+    np.testing.assert_array_equal(said, score > threshold)
+    assert said.any()
+    monitor.observe_many(rows[:700])
+    np.testing.assert_array_equal(mcu.in_float64(monitor, rows[700:]), said[700:])
 
 
 def test_the_tables_of_the_page_come_from_records():
