@@ -225,6 +225,7 @@ def precision() -> None:
         if collection.name not in COLLECTIONS or collection.missing():
             continue
         fresh, fixed, monitor, exact = Compared(), Compared(), Compared(), Compared()
+        alike = 0  # rows that differ before the two confirm a mode at different rows
         for name in collection.names():
             series = collection.load(name)
             X = series.X.astype("float32")
@@ -235,13 +236,18 @@ def precision() -> None:
             if _fits(fitted):
                 X, chip = X[series.history :], from_monitor(fitted)
                 exact_said = in_float64(chip, X)
-                said, wanted = chip.observe_many(X), fitted.observe_many(X).is_anomaly
-                monitor.add(said, wanted)
+                said, wanted = chip.observe_many(X), fitted.observe_many(X)
+                monitor.add(said, wanted.is_anomaly)
                 exact.add(said, exact_said)
+                first = int(np.argmax(np.append(said.drift != wanted.drift, True)))
+                alike += int((said.is_anomaly != wanted.is_anomaly)[:first].sum())
         record = {
             "collection": collection.name,
             "fresh": {"float64": fresh.record(), "fixed": fixed.record()},
-            "exported": {"monitor": monitor.record(), "float64": exact.record()},
+            "exported": {
+                "monitor": monitor.record() | {"alike": alike},
+                "float64": exact.record(),
+            },
         }
         from_where = origin("python -m experiments.mcu precision", "experiments/mcu.py")
         append("mcu/precision", [record | {"source": source(), **from_where}])
@@ -440,25 +446,26 @@ def precise() -> str:
     return markdown(heads, found)
 
 
+def rounded() -> str:
+    """Return on how many rows float64 says something else, in words."""
+    found = [r["fresh"]["float64"] for r in latest("mcu/precision", "collection")]
+    differ, near, rows = (sum(r[key] for r in found) for key in ("differ", "near", "rows"))
+    return f"{differ:,} of {rows:,} ({near:,} of them near the threshold)"
+
+
 def exported() -> str:
     """Return the table of exports beside the `Monitor` that each was made of."""
     found = []
     for r in latest("mcu/precision", "collection"):
         one, other = r["exported"]["monitor"], r["exported"]["float64"]
         if one["rows"]:
-            found.append(
-                [_title(r), f"{one['series']}", f"{one['rows']:,}", *_shares(one), *_shares(other)]
-            )
+            alike, first = f"{one['alike']:,}", [_title(r), f"{one['series']}", f"{one['rows']:,}"]
+            found.append([*first, *_shares(one), alike, *_shares(other)])
     near = "of these near the threshold"
     heads = [
-        "data",
-        "series",
-        "rows",
-        "`Monitor` differs",
-        near,
-        "the export in float64 differs",
-        near,
-    ]
+        "data", "series", "rows", "`Monitor` differs", near, "before their modes differ",
+        "the export in float64 differs", near,
+    ]  # fmt: skip
     return markdown(heads, found)
 
 
