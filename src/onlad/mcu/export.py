@@ -23,6 +23,13 @@ STACK = 800  # bytes that a call takes at most on a 32-bit processor; measured: 
 FIXED_STACK = 1024  # the same in fixed point; measured: up to 956
 
 
+SMALLER = (  # what to do if a model does not fit: a fresh one, a fitted one
+    "Fewer --hidden, --modes or a smaller --window take less",
+    "Fewer --modes take less, down to one more than it knows; so does a model with "
+    "fewer units: PortableMonitor(hidden=16).fit(history), saved with onlad.save",
+)
+
+
 class Chip(NamedTuple):
     """What a chip takes, from the records of `experiments.mcu`."""
 
@@ -206,17 +213,8 @@ def check_ram(monitor: PortableMonitor, ram: int | None) -> None:
     if ram is not None and needed.ram + needed.stack > ram:
         raise OnladError(
             f"the model needs {needed.ram:,} bytes of RAM and {needed.stack:,} of stack, which is "
-            f"more than {ram:,}. {_smaller(monitor)}"
+            f"more than {ram:,}. {SMALLER[bool(monitor.n_seen)]}"
         )
-
-
-def _smaller(monitor: PortableMonitor) -> str:
-    if not monitor.n_seen:
-        return "Fewer --hidden, --modes or a smaller --window take less"
-    return (
-        "Fewer --modes take less, down to one more than it knows; so does a model with "
-        "fewer units: PortableMonitor(hidden=16).fit(history), saved with onlad.save"
-    )
 
 
 def summary(monitor: PortableMonitor) -> str:

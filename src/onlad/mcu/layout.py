@@ -12,6 +12,7 @@ from onlad.reference import Array
 from onlad.watching import TICK
 
 DELAY = TICK  # rows after which a row is learned
+WARMUP = 384  # rows of the start of a mode
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
 MAGIC, VERSION = b"ONLC", 2
 FIXED_VERSION = 0x102  # words where the other has floats
@@ -137,16 +138,18 @@ class State:
             self.modes.append(parts)
         self.common, _ = _split(sizes.common_parts(), floats)
 
-    def __getitem__(self, name: str) -> float:
+    def _place(self, name: str) -> tuple[Array, int]:
         if name in COUNTS:
-            return int(self.counts[COUNTS.index(name)])
-        return float(self.common["scalars"][SCALARS.index(name)])
+            return self.counts, COUNTS.index(name)
+        return self.common["scalars"], SCALARS.index(name)
+
+    def __getitem__(self, name: str) -> float:
+        array, at = self._place(name)
+        return float(array[at])
 
     def __setitem__(self, name: str, value: float) -> None:
-        if name in COUNTS:
-            self.counts[COUNTS.index(name)] = value
-        else:
-            self.common["scalars"][SCALARS.index(name)] = value
+        array, at = self._place(name)
+        array[at] = value
 
 
 def _split(parts: dict[str, tuple[int, ...]], floats: Array) -> tuple[dict[str, Array], Array]:

@@ -25,6 +25,7 @@ from onlad.mcu.layout import (
     MAGIC,
     MODE,
     VERSION,
+    WARMUP,
     WEIGHT,
     Sizes,
     State,
@@ -36,7 +37,6 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 GROUPS = 4  # of tanh units, as in `onlad.instance`
-WARMUP = 384
 LARGEST_DUMP = 2**28  # bytes
 MOST_FEATURES = 1024  # in fixed point: sums of as many products fit a word
 
@@ -261,27 +261,21 @@ class PortableMonitor:
     def _seeded(self) -> tuple[Array, Array]:
         """Draw as `drawn` of the C source does: for each unit its bias, then its weights."""
         n, _, groups, units, _ = self.sizes()
-        alpha, bias = np.zeros((groups * units, n), "uint32"), np.zeros(groups * units, "uint32")
-        used = np.arange(n) % groups != np.repeat(np.arange(groups), units)[:, None]
-        state = self.first_state()
-
-        def high() -> int:
-            nonlocal state
+        used = np.ones((groups * units, 1 + n), bool)  # the bias, and the weights that are drawn
+        used[:, 1:] = np.arange(n) % groups != np.repeat(np.arange(groups), units)[:, None]
+        state, drawn = self.first_state(), []
+        for _ in range(np.count_nonzero(used)):
             state = (state * 1_664_525 + 1_013_904_223) % 2**32
-            return state >> 16
-
-        for k, own in enumerate(used):
-            bias[k] = high()
-            alpha[k, own] = [high() for _ in range(np.count_nonzero(own))]
-        found = []
-        for part, spread in zip((alpha, bias), self.spreads(), strict=True):
-            if self.is_fixed:
-                found.append(part.astype("int64") * int(spread) // 32768 - int(spread))
-            else:
-                one = np.float32(1)
-                found.append((part.astype("float32") / 32768 - one) * np.float32(spread))
-        dtype = "int16" if self.is_fixed else "float32"
-        return np.where(used, found[0], 0).astype(dtype), found[1].astype(dtype)
+            drawn.append(state >> 16)
+        spread, bias_spread = self.spreads()
+        spreads = np.repeat([bias_spread, spread], [1, n])
+        found = np.zeros(used.shape, "int16" if self.is_fixed else "float32")
+        high, most = np.array(drawn), np.broadcast_to(spreads, used.shape)[used]
+        if self.is_fixed:
+            found[used] = high * most // 32768 - most
+        else:
+            found[used] = (high.astype("float32") / 32768 - np.float32(1)) * most.astype("float32")
+        return found[:, 1:].copy(), found[:, 0].copy()
 
     def dump(self, sequence: int = 0) -> bytes:
         """Return what `onlad_dump` writes on the chip."""
