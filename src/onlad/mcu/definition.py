@@ -257,7 +257,7 @@ class Definition:
         """Put a normal score into the histogram; halve it when it is full."""
         self.histogram[bin_of(score)] += 1
         if self.histogram.sum() >= limit.RECENT:
-            self.histogram //= 2
+            self.histogram = halved(self.histogram)
 
     def tail(self) -> float:
         """Return `onlad.limit.tail` of the histogram, whose values are the middles of its bins."""
@@ -522,6 +522,17 @@ def level(measured: list[Array], into: Array, rows_in_mean: float, least: float)
     high = blocks.max(axis=1).mean(axis=0)
     wider = mode.BEYOND * (1 + mode.FEW * rows_in_mean / len(measured))
     into[0], into[1] = median, np.maximum(wider * (high - median), least)
+
+
+def halved(histogram: Array) -> Array:
+    """Return the histogram of every second row, from the highest bin on.
+
+    Examples
+    --------
+    >>> halved(np.array([7, 2, 0, 1, 1, 1])).tolist()
+    [4, 1, 0, 0, 1, 0]
+    """
+    return np.diff(np.cumsum(histogram[::-1]) // 2, prepend=0)[::-1]
 
 
 def bin_of(score: float) -> int:

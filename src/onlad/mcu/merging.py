@@ -11,6 +11,7 @@ import numpy as np
 from onlad.instance import CONSTANT, RIDGE
 from onlad.limit import RECENT
 from onlad.mcu.convert import factors, to_words
+from onlad.mcu.definition import halved
 from onlad.mcu.layout import MODE, WORD, Sizes, State
 from onlad.mcu.portable import PortableMonitor, to_bytes
 from onlad.mode import MEMORY
@@ -55,7 +56,7 @@ def merge(a: PortableMonitor, b: PortableMonitor) -> PortableMonitor:
         one.places[free[0]] = other.places[j]
     histogram = one.histogram.astype("int64") + other.histogram
     while histogram.sum() >= RECENT:
-        histogram >>= 1
+        histogram = halved(histogram)
     one.histogram[:], one["total"] = histogram, int(histogram.sum())
     one["factor"] = max(one["factor"], other["factor"])
     one["seen"] += other["seen"]

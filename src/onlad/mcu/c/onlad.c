@@ -588,12 +588,18 @@ static uint32_t rows_in(const onlad_monitor* m, int at) {
     return HISTOGRAM[at / 2] >> (at % 2 * 16) & 0xffffu;
 }
 
+/* A full histogram is halved: of the rows in each bin and those above it every second stays. Half
+ * of each bin alone would leave nothing of a tail in which most have one row. */
 static void count_score(onlad_monitor* m, int at) {
-    int i;
+    uint32_t odd = 0;
     HISTOGRAM[at / 2] += 1u << (at % 2 * 16);
     if (++m->count[TOTAL] < RECENT) return;
-    for (i = 0; i < ONLAD_PAIRS; ++i) HISTOGRAM[i] = HISTOGRAM[i] >> 1 & 0x7fff7fffu;
-    for (m->count[TOTAL] = 0, i = 0; i < ONLAD_BINS; ++i) m->count[TOTAL] += rows_in(m, i);
+    for (at = ONLAD_BINS - 1; at >= 0; --at) {
+        const uint32_t rows = rows_in(m, at), half = (rows + odd) / 2;
+        odd = (rows + odd) % 2;
+        HISTOGRAM[at / 2] -= (rows - half) << (at % 2 * 16);
+    }
+    m->count[TOTAL] = RECENT / 2;
 }
 
 /* -- the start of a mode: units, learning, usual squares, levels, levels of running means -- */
@@ -931,19 +937,15 @@ static int slot_with(onlad_monitor* m, uint32_t role) {
     return -1;
 }
 
-static int modes(onlad_monitor* m) {
-    int slot, found = 0;
-    for (slot = 0; slot < ONLAD_MODES; ++slot) found += SLOT(slot, ROLE) == MODE;
-    return found;
-}
-
 /* The candidate becomes a mode. One slot stays free for the next: the mode that learned least. */
 static void confirm(onlad_monitor* m, int candidate) {
-    int slot, least = -1;
-    if (modes(m) == ONLAD_MODES - 1) {
-        for (slot = 0; slot < ONLAD_MODES; ++slot)
-            if (SLOT(slot, ROLE) == MODE && (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)))
-                least = slot;
+    int slot, known_modes = 0, least = -1;
+    for (slot = 0; slot < ONLAD_MODES; ++slot) {
+        if (SLOT(slot, ROLE) != MODE) continue;
+        ++known_modes;
+        if (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)) least = slot;
+    }
+    if (known_modes == ONLAD_MODES - 1) {
         SLOT(least, ROLE) = FREE;
         if ((int)m->count[ANCHORED] == least + 1)
             m->count[ANCHORED] = m->count[SETTLING] = m->count[DRIFTING] = 0;
@@ -1251,14 +1253,11 @@ static void start_anew(onlad_monitor* m) {
 typedef char onlad_ram_is_as_expected[sizeof(onlad_monitor) == ONLAD_RAM ? 1 : -1];
 #endif
 
-#ifdef ONLAD_RUNTIME
-void onlad_init(onlad_monitor* m) { start_anew(m); }
-#else
 void onlad_init(onlad_monitor* m) {
     start_anew(m);
 #ifdef ONLAD_FITTED
     onlad_restore(m, onlad_image, sizeof onlad_image);
-#else
+#elif !defined(ONLAD_RUNTIME)
     m->count[WARMUP] = ONLAD_WARMUP;
     SCALAR(RATE) = ONLAD_FALSE_ALARMS;
 #ifdef ONLAD_COUNTERS
@@ -1267,7 +1266,6 @@ void onlad_init(onlad_monitor* m) {
 #endif
 #endif
 }
-#endif
 
 /* -- dumps: header, whole numbers, all others, checksum; little-endian words of four bytes -- */
 
