@@ -153,42 +153,35 @@ def _sizes(build: Path, board: str) -> tuple[int, int]:
 
 def cost() -> None:
     """Measure what is not stored for the source as it is."""
-    digest = source()
-    done = [
-        (r["features"], r["hidden"], r["board"])
-        for r in latest("mcu/cost", "features", "hidden", "board")
-        if r["source"] == digest
-    ]
-    for features, hidden in SIZES:
-        for board in BOARDS if (features, hidden) in LIMITS else ("m4f",):
-            if (features, hidden, board) in done:
-                continue
-            record = {"features": features, "hidden": hidden, "board": board}
-            record |= measure(features, hidden, board)
-            from_where = origin("python -m experiments.mcu cost", "experiments/mcu.py")
-            append("mcu/cost", [record | {"source": digest, **from_where}])
-            print(record, flush=True)
+    for size in SIZES:
+        for board in BOARDS if size in LIMITS else ("m4f",):
+            _store("mcu/cost", {}, size, board, {})
 
 
 def variants() -> None:
     """Measure fixed point and seeded layers as `cost` measures the monitor without them."""
-    digest = source()
-    keys = ("variant", "features", "hidden", "board")
-    done = [
-        tuple(r[key] for key in keys)
-        for r in latest("mcu/variants", *keys)
-        if r["source"] == digest
-    ]
     for variant, (settings, on) in VARIANTS.items():
-        for features, hidden in LIMITS:
+        for size in LIMITS:
             for board in on:
-                if (variant, features, hidden, board) in done:
-                    continue
-                record = {"variant": variant, "features": features, "hidden": hidden}
-                record |= {"board": board, **measure(features, hidden, board, **settings)}
-                from_where = origin("python -m experiments.mcu variants", "experiments/mcu.py")
-                append("mcu/variants", [record | {"source": digest, **from_where}])
-                print(record, flush=True)
+                _store("mcu/variants", {"variant": variant}, size, board, settings)
+
+
+def _store(
+    name: str, keys: Record, size: tuple[int, int], board: str, settings: dict[str, Any]
+) -> None:
+    keys = {**keys, "features": size[0], "hidden": size[1], "board": board, "source": source()}
+    if any(keys.items() <= record.items() for record in latest(name, *keys)):
+        return
+    command = f"python -m experiments.{name.replace('/', ' ')}"
+    record = keys | measure(*size, board, **settings) | origin(command, "experiments/mcu.py")
+    append(name, [record])
+    print(record, flush=True)
+
+
+def stored() -> dict[tuple[int, int, str], Record]:
+    """Return the costs of the monitor by features, hidden units and board."""
+    keys = ("features", "hidden", "board")
+    return {tuple(r[key] for key in keys): r for r in latest("mcu/cost", *keys)}  # type: ignore[misc]
 
 
 def detection() -> None:
@@ -356,7 +349,7 @@ def in_double(text: str) -> str:
 def costs() -> str:
     """Return the table of what a row costs on a Cortex-M4F, with the limits that were set."""
     found = []
-    for r in latest("mcu/cost", "features", "hidden", "board"):
+    for r in stored().values():
         if r["board"] != "m4f":
             continue
         ram, _, most = LIMITS.get((r["features"], r["hidden"]), (0, 0, 0))
@@ -381,13 +374,9 @@ def costs() -> str:
 
 def boards() -> str:
     """Return the table of instructions per row by processor."""
-    stored = {
-        (r["features"], r["hidden"], r["board"]): r
-        for r in latest("mcu/cost", "features", "hidden", "board")
-    }
-    found = []
+    found, known = [], stored()
     for board, words in BOARDS.items():
-        cells = [stored.get((*size, board)) for size in LIMITS]
+        cells = [known.get((*size, board)) for size in LIMITS]
         shown = [f"{cell['typical']:,}" if cell else "" for cell in cells]
         equal = "yes" if all(cell is None or cell["equal"] for cell in cells) else "NO"
         found.append([words, *shown, equal])
@@ -396,25 +385,18 @@ def boards() -> str:
 
 def soft_float() -> str:
     """Return how many times as many instructions a row takes without an FPU, in words."""
-    stored = {
-        (r["board"], r["features"], r["hidden"]): r["typical"]
-        for r in latest("mcu/cost", "features", "hidden", "board")
-    }
+    typical = {key: record["typical"] for key, record in stored().items()}
     pairs = (("m0-wide", "m4f"), ("rv32", "rv32f"))
-    found = [stored[(soft, *n)] / stored[(hard, *n)] for soft, hard in pairs for n in LIMITS]
+    found = [typical[(*n, soft)] / typical[(*n, hard)] for soft, hard in pairs for n in LIMITS]
     return f"{int(min(found))} to {int(max(found)) + 1}"
 
 
 def fixed() -> str:
     """Return the table of fixed point beside soft float."""
-    soft = {
-        (r["features"], r["hidden"], r["board"]): r["typical"]
-        for r in latest("mcu/cost", "features", "hidden", "board")
-    }
-    found = []
+    found, soft = [], stored()
     for r in latest("mcu/variants", "variant", "features", "hidden", "board"):
         if r["variant"] == "fixed":
-            before = soft[r["features"], r["hidden"], r["board"]]
+            before = soft[r["features"], r["hidden"], r["board"]]["typical"]
             found.append(
                 [
                     BOARDS[r["board"]].removesuffix(", soft float"),
@@ -483,12 +465,9 @@ def seeded() -> str:
     keys = ("variant", "features", "hidden", "board")
     drawn = {tuple(r[k] for k in keys): r for r in latest("mcu/variants", *keys)}
     r = drawn["seeded", 32, 64, "m4f"]
-    stored = {
-        (s["features"], s["hidden"], s["board"]): s
-        for s in latest("mcu/cost", "features", "hidden", "board")
-    }[32, 64, "m4f"]
-    saved = stored["code"] + stored["constants"] - r["code"] - r["constants"]
-    return f"{saved:,} bytes of flash and costs {r['typical'] - stored['typical']:,} instructions"
+    kept = stored()[32, 64, "m4f"]
+    saved = kept["code"] + kept["constants"] - r["code"] - r["constants"]
+    return f"{saved:,} bytes of flash and costs {r['typical'] - kept['typical']:,} instructions"
 
 
 def detected() -> str:
