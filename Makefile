@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/* src/onlad/mcu/c/*.[ch])
 PARTS := fleet hardware serve library cli experiments adapters mcu  # of the tests
 VARIANTS := constant adaptive on-drift fos-elm dff-os-elm fp-elm-dynamic ml-oselm mixture
-C := $(wildcard cpp/*.?pp cpp/*.[ch] src/onlad/mcu/c/*.[ch] src/onlad/mcu/c/*/*.[ch] tests/mcu/*.c)
+C := $(wildcard cpp/*.?pp cpp/*.[ch] src/onlad/mcu/c/*.[ch] src/onlad/mcu/c/*/*.[ch] tests/mcu/*.c tests/mcu/tools/*/*/*/*)
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
