@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/* src/onlad/mcu/c/*.[ch])
 PARTS := fleet hardware serve library cli experiments adapters mcu  # of the tests
 VARIANTS := constant adaptive on-drift fos-elm dff-os-elm fp-elm-dynamic ml-oselm mixture
-C := $(wildcard cpp/*.?pp cpp/*.[ch] src/onlad/mcu/c/*.[ch] src/onlad/mcu/c/*/*.[ch] tests/mcu/*.c src/onlad/hardware/*.cpp)
+C := $(wildcard cpp/*.?pp cpp/*.[ch] src/onlad/mcu/c/*.[ch] src/onlad/mcu/c/*/*.[ch] tests/mcu/*.c src/onlad/hardware/*.cpp tests/mcu/tools/*/*/*/*)
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
 
 .DEFAULT_GOAL := help
@@ -27,7 +27,7 @@ fleet-demo: $(VENV)/.dev  ## watch 2,000 pumps on Spark, which needs Java 17
 # many tests wait for a process, and each part loads only what it needs.
 # TORCH=torch==... also tests the GPU's kernels, in Triton's interpreter.
 test: $(VENV)/.run  ## lint, tests with coverage, examples in the text, docs, packages
-	@$(MAKE) --no-print-directory -j 3 -O dist lint $(VENV)/.pynq $(if $(TORCH),$(VENV)/.torch)
+	@$(MAKE) --no-print-directory -j 3 -O dist lint $(VENV)/.pynq $(VENV)/.mcu $(if $(TORCH),$(VENV)/.torch)
 	@rm -f .coverage .coverage.*
 	@$(MAKE) --no-print-directory -j 4 -O $(PARTS:%=test-%) test-levels quick docs
 	@$(BIN)/coverage combine -q
@@ -84,7 +84,7 @@ networks: $(VENV)/.dev  ## NN-AE, DNN-AE, VAE and Deep SVDD, made for a GPU, res
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
 	$(BIN)/python -m experiments.benchmark
 
-mcu: $(VENV)/.dev  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
+mcu: $(VENV)/.dev $(VENV)/.mcu  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
 	$(BIN)/python -m pytest -q tests/mcu -m "slow or not slow"
 	$(BIN)/python -m experiments.mcu cost
 	$(BIN)/python -m experiments.mcu variants
@@ -165,4 +165,10 @@ $(VENV)/.torch: $(VENV)/.dev
 $(VENV)/.pynq: $(VENV)/.run
 	$(BIN)/python -m venv --without-pip $(VENV)/pynq
 	$(PIP) --python $(VENV)/pynq install --no-compile "pynq==4.0.0"
+	touch $@
+
+# What checks the packaging of the C source: PlatformIO, and the parts of ESP-IDF and Zephyr on PyPI.
+$(VENV)/.mcu: $(VENV)/.run pyproject.toml
+	$(BIN)/python -m venv --without-pip $(VENV)/mcu
+	$(PIP) --python $(VENV)/mcu install --no-compile --group mcu
 	touch $@

@@ -89,6 +89,7 @@ public:
     void pause(bool paused) { onlad_pause(&state_, paused); }
     int false_alarms(float rate) { return onlad_set_false_alarms(&state_, rate); }
     int warmup(std::uint32_t rows) { return onlad_set_warmup(&state_, rows); }
+    int counter(int feature) { return onlad_set_counter(&state_, feature); }
 
     nb::bytes dump(std::uint32_t sequence) const {
         std::string bytes;
@@ -118,6 +119,7 @@ void bind_portable(nb::module_& module) {
         .def("pause", &Portable::pause)
         .def("false_alarms", &Portable::false_alarms)
         .def("warmup", &Portable::warmup)
+        .def("counter", &Portable::counter)
         .def("dump", &Portable::dump)
         .def("restore", &Portable::restore);
 }

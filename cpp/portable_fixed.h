@@ -9,6 +9,7 @@
 #define onlad_pause fixed_pause
 #define onlad_set_false_alarms fixed_set_false_alarms
 #define onlad_set_warmup fixed_set_warmup
+#define onlad_set_counter fixed_set_counter
 #define onlad_dump fixed_dump
 #define onlad_restore fixed_restore
 #define onlad_check fixed_check

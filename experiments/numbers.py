@@ -175,6 +175,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "float32 seeds": lambda: str(len(read("precision")[0]["auc"]["float32"])),
     "soft float": mcu.soft_float,
     "seeded layer": mcu.seeded,
+    "float64 differs": mcu.rounded,
+    "near factor": lambda: str(mcu.NEAR),
     "serve median": lambda: span("p50_ms", 1),
     "serve 99": lambda: span("p99_ms"),
     "serve cpu": lambda: span("cpu_us"),

@@ -1,10 +1,14 @@
 """The stored costs of the chip keep what was asked for, and `onlad export` foretells them."""
 
+import shutil
+
+import numpy as np
 import pytest
 from experiments.records import latest
 
 from experiments import mcu
 from onlad.mcu import PortableMonitor, export
+from onlad.mcu.definition import Definition
 
 RECORDS = latest("mcu/cost", "features", "hidden", "board")
 
@@ -29,16 +33,31 @@ def test_every_run_on_a_chip_was_equal_to_python():
     assert all(record["equal"] for record in RECORDS)
 
 
+def check(record, size):
+    """Compare what was measured with what was asked for."""
+    ram, code, instructions = mcu.LIMITS[size]
+    assert record["equal"]
+    assert record["ram"] + record["stack"] <= 1024 * ram
+    assert record["worst"] <= 2 * record["typical"]
+    if record["board"] == "m4f":
+        assert record["code"] <= 1024 * code
+        assert record["typical"] <= instructions
+
+
 @pytest.mark.parametrize("size", mcu.LIMITS)
 def test_bytes_and_instructions_are_within_what_was_asked_for(size):
-    ram, code, instructions = mcu.LIMITS[size]
-    for r in RECORDS:
-        if (r["features"], r["hidden"]) == size:
-            assert r["ram"] + r["stack"] <= 1024 * ram
-            assert r["worst"] <= 2 * r["typical"]
-            if r["board"] == "m4f":
-                assert r["code"] <= 1024 * code
-                assert r["typical"] <= instructions
+    found = [r for r in RECORDS if (r["features"], r["hidden"]) == size]
+    assert len(found) == len(mcu.BOARDS)
+    for record in found:
+        check(record, size)
+
+
+@pytest.mark.parametrize("size", mcu.LIMITS)
+def test_the_source_as_it_is_keeps_what_was_asked_for(size):
+    for tool in ("arm-none-eabi-gcc", "qemu-system-arm"):
+        if not shutil.which(tool):
+            pytest.skip(f"needs {tool}; .ci/run installs it")
+    check({"board": "m4f", **mcu.measure(*size, "m4f")}, size)
 
 
 def test_export_foretells_what_was_measured():
@@ -68,6 +87,20 @@ def test_export_foretells_what_was_measured_of_fixed_point_and_drawn_layers():
         assert told.stack >= r["stack"]
         assert abs(told.flash / (r["code"] + r["constants"]) - 1) < 0.1
         assert abs(told.instructions / r["typical"] - 1) < 0.15
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+def test_the_source_in_float64_says_what_the_definition_says():
+    rows = mcu.stream(1_500, 3)
+    monitor = PortableMonitor(hidden=16)
+    monitor.names = (0, 1, 2)
+    chip = Definition(monitor.sizes(), *monitor.layer())
+    score, threshold, _ = np.array([chip.observe(x) for x in rows.astype("float64")]).T
+    said = mcu.in_float64(PortableMonitor(hidden=16), rows)
+    np.testing.assert_array_equal(said, score > threshold)
+    assert said.any()
+    monitor.observe_many(rows[:700])
+    np.testing.assert_array_equal(mcu.in_float64(monitor, rows[700:]), said[700:])
 
 
 def test_the_tables_of_the_page_come_from_records():

@@ -87,13 +87,22 @@ static int is_word(int k) {
 #endif
 }
 
+/* A new model, in every second round with a counter. */
+static void start(onlad_monitor* m) {
+    onlad_init(m);
+    if (draw() % 2) onlad_set_counter(m, (int)(draw() % ONLAD_FEATURES));
+}
+
 /* Of any model: no number is infinite. Places of values that were never seen hold NaN. */
 static void need_finite(const onlad_monitor* m, const onlad_verdict* v) {
     int k;
     for (k = 0; k < ONLAD_FLOATS; ++k) {
         const int beyond = k - ONLAD_MODES * ONLAD_MODE_FLOATS;
-        const int unseen = beyond < 0 ? k % ONLAD_MODE_FLOATS < ONLAD_FEATURES
-                                      : beyond < ONLAD_ANCHOR_FLOATS + ONLAD_RING * ONLAD_FEATURES;
+        const int counted = ONLAD_FLOATS - ONLAD_SCALARS - ONLAD_FEATURES;
+        const int unseen = beyond < 0
+                               ? k % ONLAD_MODE_FLOATS < ONLAD_FEATURES
+                               : beyond < ONLAD_ANCHOR_FLOATS + ONLAD_RING * ONLAD_FEATURES ||
+                                     (k >= counted && k < counted + ONLAD_FEATURES);
         if (isfinite(m->memory[k]) || (unseen && isnan(m->memory[k])) || is_word(k)) continue;
         fprintf(stderr, "number %d is %g\n", k, (double)m->memory[k]);
         abort();
@@ -115,7 +124,7 @@ int main(int argc, char** argv) {
     v.p_value = 1.0f;
 
     /* Rows of any kind, from the first on. */
-    onlad_init(&m);
+    start(&m);
     for (t = 0; t < 6000; ++t) {
         for (j = 0; j < ONLAD_FEATURES; ++j) {
             float plain = (float)((t * (j + 3)) % 64) + (float)(draw() % 100) * 0.1f;
@@ -144,7 +153,7 @@ int main(int argc, char** argv) {
             if (draw() % 8 == 0) onlad_accept(&m, (int)(draw() % 70) - 3);
         }
         need_finite(&m, &v);
-        if (draw() % 20 == 0) onlad_init(&m);
+        if (draw() % 20 == 0) start(&m);
         if (draw() % 4 == 0)
             for (t = 0; t < 400; ++t) {
                 for (j = 0; j < ONLAD_FEATURES; ++j) x[j] = (float)(draw() % 1000);

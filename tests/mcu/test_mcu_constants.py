@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import onlad.mcu
-from onlad import anchor, instance, judge, limit, mode, watching
+from onlad import anchor, counter, instance, judge, limit, mode, watching
 from onlad.mcu import definition
 
 SOURCE = Path(onlad.mcu.__file__).parent / "c" / "onlad.c"
@@ -35,6 +35,7 @@ REAL = {
     "CORRELATED": mode.CORRELATED,
     "KEEP": judge.KEEP,
     "FILLED": judge.FILLED,
+    "RESET": counter.RESET,
     "HELD": watching.HELD,
     "REFUSED": watching.REFUSED,
     "YOUNG_GATE": watching.YOUNG,

@@ -73,6 +73,48 @@ def test_a_slow_drift_of_one_sensor_is_the_one_of_the_definition():
     assert np.count_nonzero(said.drifting != drifting) <= 2
 
 
+def counting():
+    """Return a machine whose second feature is a meter, with a gap, and replaced at row 1,500."""
+    X = machine(6000, 3)[:3000]
+    rise = 2 + np.sin(np.arange(3000) / 20) + 0.1 * np.random.default_rng(0).normal(size=3000)
+    X[:, 1] = np.round(np.cumsum(rise), 1)
+    X[1500:, 1] -= X[1499, 1]
+    X[750:755, 1] = np.nan
+    return X.astype("float32").astype("float64")
+
+
+@pytest.mark.parametrize("arithmetic", ["float", "fixed"])
+def test_a_counter_is_watched_by_its_rate_to_the_bit(arithmetic):
+    X = counting()
+    monitor = PortableMonitor(hidden=8, counters=[1], arithmetic=arithmetic)
+    said = monitor.observe_many(X)
+    rates, last, since = X.astype("float32"), np.float32("nan"), np.float32(1)
+    for t, value in enumerate(X[:, 1].astype("float32")):
+        rates[t, 1] = (value - (0 if value <= last / 2 else last)) / since
+        last, since = (last, since + 1) if np.isnan(value) else (value, np.float32(1))
+    same(said, PortableMonitor(hidden=8, arithmetic=arithmetic).observe_many(rates))
+    assert monitor.describe()["counters"] == [1]
+    assert not said.is_anomaly[1490:1510].any()  # a reset is none
+    assert copy.deepcopy(monitor).dump() == monitor.dump()
+    assert PortableMonitor.from_dump(monitor.dump()).counters == (1,)
+
+
+def test_counters_of_the_source_are_those_of_the_definition():
+    X = counting()
+    monitor = PortableMonitor(hidden=16, counters=[1])
+    said = monitor.observe_many(X)
+    chip = Definition(monitor.sizes(), *monitor.layer(), counters=[1])
+    score, threshold, _ = np.array([chip.observe(x) for x in X]).T
+    # Rounding of float32, 6e-8, times the condition of the sums: some 10,000.
+    np.testing.assert_allclose(said.score, score, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(said.threshold, threshold, rtol=2e-3)
+
+
+def test_a_counter_that_is_no_feature_is_refused():
+    with pytest.raises(ValueError, match="counters must be names of features, got 'energy'"):
+        PortableMonitor(counters=["energy"]).observe({"flow": 1.0})
+
+
 def test_rows_one_by_one_give_what_many_give():
     X = machine(900, 3)
     one, many = PortableMonitor(hidden=8), PortableMonitor(hidden=8)

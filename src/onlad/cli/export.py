@@ -15,7 +15,9 @@ from onlad.mcu import PortableMonitor, convert, export
 from onlad.mcu.portable import Arithmetic, Drawn
 from onlad.monitor import Monitor
 
-NEW = ("features", "hidden", "window", "modes", "warmup", "false_alarms", "seed", "layer")
+NEW = (
+    "features", "hidden", "window", "modes", "warmup", "false_alarms", "seed", "layer", "counters"
+)  # fmt: skip
 
 
 def add(commands: Commands) -> None:
@@ -74,6 +76,10 @@ def add(commands: Commands) -> None:
         help="stored in flash, or seeded: drawn from the seed at each row, which takes no flash "
         "and more instructions (default: stored)",
     )  # fmt: skip
+    fresh.add_argument(
+        "--counters", type=_features, metavar="LIST",
+        help="features that only rise, such as energy: 0,4 are watched by their rate",
+    )  # fmt: skip
     parser.set_defaults(run=run, usage=parser.error)
 
 
@@ -127,6 +133,12 @@ def _loaded(args: argparse.Namespace) -> PortableMonitor:
     if not model.names:
         raise OnladError(f"{args.model} has seen no sample: use --features for a fresh monitor")
     return model
+
+
+def _features(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d{1,5}(,\d{1,5})*", text):
+        raise argparse.ArgumentTypeError(f"must be numbers of features, such as 0,4, got {text!r}")
+    return tuple(map(int, text.split(",")))
 
 
 def _bytes(text: str) -> int:

@@ -43,12 +43,6 @@ def from_monitor(
     if learned is None or learned.watching is None:
         raise OnladError("the monitor has not started: show it more samples, or export a fresh one")
     watching = Watching.resumed(learned.watching, monitor.false_alarms, monitor.seed)
-    counters = ", ".join(map(str, monitor.describe()["counters"]))
-    if counters:
-        raise OnladError(
-            f"a chip does not take the rate of a counter, as a Monitor does: {counters}. "
-            "Fit it on differences, and give the chip differences"
-        )
     if not watching.ordered:
         raise OnladError(
             "the monitor was started on samples without order; a chip watches a stream"
@@ -63,6 +57,7 @@ def from_monitor(
         false_alarms=monitor.false_alarms,
         seed=monitor.seed,
         arithmetic=arithmetic,
+        counters=monitor.describe()["counters"],
     )
     chip.names = monitor.names
     sizes = chip.sizes()
@@ -179,6 +174,7 @@ def _rows(state: State, watching: Watching) -> None:
     state["ticked"] = min(watching.at, TICK - 1)
     state.common["age"][:], state.common["patience"][:] = moving.age, moving.patience
     state.common["means"][:], state.common["leans"][:] = moving.means, moving.leans
+    state.common["counted"][:] = watching.counters.counted[0]
 
 
 def _anchor(state: State, watching: Watching) -> None:

@@ -7,18 +7,21 @@ those of the monitor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from onlad import anchor, judge, limit, mode, watching
+from onlad.counter import Counters
 from onlad.instance import CONSTANT, RIDGE
-from onlad.mcu.layout import BINS
+from onlad.mcu.layout import BINS, WARMUP, Sizes
 from onlad.mode import CORRELATED, LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
 from onlad.reference import Array
 
 DELAY = watching.TICK
 FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
+PART = WARMUP // 12  # rows of a part of the start
 BLOCK = 512  # the mean of the largest of these rows is about the 0.999 quantile
 OCTAVE, LOWEST = 16, -7  # bins of the histogram in a factor of two, from 2^LOWEST on
 ANCHOR_CLIP = 20.0  # the largest scaled value that counts for an anchor
@@ -49,11 +52,10 @@ class Definition:
     """What a chip holds. `observe` is one row."""
 
     def __init__(
-        self, sizes: tuple[int, int, int, int, int], alpha: Array, bias: Array, warmup: int = 384
+        self, sizes: Sizes, alpha: Array, bias: Array, counters: Sequence[int] = ()
     ) -> None:
         self.n, self.width, self.groups, self.units, self.modes = sizes
         self.alpha, self.bias = alpha.astype("float64"), bias.astype("float64")
-        self.part = warmup // 12
         self.rate = 1e-4
         self.paused = self.ready = False
         self.places = [self._place() for _ in range(self.modes)]
@@ -64,6 +66,8 @@ class Definition:
         self.present: list[Array] = [np.zeros(self.n, bool)] * (DELAY + self.width)
         self.said: list[tuple[float, int, bool, bool]] = []  # score, mode, unusual, open
         self.age, self.patience = np.zeros(self.n), np.zeros(self.n)
+        self.counters = Counters(np.array([np.full(self.n, np.nan), np.zeros(self.n)]))
+        self.counters.which = np.array(counters, int)  # none has a value yet
         self.means = np.zeros(STATISTICS)
         self.first_means = np.zeros(STATISTICS)
         self.leans, self.first_leans = np.zeros((2, self.n)), np.zeros((2, self.n))
@@ -165,7 +169,7 @@ class Definition:
 
     def begin(self, place: Place, ago: int, first: bool) -> bool:
         """Take one row more of a start; return whether it is the last."""
-        part, at = self.part, place.begun
+        part, at = PART, place.begun
         place.begun += 1
         if at < 2 * part:
             present = self.present[len(self.present) - 1 - ago]
@@ -224,7 +228,7 @@ class Definition:
     def measure(self, place: Place, errors: Array, ago: int, at: int, first: bool) -> None:
         """Measure the levels of rows, then those of running means and of leans."""
         found, E = self.statistics(place, errors, ago)
-        half = 3 * self.part
+        half = 3 * PART
         if at in (0, half):
             self.measured, self.leaned = [], []
         self.first_leans = self.lean(self.first_leans if at else np.zeros_like(E), E, ago)
@@ -253,7 +257,7 @@ class Definition:
         """Put a normal score into the histogram; halve it when it is full."""
         self.histogram[bin_of(score)] += 1
         if self.histogram.sum() >= limit.RECENT:
-            self.histogram //= 2
+            self.histogram = halved(self.histogram)
 
     def tail(self) -> float:
         """Return `onlad.limit.tail` of the histogram, whose values are the middles of its bins."""
@@ -383,9 +387,11 @@ class Definition:
 
     def observe(self, x: Array) -> tuple[float, float, bool]:
         """Return score, threshold and whether a mode is new, of one row."""
-        present = np.abs(x) <= LARGEST
-        known = np.where(present, x, self.held[-1])
-        self.age = np.where(present, 0.0, self.age + 1)
+        said = np.abs(x) <= LARGEST
+        rates = self.counters.rates(np.where(said, x, np.nan)[None])[0][0]
+        known = np.where(said, rates, self.held[-1])
+        present = said & ~np.isnan(known)
+        self.age = np.where(said, 0.0, self.age + 1)
         if not self.ready:
             if present.any() and not self.paused:
                 self._keep(known, present)
@@ -422,7 +428,7 @@ class Definition:
     def _warm_up(self, present: Array) -> None:
         self.patience = self.patience + present
         if self.begin(self.places[0], 0, True):
-            self.patience = watching.HELD * 12 * self.part / np.maximum(self.patience, 1)
+            self.patience = watching.HELD * WARMUP / np.maximum(self.patience, 1)
             self.places[0].role, self.ready = "mode", True
             self.settle_limit()
 
@@ -516,6 +522,17 @@ def level(measured: list[Array], into: Array, rows_in_mean: float, least: float)
     high = blocks.max(axis=1).mean(axis=0)
     wider = mode.BEYOND * (1 + mode.FEW * rows_in_mean / len(measured))
     into[0], into[1] = median, np.maximum(wider * (high - median), least)
+
+
+def halved(histogram: Array) -> Array:
+    """Return the histogram of every second row, from the highest bin on.
+
+    Examples
+    --------
+    >>> halved(np.array([7, 2, 0, 1, 1, 1])).tolist()
+    [4, 1, 0, 0, 1, 0]
+    """
+    return np.diff(np.cumsum(histogram[::-1]) // 2, prepend=0)[::-1]
 
 
 def bin_of(score: float) -> int:

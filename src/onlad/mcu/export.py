@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 SELFTEST_ROWS = 512
-STACK = 768  # bytes that a call takes at most on a 32-bit processor; measured: up to 764
-FIXED_STACK = 1024  # the same in fixed point; measured: up to 940
+STACK = 800  # bytes that a call takes at most on a 32-bit processor; measured: up to 780
+FIXED_STACK = 1024  # the same in fixed point; measured: up to 956
+
+
+SMALLER = (  # what to do if a model does not fit: a fresh one, a fitted one
+    "Fewer --hidden, --modes or a smaller --window take less",
+    "Fewer --modes take less, down to one more than it knows; so does a model with "
+    "fewer units: PortableMonitor(hidden=16).fit(history), saved with onlad.save",
+)
 
 
 class Chip(NamedTuple):
@@ -31,10 +38,10 @@ class Chip(NamedTuple):
     costs: tuple[float, float, float]  # instructions of a row by what is counted (`instructions`)
 
 
-# Code measured: 11,636 to 11,888 bytes; costs: least squares over six sizes, within 5 % of each.
-FLOAT = Chip("Cortex-M4F", 11_800, (6_490.0, 22.32, 36.5))
-# Code measured: 15,366 to 15,718 bytes; costs: from three sizes.
-FIXED = Chip("Cortex-M0", 15_550, (89_650.0, 249.6, 219.0))
+# Code measured: 11,668 to 11,986 bytes; costs: least squares over six sizes, within 5 % of each.
+FLOAT = Chip("Cortex-M4F", 11_830, (6_500.0, 22.46, 36.9))
+# Code measured: 15,398 to 15,782 bytes; costs: from three sizes.
+FIXED = Chip("Cortex-M0", 15_610, (90_020.0, 248.6, 230.5))
 DRAWN = 32.0  # instructions for each weight that is drawn from a seed; measured: 26 to 34
 
 
@@ -123,6 +130,7 @@ def model_header(monitor: PortableMonitor) -> str:
         f"#define ONLAD_RAM {sizes.ram(monitor.is_fixed)} /* bytes of onlad_monitor; checked */",
         f"#define ONLAD_CHECKSUM 0x{checksum(monitor):08x}u /* of the self-test */",
         *(["#define ONLAD_FITTED"] if monitor.n_seen else []),
+        *(["#define ONLAD_COUNTERS"] if monitor.counters else []),
         *(["#define ONLAD_FIXED /* matrices in fixed point */"] if monitor.is_fixed else []),
         *(_seed(monitor) if monitor.drawn == "seeded" else []),
         "",
@@ -132,6 +140,9 @@ def model_header(monitor: PortableMonitor) -> str:
         "#ifdef ONLAD_IMPLEMENTATION /* in onlad.c alone: other files have no copy */",
         *(_layer(monitor) if monitor.drawn == "stored" else []),
     ]
+    if monitor.counters and not monitor.n_seen:
+        counters = (str(monitor.names.index(name)) for name in monitor.counters)
+        lines += _array("static const uint16_t onlad_counters", counters)
     if monitor.n_seen:
         words = np.frombuffer(monitor.dump(), "<u4")
         lines += _array("static const uint32_t onlad_image", (f"0x{w:08x}u" for w in words))
@@ -202,17 +213,8 @@ def check_ram(monitor: PortableMonitor, ram: int | None) -> None:
     if ram is not None and needed.ram + needed.stack > ram:
         raise OnladError(
             f"the model needs {needed.ram:,} bytes of RAM and {needed.stack:,} of stack, which is "
-            f"more than {ram:,}. {_smaller(monitor)}"
+            f"more than {ram:,}. {SMALLER[bool(monitor.n_seen)]}"
         )
-
-
-def _smaller(monitor: PortableMonitor) -> str:
-    if not monitor.n_seen:
-        return "Fewer --hidden, --modes or a smaller --window take less"
-    return (
-        "Fewer --modes take less, down to one more than it knows; so does a model with "
-        "fewer units: PortableMonitor(hidden=16).fit(history), saved with onlad.save"
-    )
 
 
 def summary(monitor: PortableMonitor) -> str:

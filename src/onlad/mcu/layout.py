@@ -12,9 +12,10 @@ from onlad.reference import Array
 from onlad.watching import TICK
 
 DELAY = TICK  # rows after which a row is learned
+WARMUP = 384  # rows of the start of a mode
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
-MAGIC, VERSION = b"ONLC", 1
-FIXED_VERSION = 0x101  # words where the other has floats
+MAGIC, VERSION = b"ONLC", 2
+FIXED_VERSION = 0x102  # words where the other has floats
 WORD, WEIGHT = 2.0**20, 2.0**12  # one, in entries of U and beta and in the layer, in fixed point
 BINS = 129  # of the histogram of recent scores, two in a word
 PAIRS = (BINS + 1) // 2
@@ -84,6 +85,7 @@ class Sizes(NamedTuple):
             "first_leans": (2, n),
             "age": (n,),
             "patience": (n,),
+            "counted": (n,),  # the last value of a counter
             "scalars": (len(SCALARS),),
             "means": (STATISTICS,),
             "starting": (5, STATISTICS),
@@ -108,7 +110,7 @@ class Sizes(NamedTuple):
 
     def ram(self, fixed: bool = False) -> int:
         """Return the bytes of `onlad_monitor`: what is dumped, and the numbers of one row."""
-        scratch = self.inputs + max(self.inputs, self.units) + 8 * self.features
+        scratch = self.inputs + max(self.inputs, self.units) + 6 * self.features
         scratch += (self.inputs + self.hidden + 1) // 2 if fixed else self.hidden
         return 4 * (self.counts + self.floats + scratch)
 
@@ -136,16 +138,18 @@ class State:
             self.modes.append(parts)
         self.common, _ = _split(sizes.common_parts(), floats)
 
-    def __getitem__(self, name: str) -> float:
+    def _place(self, name: str) -> tuple[Array, int]:
         if name in COUNTS:
-            return int(self.counts[COUNTS.index(name)])
-        return float(self.common["scalars"][SCALARS.index(name)])
+            return self.counts, COUNTS.index(name)
+        return self.common["scalars"], SCALARS.index(name)
+
+    def __getitem__(self, name: str) -> float:
+        array, at = self._place(name)
+        return float(array[at])
 
     def __setitem__(self, name: str, value: float) -> None:
-        if name in COUNTS:
-            self.counts[COUNTS.index(name)] = value
-        else:
-            self.common["scalars"][SCALARS.index(name)] = value
+        array, at = self._place(name)
+        array[at] = value
 
 
 def _split(parts: dict[str, tuple[int, ...]], floats: Array) -> tuple[dict[str, Array], Array]:

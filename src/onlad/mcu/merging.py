@@ -11,6 +11,7 @@ import numpy as np
 from onlad.instance import CONSTANT, RIDGE
 from onlad.limit import RECENT
 from onlad.mcu.convert import factors, to_words
+from onlad.mcu.definition import halved
 from onlad.mcu.layout import MODE, WORD, Sizes, State
 from onlad.mcu.portable import PortableMonitor, to_bytes
 from onlad.mode import MEMORY
@@ -55,7 +56,7 @@ def merge(a: PortableMonitor, b: PortableMonitor) -> PortableMonitor:
         one.places[free[0]] = other.places[j]
     histogram = one.histogram.astype("int64") + other.histogram
     while histogram.sum() >= RECENT:
-        histogram >>= 1
+        histogram = halved(histogram)
     one.histogram[:], one["total"] = histogram, int(histogram.sum())
     one["factor"] = max(one["factor"], other["factor"])
     one["seen"] += other["seen"]
@@ -72,11 +73,11 @@ def _checked(a: PortableMonitor, b: PortableMonitor) -> tuple[Sizes, State, Stat
             raise ValueError("a monitor that is not ready cannot be merged")
         states.append(State(monitor.sizes(), monitor.dump()))
     layers = zip(a.layer(), b.layer(), strict=True)
-    alike = a.sizes() == b.sizes() and a.arithmetic == b.arithmetic and a.names == b.names
-    if not (alike and all(np.array_equal(*pair) for pair in layers)):
+    kinds = [(m.sizes(), m.arithmetic, m.names, m.counters) for m in (a, b)]
+    if not (kinds[0] == kinds[1] and all(np.array_equal(*pair) for pair in layers)):
         raise ValueError(
             "only chips with one random layer can be merged: equal features, window, hidden, "
-            f"modes, seed, arithmetic and layer. Got {a!r} and {b!r}"
+            f"modes, seed, arithmetic, layer and counters. Got {a!r} and {b!r}"
         )
     return a.sizes(), states[0], states[1]
 

@@ -8,12 +8,14 @@ is short: no history is kept, a start is measured row by row, each row costs the
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from onlad import fields, kernel, samples
+from onlad import fields as rules
+from onlad import kernel, samples
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
 from onlad.mcu.layout import (
@@ -23,6 +25,7 @@ from onlad.mcu.layout import (
     MAGIC,
     MODE,
     VERSION,
+    WARMUP,
     WEIGHT,
     Sizes,
     State,
@@ -34,7 +37,6 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 GROUPS = 4  # of tanh units, as in `onlad.instance`
-WARMUP = 384
 LARGEST_DUMP = 2**28  # bytes
 MOST_FEATURES = 1024  # in fixed point: sums of as many products fit a word
 
@@ -54,6 +56,7 @@ class PortableSettings:
     seed: int
     arithmetic: Arithmetic
     layer: Drawn
+    counters: Names | None = None
 
     def check(self) -> None:
         """Refuse, with `ValueError`, what no monitor has."""
@@ -71,7 +74,7 @@ class PortableState:
         """Refuse, with `ValueError`, what no monitor with these settings could have."""
         once = 0 < len(self.names) == len(set(self.names))
         need(once, "names must be there, each once")
-        fields.check(self)
+        rules.check(self)
         sizes = PortableMonitor.resumed(settings, names=self.names).sizes()
         need(sizes.dump == 4 * len(self.dump), "dump does not fit the settings")
 
@@ -99,6 +102,8 @@ class PortableMonitor:
     layer
         ``"stored"`` in flash, or ``"seeded"``: drawn anew for each sample, which takes no flash
         and more instructions.
+    counters
+        Names of features that only rise, such as energy or pieces: they are watched by their rate.
 
     Examples
     --------
@@ -127,6 +132,7 @@ class PortableMonitor:
         seed: int = 0,
         arithmetic: Arithmetic = "float",
         layer: Drawn = "stored",
+        counters: Iterable[Hashable] | None = None,
     ) -> None:
         samples.choice("arithmetic", arithmetic, get_args(Arithmetic))
         samples.choice("layer", layer, get_args(Drawn))
@@ -143,6 +149,7 @@ class PortableMonitor:
             )
         if self.modes > 255:
             raise ValueError(f"modes must be at most 255, got {modes}")
+        self.counters: Names = tuple(counters or ())
         self.names: Names = ()
         self.n_seen = 0
         self._paused = False
@@ -254,27 +261,21 @@ class PortableMonitor:
     def _seeded(self) -> tuple[Array, Array]:
         """Draw as `drawn` of the C source does: for each unit its bias, then its weights."""
         n, _, groups, units, _ = self.sizes()
-        alpha, bias = np.zeros((groups * units, n), "uint32"), np.zeros(groups * units, "uint32")
-        used = np.arange(n) % groups != np.repeat(np.arange(groups), units)[:, None]
-        state = self.first_state()
-
-        def high() -> int:
-            nonlocal state
+        used = np.ones((groups * units, 1 + n), bool)  # the bias, and the weights that are drawn
+        used[:, 1:] = np.arange(n) % groups != np.repeat(np.arange(groups), units)[:, None]
+        state, drawn = self.first_state(), []
+        for _ in range(np.count_nonzero(used)):
             state = (state * 1_664_525 + 1_013_904_223) % 2**32
-            return state >> 16
-
-        for k, own in enumerate(used):
-            bias[k] = high()
-            alpha[k, own] = [high() for _ in range(np.count_nonzero(own))]
-        found = []
-        for part, spread in zip((alpha, bias), self.spreads(), strict=True):
-            if self.is_fixed:
-                found.append(part.astype("int64") * int(spread) // 32768 - int(spread))
-            else:
-                one = np.float32(1)
-                found.append((part.astype("float32") / 32768 - one) * np.float32(spread))
-        dtype = "int16" if self.is_fixed else "float32"
-        return np.where(used, found[0], 0).astype(dtype), found[1].astype(dtype)
+            drawn.append(state >> 16)
+        spread, bias_spread = self.spreads()
+        spreads = np.repeat([bias_spread, spread], [1, n])
+        found = np.zeros(used.shape, "int16" if self.is_fixed else "float32")
+        high, most = np.array(drawn), np.broadcast_to(spreads, used.shape)[used]
+        if self.is_fixed:
+            found[used] = high * most // 32768 - most
+        else:
+            found[used] = (high.astype("float32") / 32768 - np.float32(1)) * most.astype("float32")
+        return found[:, 1:].copy(), found[:, 0].copy()
 
     def dump(self, sequence: int = 0) -> bytes:
         """Return what `onlad_dump` writes on the chip."""
@@ -291,6 +292,8 @@ class PortableMonitor:
         state = State(self.sizes(), data)
         self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
         self._rate = float(np.format_float_positional(np.float32(state["rate"])))
+        counted = ~np.isnan(state.common["counted"])
+        self.counters = tuple(self.names[j] for j in np.flatnonzero(counted))
         return self
 
     @classmethod
@@ -333,6 +336,7 @@ class PortableMonitor:
             "threshold": state["now"],
             "false_alarms": self.false_alarms,
             "drifting": self.names[drifting] if drifting >= 0 else None,
+            "counters": list(self.counters),
         }
 
     # -- the way of a sample ------------------------------------------------------------------
@@ -352,12 +356,17 @@ class PortableMonitor:
             raise ValueError(
                 f"fixed point takes at most {MOST_FEATURES:,} features, got {sizes[0]}"
             )
+        strange = [name for name in self.counters if name not in self.names]
+        if strange:
+            raise ValueError(f"counters must be names of features, got {strange[0]!r}")
         alpha, bias = self.layer()
         chip = kernel.PortableFixed if self.is_fixed else kernel.Portable
         self._chip = chip(*sizes, alpha.ravel(), bias)
         self._chip.warmup(self.warmup)
         self._chip.false_alarms(self._rate)
         self._chip.pause(self._paused)
+        for name in self.counters:
+            self._chip.counter(self.names.index(name))
         self.n_seen = 0
 
     def _watch(self, X: Array) -> Verdicts:
@@ -384,7 +393,7 @@ class PortableMonitor:
         return PortableSettings(
             hidden=self.hidden, window=self.window, modes=self.modes, warmup=self.warmup,
             false_alarms=self.false_alarms, seed=self.seed, arithmetic=self.arithmetic,
-            layer=self.drawn,
+            layer=self.drawn, counters=self.counters or None,
         )  # fmt: skip
 
     def learned(self) -> PortableState | None:
@@ -401,11 +410,7 @@ class PortableMonitor:
 
         Without a state, `names` are those of its features.
         """
-        s = settings
-        self = cls(
-            hidden=s.hidden, window=s.window, modes=s.modes, warmup=s.warmup,
-            false_alarms=s.false_alarms, seed=s.seed, arithmetic=s.arithmetic, layer=s.layer,
-        )  # fmt: skip
+        self = cls(**{field.name: getattr(settings, field.name) for field in fields(settings)})
         self.names = names if state is None else state.names
         if state is not None:
             try:

@@ -5,8 +5,8 @@
  * rank-one updates. So there is no solve, no sort, and nothing that is done for many rows at once.
  */
 /* A fused multiply-add rounds once where others round twice: without it all chips agree. And a loop
- * that clears memory is to stay one, as memset would be one function more of the C library; Clang
- * calls it all the same. */
+ * that clears memory is to stay one, as memset would be one function more of the C library: for
+ * Clang that is said below, of definitions alone. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -19,6 +19,10 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((no_builtin("memset"))), apply_to = function)
+#endif
 
 #if INT_MAX < 2147483647
 #error "onlad needs a processor with an int of 32 bits"
@@ -51,6 +55,7 @@
 #define CORRELATED 4.0f
 #define KEEP 0.5f
 #define FILLED 5.0f
+#define RESET 0.5f
 #define HELD 4.0f
 #define REFUSED 0.5f
 #define YOUNG_GATE 256.0f
@@ -96,6 +101,8 @@
 #define LOWEST (-7)     /* the first of them begins at 2^LOWEST, in roots of scores */
 #define MOST 1e15f      /* the sum of its squares over a start is a float */
 #define SMALLEST 1e-30f /* what moves by less is still */
+#define NAN_BITS 0x7fc00000u
+#define UNCOUNTED (2.0f * MOST) /* in the place of a counter's last value, before the first */
 #define STATISTICS 4
 
 /* Whole numbers. */
@@ -138,7 +145,8 @@ enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
 #define FIRST_LEANS_AT (LEANS_AT + 2 * ONLAD_FEATURES)
 #define AGE_AT (FIRST_LEANS_AT + 2 * ONLAD_FEATURES)
 #define PATIENCE_AT (AGE_AT + ONLAD_FEATURES)
-#define SCALARS_AT (PATIENCE_AT + ONLAD_FEATURES)
+#define COUNTED_AT (PATIENCE_AT + ONLAD_FEATURES)
+#define SCALARS_AT (COUNTED_AT + ONLAD_FEATURES)
 enum {
     RATE,
     BASE,
@@ -181,17 +189,17 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 #define V (m->scratch)
 #define B (V + ONLAD_INPUTS)
 #ifdef ONLAD_FIXED
-#define SMALL_V (m->small)
-#define SMALL_H (m->small + ONLAD_INPUTS)
+#define INPUT (m->small) /* V, as it is multiplied */
+#define H (m->small + ONLAD_INPUTS)
 #define ERRORS (B + ONLAD_WIDEST)
 #else
+#define INPUT V
 #define H (B + ONLAD_WIDEST)
 #define ERRORS (H + ONLAD_HIDDEN)
 #endif
 #define SQUARES (ERRORS + 2 * ONLAD_FEATURES)
 #define SHARES (SQUARES + ONLAD_FEATURES)
 #define LEANED (SHARES + ONLAD_FEATURES)
-#define BEST_LEANS (LEANED + 2 * ONLAD_FEATURES)
 
 /* The random layer: stored, or drawn anew for each row, unit by unit, its bias first. */
 #ifdef ONLAD_SEED
@@ -279,9 +287,19 @@ static int is_present(onlad_monitor* m, int row, int feature) {
 
 /* -- one mode and one row -- */
 
-static float scaled(float x, float centre, float scale) {
-    if (!(scale > 0.0f) || !known(x) || !known(centre)) return 0.0f;
-    return bounded((x - centre) / scale, CLIP);
+/* Fill V with the window of a row, the newest last, in the units of a mode or of the anchor. */
+static void look_at(onlad_monitor* m, int row, const float* centre, const float* scale,
+                    float most) {
+    int j, lag;
+    V[0] = 1.0f;
+    for (j = 0; j < ONLAD_FEATURES; ++j) {
+        const float over = scale[j] > 0.0f ? 1.0f / scale[j] : 0.0f;
+        float* v = V + ONLAD_INPUTS - ONLAD_FEATURES + j;
+        for (lag = 0; lag < ONLAD_WINDOW; ++lag, v -= ONLAD_FEATURES) {
+            const float z = (NEW_ROW(before(m, row, lag))[j] - centre[j]) * over;
+            *v = known(z) ? bounded(z, most) : 0.0f;
+        }
+    }
 }
 
 #ifdef ONLAD_SEED
@@ -299,11 +317,13 @@ static onlad_weight drawn(uint32_t* random, onlad_weight spread) {
 /* One over the weight of the ridge that is put back, for one of `size` units at each row. */
 static float put_back(int size) { return 1.0f / (RIDGE * (float)size * (1.0f - LAMBDA)); }
 
-/* Two functions follow, in floats or in words. `look` fills V, then H with the tanh units of a row,
- * and ERRORS with the errors of both instances; `learn` learns what it saw. */
+/* What follows is done in floats or in words. `look` fills V, then H with the tanh units of a row,
+ * and ERRORS with the errors of both instances. */
 #ifdef ONLAD_FIXED
 #include "onlad_fixed.h"
 #else
+#define UNIT_BITS 0
+
 static float weight_in(const float* column, int i) { return column[i]; }
 
 static void set_entry(float* at, float x) { *at = x; }
@@ -331,18 +351,6 @@ static float squash(float x) {
     return y / (135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f)));
 }
 
-/* Fill V with the scaled window of a row. */
-static void look_at(onlad_monitor* m, int slot, int row) {
-    const float* mode = mode_at(m, slot);
-    float* v = V;
-    int lag, j;
-    *v++ = 1.0f;
-    for (lag = ONLAD_WINDOW - 1; lag >= 0; --lag) {
-        const float* x = NEW_ROW(before(m, row, lag));
-        for (j = 0; j < ONLAD_FEATURES; ++j) *v++ = scaled(x[j], mode[j], mode[SCALE_AT + j]);
-    }
-}
-
 static void look(onlad_monitor* m, int slot, int row) {
     const float* mode = mode_at(m, slot);
     const float *z = V + ONLAD_INPUTS - ONLAD_FEATURES, *column = mode + LINEAR_AT;
@@ -350,7 +358,7 @@ static void look(onlad_monitor* m, int slot, int row) {
     int group, i, j, k;
     LAYER_BEGINS;
 
-    look_at(m, slot, row);
+    look_at(m, row, mode, mode + SCALE_AT, CLIP);
     for (k = 0; k < ONLAD_HIDDEN; ++k) {
         float sum = BIAS_OF(k);
         for (j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * z[j];
@@ -387,9 +395,10 @@ static void look(onlad_monitor* m, int slot, int row) {
 /* Add h'h to the inverse of U D U', which was weighed down by `shrink`: Bierman's update. `weight`
  * is one over the weight of h, which is a unit vector if `unit` is not negative. Return what b is
  * to be divided by to be the gain. */
-static float learn_factor(float* U, int size, const float* h, int unit, float weight, float shrink,
-                          float* b) {
+static float learn_factor(float* U, int size, const float* h, int fraction, int unit, float weight,
+                          float shrink, float* b) {
     int i, j, first = unit < 0 ? 0 : unit;
+    (void)fraction;
     for (i = 0; i < first; ++i) b[i] = 0.0f;
     for (j = first; j < size; ++j) {
         float* column = U + ONLAD_TRIANGLE(j);
@@ -415,29 +424,35 @@ static float learn_factor(float* U, int size, const float* h, int unit, float we
     return weight;
 }
 
-static void learn(onlad_monitor* m, int slot, float shrink) {
-    float* mode = mode_at(m, slot);
-    const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
-    const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
-    int group, j, k;
-    for (group = 0; group < ONLAD_GROUPS; ++group) {
-        float* U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS);
-        float d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, -1, shrink, shrink, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
-            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = ERRORS[j] / d;
-            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] += B[k] * e;
-        }
-        d = learn_factor(U, ONLAD_UNITS, H, turn, put_back(ONLAD_UNITS), 1.0f, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
-            float *beta = mode + BETA_AT + j * ONLAD_UNITS, e = beta[turn] / d;
-            for (k = 0; k < ONLAD_UNITS; ++k) beta[k] -= B[k] * e;
-        }
-    }
-    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, -1, shrink, shrink, B);
-    learn_factor(mode + LINEAR_AT, ONLAD_INPUTS, V, input, put_back(ONLAD_INPUTS - 1), 1.0f, B);
-    ++SLOT(slot, ROWS);
+/* beta += b e */
+static void move_beta(float* beta, const float* b, float e, int size) {
+    int k;
+    for (k = 0; k < size; ++k) beta[k] += b[k] * e;
 }
 #endif
+
+/* Learn what `look` saw. */
+static void learn(onlad_monitor* m, int slot, float shrink) {
+    float *mode = mode_at(m, slot), *linear = mode + LINEAR_AT;
+    const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
+    const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
+    const int fraction = narrow_inputs(m);
+    int group, j;
+    for (group = 0; group < ONLAD_GROUPS; ++group) {
+        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), *beta, d;
+        d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, UNIT_BITS, -1, shrink, shrink, B);
+        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
+            move_beta(mode + BETA_AT + j * ONLAD_UNITS, B, ERRORS[j] / d, ONLAD_UNITS);
+        d = learn_factor(U, ONLAD_UNITS, H, UNIT_BITS, turn, put_back(ONLAD_UNITS), 1.0f, B);
+        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
+            beta = mode + BETA_AT + j * ONLAD_UNITS;
+            move_beta(beta, B, -weight_in(beta, turn) / d, ONLAD_UNITS);
+        }
+    }
+    learn_factor(linear, ONLAD_INPUTS, INPUT, fraction, -1, shrink, shrink, B);
+    learn_factor(linear, ONLAD_INPUTS, INPUT, fraction, input, put_back(ONLAD_INPUTS - 1), 1.0f, B);
+    ++SLOT(slot, ROWS);
+}
 
 /* From ERRORS: the four statistics, SQUARES by feature in units of the usual ones, and LEANED, the
  * errors in deviations, of which none counts for more than WINSOR. */
@@ -522,6 +537,16 @@ static float total(const float* levels, const float* standard, const float* mean
     return sum / (float)STATISTICS;
 }
 
+/* The score of one row by itself. */
+static float score_of(onlad_monitor* m, int slot, int row) {
+    const float* levels = mode_at(m, slot) + LEVELS_AT;
+    float found[STATISTICS];
+    look(m, slot, row);
+    statistics(m, slot, row, found);
+    standardise(levels, found);
+    return total(levels, found, NULL, NULL);
+}
+
 /* -- learning -- */
 
 /* Let the usual squares follow ERRORS. */
@@ -550,6 +575,31 @@ static void wake(onlad_monitor* m, int slot, int row) {
         moved = magnitude(x[j] - *centre);
         if (moved > STILL * magnitude(*centre) + SMALLEST) *scale = moved;
     }
+}
+
+/* -- the histogram of recent scores -- */
+
+static int bin(float root) {
+    int at = (int)(bits(root) >> 19) - (127 + LOWEST) * OCTAVE + 1;
+    return at < 0 ? 0 : at >= ONLAD_BINS ? ONLAD_BINS - 1 : at;
+}
+
+static uint32_t rows_in(const onlad_monitor* m, int at) {
+    return HISTOGRAM[at / 2] >> (at % 2 * 16) & 0xffffu;
+}
+
+/* A full histogram is halved: of the rows in each bin and those above it every second stays. Half
+ * of each bin alone would leave nothing of a tail in which most have one row. */
+static void count_score(onlad_monitor* m, int at) {
+    uint32_t odd = 0;
+    HISTOGRAM[at / 2] += 1u << (at % 2 * 16);
+    if (++m->count[TOTAL] < RECENT) return;
+    for (at = ONLAD_BINS - 1; at >= 0; --at) {
+        const uint32_t rows = rows_in(m, at), half = (rows + odd) / 2;
+        odd = (rows + odd) % 2;
+        HISTOGRAM[at / 2] -= (rows - half) << (at % 2 * 16);
+    }
+    m->count[TOTAL] = RECENT / 2;
 }
 
 /* -- the start of a mode: units, learning, usual squares, levels, levels of running means -- */
@@ -595,7 +645,7 @@ static void settle_units(onlad_monitor* m, int slot) {
         scale = larger(scale, span / RANGE);
         if (!(scale > STILL * magnitude(mode[j]) + SMALLEST)) scale = 0.0f;
         mode[SCALE_AT + j] = scale;
-        if (rows == 0.0f) mode[j] = from_bits(0x7fc00000u);
+        if (rows == 0.0f) mode[j] = from_bits(NAN_BITS);
         mode[USUAL_AT + j] = mode[USUAL_AT + ONLAD_FEATURES + j] = 0.0f;
         mode[LARGEST_AT + j] = mode[LARGEST_AT + ONLAD_FEATURES + j] = scale > 0.0f ? 0.0f : 1.0f;
     }
@@ -634,9 +684,6 @@ static void settle_level(onlad_monitor* m, int which, const float* median, float
         sum[i] = larger(wider * (high - median[i]), least);
     }
 }
-
-static int bin(float root);
-static void count_score(onlad_monitor* m, int at);
 
 /* The copy that learns on while the mode itself is measured; ONLAD_NONE if there is no place. */
 static int twin_of(const onlad_monitor* m, int is_first) {
@@ -744,27 +791,10 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
 
 /* -- the limit -- */
 
-static int bin(float root) {
-    int at = (int)(bits(root) >> 19) - (127 + LOWEST) * OCTAVE + 1;
-    return at < 0 ? 0 : at >= ONLAD_BINS ? ONLAD_BINS - 1 : at;
-}
-
 /* The middle of a bin. */
 static float middle(int at) {
     return at == 0 ? 0.0f
                    : from_bits(((uint32_t)(at - 1 + (127 + LOWEST) * OCTAVE) << 19) + (1u << 18));
-}
-
-static uint32_t rows_in(const onlad_monitor* m, int at) {
-    return HISTOGRAM[at / 2] >> (at % 2 * 16) & 0xffffu;
-}
-
-static void count_score(onlad_monitor* m, int at) {
-    int i;
-    HISTOGRAM[at / 2] += 1u << (at % 2 * 16);
-    if (++m->count[TOTAL] < RECENT) return;
-    for (i = 0; i < ONLAD_PAIRS; ++i) HISTOGRAM[i] = HISTOGRAM[i] >> 1 & 0x7fff7fffu;
-    for (m->count[TOTAL] = 0, i = 0; i < ONLAD_BINS; ++i) m->count[TOTAL] += rows_in(m, i);
 }
 
 static float p_value(onlad_monitor* m, float score) {
@@ -872,15 +902,10 @@ static void settle_anchor(onlad_monitor* m) {
 
 /* Let the lean follow a usual row. */
 static void follow_anchor(onlad_monitor* m, int row) {
-    float *v = V, worst = 1.0f;
     const int half = 2 * m->count[ANCHOR_ROWS] >= MEASURED;
-    int fraction, j, lag;
-    *v++ = 1.0f;
-    for (lag = ONLAD_WINDOW - 1; lag >= 0; --lag) {
-        const float* x = NEW_ROW(before(m, row, lag));
-        for (j = 0; j < ONLAD_FEATURES; ++j)
-            *v++ = bounded(scaled(x[j], ANCHOR(ITS_CENTRE)[j], ANCHOR(ITS_SCALE)[j]), ANCHOR_CLIP);
-    }
+    float worst = 1.0f;
+    int fraction, j;
+    look_at(m, row, ANCHOR(ITS_CENTRE), ANCHOR(ITS_SCALE), ANCHOR_CLIP);
     fraction = narrow_inputs(m);
     if (m->count[ANCHOR_ROWS] < MEASURED) ++m->count[ANCHOR_ROWS];
     m->count[DRIFTING] = 0;
@@ -912,19 +937,15 @@ static int slot_with(onlad_monitor* m, uint32_t role) {
     return -1;
 }
 
-static int modes(onlad_monitor* m) {
-    int slot, found = 0;
-    for (slot = 0; slot < ONLAD_MODES; ++slot) found += SLOT(slot, ROLE) == MODE;
-    return found;
-}
-
 /* The candidate becomes a mode. One slot stays free for the next: the mode that learned least. */
 static void confirm(onlad_monitor* m, int candidate) {
-    int slot, least = -1;
-    if (modes(m) == ONLAD_MODES - 1) {
-        for (slot = 0; slot < ONLAD_MODES; ++slot)
-            if (SLOT(slot, ROLE) == MODE && (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)))
-                least = slot;
+    int slot, known_modes = 0, least = -1;
+    for (slot = 0; slot < ONLAD_MODES; ++slot) {
+        if (SLOT(slot, ROLE) != MODE) continue;
+        ++known_modes;
+        if (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)) least = slot;
+    }
+    if (known_modes == ONLAD_MODES - 1) {
         SLOT(least, ROLE) = FREE;
         if ((int)m->count[ANCHORED] == least + 1)
             m->count[ANCHORED] = m->count[SETTLING] = m->count[DRIFTING] = 0;
@@ -937,7 +958,7 @@ static void confirm(onlad_monitor* m, int candidate) {
  * mode now. */
 static int seclude(onlad_monitor* m, int row) {
     int slot = slot_with(m, WAITING);
-    float found[STATISTICS], needed;
+    float needed;
     m->count[IDLE] = 0;
     if (slot < 0) {
         slot = slot_with(m, BEGINNING);
@@ -953,10 +974,7 @@ static int seclude(onlad_monitor* m, int row) {
         return 0;
     }
     wake(m, slot, row);
-    look(m, slot, row);
-    statistics(m, slot, row, found);
-    standardise(mode_at(m, slot) + LEVELS_AT, found);
-    if (total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL) <= 1.0f) {
+    if (score_of(m, slot, row) <= 1.0f) {
         take(m, slot, row);
         learn(m, slot, LAMBDA);
         ++m->count[EXPLAINED];
@@ -1005,10 +1023,9 @@ static int decide(onlad_monitor* m, int row) {
 /* Judge a row by the mode of the row before; if its score is high, by the others too. */
 static float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
-    const size_t wide = sizeof(float) * (size_t)(2 * ONLAD_FEATURES);
     float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS];
     int turn, i, slot = current;
-    float *now = &SCALAR(MEANS), kept[STATISTICS];
+    float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT, kept[STATISTICS];
     memcpy(kept, now, sizeof kept);
     for (turn = 0; turn < ONLAD_MODES; ++turn) {
         float score;
@@ -1019,7 +1036,7 @@ static float judge(onlad_monitor* m, int row) {
         standardise(mode_at(m, slot) + LEVELS_AT, found);
         for (i = 0; i < STATISTICS; ++i)
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
-        lean(m, row, turn ? NULL : m->memory + LEANS_AT); /* those of another mode do not count */
+        lean(m, row, turn ? NULL : leans); /* those of another mode do not count */
         lean_statistics(m, slot, leaned);
         score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
         if (best < 0.0f || score < best) {
@@ -1027,11 +1044,10 @@ static float judge(onlad_monitor* m, int row) {
             m->count[CURRENT] = (uint32_t)slot;
             memcpy(now, means, sizeof means);
             memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
-            memcpy(BEST_LEANS, LEANED, wide);
+            memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
         }
         if (turn == 0 && best <= KEEP) break;
     }
-    memcpy(m->memory + LEANS_AT, BEST_LEANS, wide);
     return best;
 }
 
@@ -1072,6 +1088,17 @@ static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
     }
 }
 
+/* The value of a feature; of a counter its rise per row since the last value, which was 0 at a
+ * reset. It is missing at the first value. */
+static float rate(onlad_monitor* m, int feature, float value) {
+    float *counted = m->memory + COUNTED_AT + feature, last = *counted;
+    if (!known(last)) return value;
+    *counted = value;
+    if (last > MOST) return from_bits(NAN_BITS);
+    if (value < last && magnitude(value) <= RESET * magnitude(last)) last = 0.0f;
+    return bounded((value - last) / (m->memory[AGE_AT + feature] + 1.0f), MOST);
+}
+
 /* Put a row into the ring, with the last value for a missing one; return how many are present. */
 static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status) {
     const float* last = NEW_ROW(m->count[POSITION]);
@@ -1079,17 +1106,14 @@ static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status)
     int j, present = 0;
     for (j = 0; j < ONLAD_MASKS; ++j) MASK(row)[j] = 0;
     for (j = 0; j < ONLAD_FEATURES; ++j) {
-        float value = x[j];
-        if (magnitude(value) <= MOST) {
+        const int said = magnitude(x[j]) <= MOST;
+        now[j] = said ? rate(m, j, x[j]) : last[j];
+        age[j] = said ? 0.0f : age[j] + 1.0f;
+        if (said && known(now[j])) {
             MASK(row)[j / 32] |= 1u << (j % 32);
-            now[j] = value;
-            age[j] = 0.0f;
             ++present;
-        } else {
-            if (known(value)) *status = ONLAD_OUT_OF_RANGE;
-            now[j] = last[j];
-            age[j] += 1.0f;
         }
+        if (!said && known(x[j])) *status = ONLAD_OUT_OF_RANGE;
     }
     return present;
 }
@@ -1167,17 +1191,14 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
 
 onlad_status onlad_accept(onlad_monitor* m, int ago) {
     const int row = before(m, (int)m->count[POSITION], ago);
-    float best = -1.0f, found[STATISTICS];
+    float best = -1.0f;
     int slot, own = -1, k;
     if (!m->count[READY] || ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED))
         return ONLAD_BAD_ARGUMENT;
     for (slot = 0; slot < ONLAD_MODES; ++slot) {
         float score;
         if (SLOT(slot, ROLE) != MODE) continue;
-        look(m, slot, row);
-        statistics(m, slot, row, found);
-        standardise(mode_at(m, slot) + LEVELS_AT, found);
-        score = total(mode_at(m, slot) + LEVELS_AT, found, NULL, NULL);
+        score = score_of(m, slot, row);
         if (own < 0 || score < best) best = score, own = slot;
     }
     look(m, own, row);
@@ -1208,12 +1229,19 @@ onlad_status onlad_set_warmup(onlad_monitor* m, uint32_t rows) {
     return ONLAD_OK;
 }
 
+onlad_status onlad_set_counter(onlad_monitor* m, int feature) {
+    if (m->count[SEEN] || feature < 0 || feature >= ONLAD_FEATURES) return ONLAD_BAD_ARGUMENT;
+    m->memory[COUNTED_AT + feature] = UNCOUNTED;
+    return ONLAD_OK;
+}
+
 static void start_anew(onlad_monitor* m) {
     int k;
     for (k = 0; k < ONLAD_COUNTS; ++k) m->count[k] = 0;
     clear(m->memory, ONLAD_FLOATS);
     clear(m->scratch, ONLAD_SCRATCH);
-    for (k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(0x7fc00000u);
+    for (k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
+    for (k = COUNTED_AT; k < SCALARS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
     m->count[WARMUP] = 384;
     SCALAR(RATE) = 1e-4f;
     SCALAR(FACTOR) = 1.0f;
@@ -1225,27 +1253,27 @@ static void start_anew(onlad_monitor* m) {
 typedef char onlad_ram_is_as_expected[sizeof(onlad_monitor) == ONLAD_RAM ? 1 : -1];
 #endif
 
-#ifdef ONLAD_RUNTIME
-void onlad_init(onlad_monitor* m) { start_anew(m); }
-#else
 void onlad_init(onlad_monitor* m) {
     start_anew(m);
 #ifdef ONLAD_FITTED
     onlad_restore(m, onlad_image, sizeof onlad_image);
-#else
+#elif !defined(ONLAD_RUNTIME)
     m->count[WARMUP] = ONLAD_WARMUP;
     SCALAR(RATE) = ONLAD_FALSE_ALARMS;
+#ifdef ONLAD_COUNTERS
+    for (size_t k = 0; k < sizeof onlad_counters / sizeof *onlad_counters; ++k)
+        onlad_set_counter(m, onlad_counters[k]);
+#endif
 #endif
 }
-#endif
 
 /* -- dumps: header, whole numbers, all others, checksum; little-endian words of four bytes -- */
 
 #define MAGIC 0x434c4e4fu /* "ONLC" */
 #ifdef ONLAD_FIXED
-#define VERSION 0x101u /* words where the other has floats */
+#define VERSION 0x102u /* words where the other has floats */
 #else
-#define VERSION 1u
+#define VERSION 2u
 #endif
 #define HEADER_WORDS (ONLAD_HEADER / 4)
 
@@ -1499,6 +1527,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
            within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
+           within(d, COUNTED_AT, ONLAD_FEATURES, -MOST, UNCOUNTED, 1) &&
            within(d, SCALARS_AT + RATE, 1, 1e-45f, 0.99999994f, 0) &&
            within(d, SCALARS_AT + BASE, 1, ready ? LEAST : 0.0f, 1e33f, 0) &&
            within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
@@ -1518,3 +1547,7 @@ onlad_status onlad_restore(onlad_monitor* m, const void* bytes, size_t size) {
     memcpy(m->memory, d.floats, 4 * (size_t)ONLAD_FLOATS);
     return ONLAD_OK;
 }
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif

@@ -48,15 +48,15 @@ extern "C" {
 #define ONLAD_SCALARS 31
 #define ONLAD_FLOATS                                                                       \
     (ONLAD_MODES * ONLAD_MODE_FLOATS + ONLAD_ANCHOR_FLOATS + ONLAD_RING * ONLAD_FEATURES + \
-     6 * ONLAD_FEATURES + ONLAD_SCALARS)
+     7 * ONLAD_FEATURES + ONLAD_SCALARS)
 #define ONLAD_COUNTS (19 + 4 * ONLAD_MODES + ONLAD_PAIRS + ONLAD_RING * (1 + ONLAD_MASKS))
 #define ONLAD_WIDEST (ONLAD_UNITS > ONLAD_INPUTS ? ONLAD_UNITS : ONLAD_INPUTS)
 #ifdef ONLAD_FIXED /* matrices in fixed point, for chips without an FPU */
-#define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + 8 * ONLAD_FEATURES)
+#define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + 6 * ONLAD_FEATURES)
 #define ONLAD_SMALL (ONLAD_INPUTS + ONLAD_HIDDEN)
 typedef int16_t onlad_weight;
 #else
-#define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + ONLAD_HIDDEN + 8 * ONLAD_FEATURES)
+#define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + ONLAD_HIDDEN + 6 * ONLAD_FEATURES)
 typedef float onlad_weight;
 #endif
 
@@ -126,6 +126,10 @@ onlad_status onlad_set_false_alarms(onlad_monitor* m, float rate);
 
 /* Rows of the start of a monitor that has seen none yet: a multiple of 12, from 96 to 98,304. */
 onlad_status onlad_set_warmup(onlad_monitor* m, uint32_t rows);
+
+/* A monitor that has seen no row yet is to watch a counter (energy, pieces, hours), which only
+ * rises, by its rate. */
+onlad_status onlad_set_counter(onlad_monitor* m, int feature);
 
 /* Write all that was learned, ONLAD_DUMP bytes, piece by piece in order. `sequence` is any number;
  * `write` returns 0 if it succeeded. Little-endian processors with IEEE floats only. */

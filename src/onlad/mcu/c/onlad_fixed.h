@@ -222,7 +222,7 @@ static int16_t squash_word(int32_t x) {
     return (int16_t)(x < 0 ? -y : y);
 }
 
-/* Fill SMALL_V from V; return its fraction bits. */
+/* Fill INPUT from V; return its fraction bits. */
 static int narrow_inputs(onlad_monitor* m) {
     uint32_t most = 0;
     int k, fraction;
@@ -231,7 +231,7 @@ static int narrow_inputs(onlad_monitor* m) {
         if (size > most) most = size;
     }
     fraction = 127 + 14 - (int)(most >> 23);
-    for (k = 0; k < ONLAD_INPUTS; ++k) SMALL_V[k] = narrow(V[k], fraction);
+    for (k = 0; k < ONLAD_INPUTS; ++k) INPUT[k] = narrow(V[k], fraction);
     return fraction;
 }
 
@@ -243,7 +243,7 @@ static void set_entry(float* at, float x) {
 static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
     int64_t sum = 0;
     int i;
-    for (i = 0; i < ONLAD_INPUTS; ++i) sum += product(WORD_AT(beta + i), SMALL_V[i]);
+    for (i = 0; i < ONLAD_INPUTS; ++i) sum += product(WORD_AT(beta + i), INPUT[i]);
     return z - to_float(sum, fraction + WORD_BITS - 16);
 }
 
@@ -255,23 +255,6 @@ static number projected(const float* column, const int16_t* h, int j, int fracti
     return number_of(limited(sum), fraction + WORD_BITS - 16);
 }
 
-/* Fill V with the scaled window of a row: one division for each feature. */
-static void look_at(onlad_monitor* m, int slot, int row) {
-    const float* mode = mode_at(m, slot);
-    int j, lag;
-    V[0] = 1.0f;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
-        const float centre = mode[j], scale = mode[SCALE_AT + j];
-        const int moves = scale > 0.0f && known(centre);
-        const float over = moves ? 1.0f / scale : 0.0f;
-        float* v = V + ONLAD_INPUTS - ONLAD_FEATURES + j;
-        for (lag = 0; lag < ONLAD_WINDOW; ++lag, v -= ONLAD_FEATURES) {
-            const float x = NEW_ROW(before(m, row, lag))[j];
-            *v = moves && known(x) ? bounded((x - centre) * over, CLIP) : 0.0f;
-        }
-    }
-}
-
 static void look(onlad_monitor* m, int slot, int row) {
     const float *mode = mode_at(m, slot), *z = V + ONLAD_INPUTS - ONLAD_FEATURES;
     const float* column = mode + LINEAR_AT;
@@ -279,9 +262,9 @@ static void look(onlad_monitor* m, int slot, int row) {
     const int16_t* small;
     int fraction, group, j, k;
 
-    look_at(m, slot, row);
+    look_at(m, row, mode, mode + SCALE_AT, CLIP);
     fraction = narrow_inputs(m);
-    small = SMALL_V + first;
+    small = INPUT + first;
     {
         const int right = fraction - SUM_BITS; /* from what sums have to WEIGHT_BITS */
         LAYER_BEGINS;
@@ -291,12 +274,12 @@ static void look(onlad_monitor* m, int slot, int row) {
             for (j = 0; j < ONLAD_FEATURES; ++j)
                 sum += (int32_t)WEIGHT_OF(k, j) * small[j] >> SUM_BITS;
             sum = right > 0 ? sum >> right : limited((int64_t)sum * (1 << -right));
-            SMALL_H[k] = squash_word(limited((int64_t)sum + bias));
+            H[k] = squash_word(limited((int64_t)sum + bias));
         }
     }
     for (j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
         const float* beta = mode + BETA_AT + j * ONLAD_UNITS;
-        const int16_t* units = SMALL_H + group * ONLAD_UNITS;
+        const int16_t* units = H + group * ONLAD_UNITS;
         int64_t sum = 0;
         for (k = 0; k < ONLAD_UNITS; ++k) sum += product(WORD_AT(beta + k), units[k]);
         ERRORS[j] = z[j] - to_float(sum, WORD_BITS + UNIT_BITS - 16);
@@ -305,7 +288,7 @@ static void look(onlad_monitor* m, int slot, int row) {
 
     column += ONLAD_TRIANGLE(first);
     for (k = first; k < ONLAD_INPUTS; ++k) {
-        B[k] = float_in(multiplied(number_in(column[k]), projected(column, SMALL_V, k, fraction)));
+        B[k] = float_in(multiplied(number_in(column[k]), projected(column, INPUT, k, fraction)));
         column += k + 1;
     }
     for (j = first; j < ONLAD_INPUTS; ++j) {
@@ -332,8 +315,8 @@ static void look(onlad_monitor* m, int slot, int row) {
 /* As learn_factor of floats is, but b, as words, is the gain at every step, not the gain times
  * what it is to be divided by: so it is never large. `fraction` is that of h; `weight` is one over
  * the weight of h. */
-static void learn_words(float* U, int size, const int16_t* h, int fraction, int unit, float weight,
-                        float shrink, float* b) {
+static float learn_factor(float* U, int size, const int16_t* h, int fraction, int unit,
+                          float weight, float shrink, float* b) {
     const number forgotten = number_in(1.0f / shrink - 1.0f), one = number_in(1.0f);
     number w = number_in(weight);
     int i, j, first = unit < 0 ? 0 : unit;
@@ -357,6 +340,7 @@ static void learn_words(float* U, int size, const int16_t* h, int fraction, int 
         SET_WORD(b + j, times(1 << WORD_BITS, by_gain));
         w = next;
     }
+    return 1.0f;
 }
 
 /* beta += b e */
@@ -365,30 +349,6 @@ static void move_beta(float* beta, const float* b, float e, int size) {
     int k;
     for (k = 0; k < size; ++k)
         SET_WORD(beta + k, kept_in(WORD_AT(beta + k) + times(WORD_AT(b + k), by), LARGEST_WORD));
-}
-
-static void learn(onlad_monitor* m, int slot, float shrink) {
-    float *mode = mode_at(m, slot), *linear = mode + LINEAR_AT;
-    const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
-    const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
-    const int fraction = narrow_inputs(m);
-    int group, j;
-    for (group = 0; group < ONLAD_GROUPS; ++group) {
-        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), *beta;
-        const int16_t* h = SMALL_H + group * ONLAD_UNITS;
-        learn_words(U, ONLAD_UNITS, h, UNIT_BITS, -1, shrink, shrink, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
-            move_beta(mode + BETA_AT + j * ONLAD_UNITS, B, ERRORS[j], ONLAD_UNITS);
-        learn_words(U, ONLAD_UNITS, h, UNIT_BITS, turn, put_back(ONLAD_UNITS), 1.0f, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
-            beta = mode + BETA_AT + j * ONLAD_UNITS;
-            move_beta(beta, B, -weight_in(beta, turn), ONLAD_UNITS);
-        }
-    }
-    learn_words(linear, ONLAD_INPUTS, SMALL_V, fraction, -1, shrink, shrink, B);
-    learn_words(linear, ONLAD_INPUTS, SMALL_V, fraction, input, put_back(ONLAD_INPUTS - 1), 1.0f,
-                B);
-    ++SLOT(slot, ROWS);
 }
 
 #endif

@@ -15,17 +15,12 @@ static void begin(void) {
 }
 
 #ifdef __riscv
+/* 0x6000 switches the FPU on; without one nothing happens. */
 __attribute__((naked, section(".vectors"))) void reset(void) {
     __asm__ volatile(
         ".option push\n.option norelax\n"
         "la sp, STACK\n.option pop\n"
-        "li t0, 0x6000\n.option push\n.option arch, +zicsr\ncsrs mstatus, t0\n.option pop\n" /* the
-                                                                                                FPU;
-                                                                                                without
-                                                                                                one
-                                                                                                nothing
-                                                                                                happens
-                                                                                              */
+        "li t0, 0x6000\n.option push\n.option arch, +zicsr\ncsrs mstatus, t0\n.option pop\n"
         "j %0"
         :
         : "i"(begin));

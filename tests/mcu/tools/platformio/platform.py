@@ -1,0 +1,5 @@
+from platformio.public import PlatformBase
+
+
+class EmulatedPlatform(PlatformBase):
+    """The platform of platform.json."""
