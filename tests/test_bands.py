@@ -131,7 +131,7 @@ def test_a_sample_is_not_severe_where_most_samples_are_unusual():
     ready = verdicts.ready
     rare = 10 * np.log10(1 / np.maximum(verdicts.p_value, 1e-4))  # by the p-value alone
     calm = ready & ~verdicts.is_anomaly
-    assert np.mean(rare[calm] >= 20) > 0.05
+    assert np.mean(rare[calm] >= 20) > 0.02  # 0.01 if the p-value meant what it says
     # By the definition one of 10 samples reaches 10, and one of 100 reaches 20; levels that wander
     # make neighbours alike, so few stretches count.
     assert np.mean(verdicts.severity[calm] >= 10) < 0.15

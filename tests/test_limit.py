@@ -232,12 +232,10 @@ def test_alarms_begin_as_often_as_the_budget_says_whatever_their_length_is(rows)
     assert 1e-3 / 3 < np.mean(begun) < 3e-3
 
 
-def test_a_single_row_needs_twice_the_limit_of_a_row_that_follows_another():
+def test_a_single_row_needs_more_than_a_row_that_follows_another():
     monitor = Monitor().fit(np.random.default_rng(0).normal(size=(2_000, 3)).cumsum(axis=0))
     told = monitor.observe_many(np.full((4, 3), 1e4))
-    np.testing.assert_array_equal(
-        told.threshold[:-1], [SINGLE * told.threshold[1], *told.threshold[1:3]]
-    )
+    np.testing.assert_allclose(told.threshold, told.threshold[1] * np.array([SINGLE, 1, 1, 1]))
     assert told.threshold[1] == monitor.describe()["threshold"]
 
 

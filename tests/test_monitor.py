@@ -387,7 +387,7 @@ def test_describe_says_what_was_decided():
     assert said["modes"] == [said["learned"]]
     assert (said["candidate"], said["quarantine"], said["drifting"]) == (False, 0, None)
     assert said["never moved"] == [3]
-    assert said["threshold"] == monitor.observe(X[0]).threshold / SINGLE
+    assert monitor.observe(X[0]).threshold == pytest.approx(SINGLE * said["threshold"])
     assert said["false_alarms"] == 1e-4
 
 
