@@ -43,6 +43,7 @@ FEW = 4.0  # widens a level that few rows were there for
 LEAST = (0.5, 0.05)  # the least reach of a level: of rows and leans, of running means
 WINSOR = 3.0  # deviations that an error counts for at most in its lean
 CORRELATED = 4.0  # rows over which errors are taken to be alike, in the deviation of a lean
+BLOCK = 64  # rows of an EWMA that are averaged together: their weights stay well above 0
 STILL = 1e-9  # of a centre: what moves by less does not move
 COVERED = 0.95  # share of the normal values of a feature that its band holds
 WIDENING = 0.02  # by which a value outside of its band raises the logarithm of the width
@@ -291,11 +292,8 @@ def unit(rows: Array) -> tuple[Array, Array]:
 
 def running(standard: Array, start: Array) -> Array:
     """Return the running mean of each statistic after each row; none counts for more than 1."""
-    means, mean = np.empty_like(standard), start
-    for t in range(standard.shape[1]):
-        mean = mean + SMOOTHING * (np.minimum(standard[:, t], 1.0) - mean)
-        means[:, t] = mean
-    return means
+    weight = np.full(standard.T.shape, SMOOTHING)
+    return np.asarray(ewma(np.minimum(standard.T, 1.0), weight, start).T)
 
 
 def leaning(E: Array, present: Array) -> Array:
@@ -303,11 +301,26 @@ def leaning(E: Array, present: Array) -> Array:
 
     A value that is missing leaves it as it is.
     """
-    leans, lean = np.empty_like(E), np.zeros_like(E[:, 0])
-    for t, error in enumerate(np.clip(E, -WINSOR, WINSOR).swapaxes(0, 1)):
-        lean = lean + LEANING * (error - lean) * present[t]
-        leans[:, t] = lean
-    return leans
+    weight = np.broadcast_to(LEANING * present[:, None], (len(present), *E[:, 0].shape))
+    errors = np.clip(E, -WINSOR, WINSOR).swapaxes(0, 1)
+    return np.asarray(ewma(errors, weight, np.zeros_like(E[:, 0])).swapaxes(0, 1))
+
+
+def ewma(values: Array, weight: Array, start: Array) -> Array:
+    """Return ``mean += weight * (value - mean)`` after each row, from `start` on, in blocks.
+
+    Examples
+    --------
+    >>> ewma(np.array([8.0, 0.0, 4.0]), np.array([0.5, 0.5, 0.0]), np.zeros(()))
+    array([4., 2., 2.])
+    """
+    means = np.empty_like(values)
+    for first in range(0, len(values), BLOCK):
+        part = slice(first, first + BLOCK)
+        kept = np.cumprod(1 - weight[part], axis=0)  # of the mean before the block
+        means[part] = kept * (start + np.cumsum(weight[part] * values[part] / kept, axis=0))
+        start = means[part][-1]
+    return means
 
 
 def packed(gram: Array) -> Array:

@@ -521,7 +521,7 @@ class Monitor:
         times or features that came later.
         """
         alone = self.timed or self.widened or (self.young and rows > TICK - self._at)
-        return None if alone else self._watching
+        return None if alone or self._is_due(rows) else self._watching
 
     def judged(self, X: Array, learned: Array, confirmed: bool) -> None:
         """Go on after the kernel has judged rows, at the last of which a mode was confirmed or not.
@@ -562,6 +562,13 @@ class Monitor:
             self._begin(kept, usual=None if refused.mean() > SPARED else ~refused)
         if over:
             self._kept = None
+
+    def _is_due(self, rows: int) -> bool:
+        """Return whether the burn-in ends with these rows: the start at its end takes a while."""
+        if self._kept is None or self._watching is None or self._at + rows < TICK:
+            return False
+        kept = len(self._kept) + sum(len(new) for new, _ in self._new) + rows
+        return kept > burn_in(len(self._names))
 
     def _young_rows(self) -> tuple[Array, Array]:
         """Return the samples of the burn-in, and which were not normal."""
