@@ -26,8 +26,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments import records
-from experiments.benchmark import collections, cuts, measures, methods
+from experiments import metrics, records
+from experiments.benchmark import collections, cuts, measures, methods, volume
 from experiments.benchmark.series import Outcome, Series
 from experiments.benchmark.tables import SCORED
 from experiments.records import Record
@@ -35,40 +35,40 @@ from experiments.reproduce import in_parallel
 from onlad import Monitor, compiled
 
 SEEDS = (0, 1, 2)
-BEFORE = {"SMOOTHING": 1 / 30, "LEANING": 1 / 30}  # as the monitor was when others were looked at
-FAST, SLOW = {"SMOOTHING": 1 / 15, "LEANING": 1 / 60}, {"SMOOTHING": 1 / 30, "LEANING": 1 / 60}
-VARIANTS: dict[str, Mapping[str, float]] = {
-    "means 30, EWMA 30": BEFORE,
-    "means 30, EWMA 60": SLOW,
-    "means 30, EWMA 100": {"SMOOTHING": 1 / 30, "LEANING": 1 / 100},
-    "means 15, EWMA 60": FAST,
-    "means 20, EWMA 60": {"SMOOTHING": 1 / 20, "LEANING": 1 / 60},
-    "means 10, EWMA 60": {"SMOOTHING": 1 / 10, "LEANING": 1 / 60},
-    "means 15, EWMA 60, spared 0.2": FAST | {"SPARED": 0.2},
-    "means 15, EWMA 60, spared 0.3": FAST | {"SPARED": 0.3},
-    "means 30, EWMA 30, spared 0.3": BEFORE | {"SPARED": 0.3},
-    "means 30, EWMA 60, spared 0.2": SLOW | {"SPARED": 0.2},
-    "means 15, EWMA 60, often 32": FAST | {"OFTEN": 32.0},
-    "means 30, EWMA 30, often 32": BEFORE | {"OFTEN": 32.0},
+DEFAULT = "default"
+VARIANTS: dict[str, Mapping[str, float]] = {  # by module and name
+    DEFAULT: {},
+    "young 512": {"limit.YOUNG": 512.0},
+    "young 1,024": {"limit.YOUNG": 1_024.0},
+    "young 4,096": {"limit.YOUNG": 4_096.0},
+    "burn-in 1,024": {"monitor.BURN_IN": 1_024},
+    "burn-in 2,048": {"monitor.BURN_IN": 2_048},
+    "burn-in 8,192": {"monitor.BURN_IN": 8_192},
+    "young 1,024, burn-in 2,048": {"limit.YOUNG": 1_024.0, "monitor.BURN_IN": 2_048},
+    "young 4,096, burn-in 2,048": {"limit.YOUNG": 4_096.0, "monitor.BURN_IN": 2_048},
+    "single rows as others": {"limit.SINGLE": 1.0},
+    "means 15, EWMA 60": {"mode.SMOOTHING": 1 / 15, "mode.LEANING": 1 / 60},
+    "means 30, EWMA 60": {"mode.SMOOTHING": 1 / 30, "mode.LEANING": 1 / 60},
 }
 FILE = "benchmark/choice_runs"
 COLLECTIONS = {c.name: c for c in (*collections.LABELLED, cuts.COLLECTION)}
 
-# As they are before anything is changed: a process runs many variants, one after the other.
-CHANGED = {name for variant in VARIANTS.values() for name in variant}
+# As they are before anything is changed: a process runs many variants, one after the other. A
+# module that takes a constant of another has a copy of it.
+CHANGED = {name: name.split(".") for variant in VARIANTS.values() for name in variant}
 DEFAULTS = {
-    (module, name): getattr(sys.modules[module], name)
+    (module, name): getattr(sys.modules[module], own)
+    for name, (where, own) in CHANGED.items()
     for module in list(sys.modules)
     if module.startswith("onlad.")
-    for name in CHANGED
-    if hasattr(sys.modules[module], name)
+    and getattr(sys.modules[module], own, None) is getattr(sys.modules[f"onlad.{where}"], own)
 }
 
 
 def change(variant: str) -> None:
     """Set the constants of a variant in all modules of the library, in this process."""
     for (module, name), value in DEFAULTS.items():
-        setattr(sys.modules[module], name, VARIANTS[variant].get(name, value))
+        setattr(sys.modules[module], CHANGED[name][1], VARIANTS[variant].get(name, value))
     compiled.layer.cache_clear()  # the kernel has the constants of its layers
 
 
@@ -96,11 +96,10 @@ def value(variant: str, collection: str, told: str, seed: int) -> Record:
     names = COLLECTIONS[collection].names()
     for name in names:
         series = COLLECTIONS[collection].load(name)
-        measured = measures.measure(series, outcome(series, told, seed))
         whole = name.split(": ")[0] if collection == "cuts" else collection
-        of = "asd" if (collection, whole) == ("cuts", "tsb_ad_m") else whole  # VUS-PR takes hours
-        if SCORED[of][1] in measured:
-            found[whole].append(measured[SCORED[of][1]])
+        reached = _measured(series, outcome(series, told, seed), SCORED[whole][1])
+        if reached is not None:
+            found[whole].append(reached)
     return {
         "variant": variant,
         "collection": collection,
@@ -112,6 +111,17 @@ def value(variant: str, collection: str, told: str, seed: int) -> Record:
         "machine": records.machine(),
         "commit": records.commit("experiments/benchmark"),
     }
+
+
+def _measured(series: Series, found: Outcome, measure: str) -> float | None:
+    if measure == "vus_pr" and series.collection == "tsb_ad_m":
+        window = measures.buffer(series.X)
+        return volume.vus_pr(series.y, measures.scaled(found.score), window)
+    counted = slice(max(series.first, found.told), None)
+    y, score = series.y[counted], found.score[counted]
+    if not 0 < y.sum() < len(y):
+        return None
+    return metrics.auc(y, score) if measure == "auc" else metrics.auc_pr(y, score)
 
 
 def run() -> None:

@@ -37,10 +37,18 @@ def _tsb_ad(path: str) -> ModuleType:
 
 def vus_pr(X: Array, y: Array, score: Array) -> float:
     """Return the volume under the precision-recall surface, by TSB-AD's own code."""
-    windows, curves = _tsb_ad("utils/slidingWindows"), _tsb_ad("evaluation/basic_metrics")
-    scaled = (score - score.min()) / (np.ptp(score) + 1e-12)
-    window = windows.find_length_rank(X[:, :1], rank=1)
-    return float(curves.generate_curve(y, scaled, window, "opt", 250)[7])
+    curves = _tsb_ad("evaluation/basic_metrics")
+    return float(curves.generate_curve(y, scaled(score), buffer(X), "opt", 250)[7])
+
+
+def scaled(score: Array) -> Array:
+    """Return scores in [0, 1]."""
+    return np.asarray((score - score.min()) / (np.ptp(score) + 1e-12))
+
+
+def buffer(X: Array) -> int:
+    """Return the longest buffer around a fault that TSB-AD takes for a series."""
+    return int(_tsb_ad("utils/slidingWindows").find_length_rank(X[:, :1], rank=1))
 
 
 class Alarms(NamedTuple):

@@ -15,6 +15,7 @@ from experiments.benchmark import (
     run,
     scenarios,
     tables,
+    volume,
 )
 from experiments.benchmark.series import Collection, Outcome, series
 
@@ -124,6 +125,20 @@ def test_alarms_in_a_history_that_was_told_do_not_count():
 def test_an_outcome_with_too_few_rows_is_refused():
     with pytest.raises(ValueError, match="score has 99 rows, a has 100"):
         measures.measure(a_fault(), Outcome(score=np.zeros(99)))
+
+
+@pytest.mark.skipif(find_spec("TSB_AD") is None, reason="TSB-AD comes with make benchmark")
+@pytest.mark.parametrize("window", [0, 1, 7, 30])
+def test_the_fast_vus_pr_is_that_of_tsb_ad(window):
+    curves = measures._tsb_ad("evaluation/basic_metrics")
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        y = np.zeros(600, int)
+        for start in (0, 200, 215, 400, 590):  # at both ends, and with buffers that meet
+            y[start : start + int(rng.integers(1, 12))] = 1
+        score = measures.scaled(np.round(rng.normal(size=600) + y, 1))  # with ties
+        expected = curves.generate_curve(y, score, window, "opt", 250)[7]
+        assert volume.vus_pr(y, score, window) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.skipif(find_spec("TSB_AD") is None, reason="TSB-AD comes with make benchmark")
