@@ -63,9 +63,9 @@ def told(stored: Sequence[Record]) -> str:
     found.append(max(abs(case.mean()) for case in few))
     single, wide, mean = np.ceil(np.multiply(1000, found)) / 1000  # rounded up: they are bounds
     return (
-        f"the AUC of one run in float32 lies up to {single:.3f} from that in float64, to either"
-        f" side. The mean over {len(few[0])} seeds lies within {mean:.3f} of it at every factor and"
-        f" level. With 16 features no run is further than {wide:.3f} away"
+        f"The AUC of a single run in float32 differs from that in float64 by up to {single:.3f}, in"
+        f" either direction. The mean over {len(few[0])} seeds differs by at most {mean:.3f} at"
+        f" every factor and level. With 16 features no run differs by more than {wide:.3f}"
     )
 
 
