@@ -203,7 +203,7 @@ def poisoned(start: Callable[[Array], Watcher], seed: int, rows: int = 1_000) ->
     """Return by how many deviations an attacker moves one sensor in so many rows without an alarm.
 
     The attacker tries each step on a copy of the watcher and takes the boldest that passes. Where
-    none does, the sensor shows its true value. Attackers are bold or patient, and only avoid alarms
+    none does, the sensor shows its true value; an alarm then ends the attack. Attackers are bold or patient, and only avoid alarms
     or also insist that the row is learned; the largest shift counts. ``start(history)`` returns a
     watcher that has seen the history.
     """
@@ -231,7 +231,8 @@ def _attack(
             if passes(copy.deepcopy(watcher).observe(moved * unit)):
                 offset, x = tried, moved * unit
                 break
-        watcher.observe(x)
+        if watcher.observe(x).is_anomaly:  # nothing passed, and now the true value does not either
+            break
     return offset
 
 
