@@ -698,3 +698,16 @@ def test_rows_without_an_order_do_not_start_again():
     monitor = Monitor()
     monitor.observe_many(np.random.default_rng(0).normal(size=(BURN_IN + 200, 3)))
     assert (monitor.young, monitor.describe()["start"]) == (False, 256)
+
+
+def test_a_burn_in_with_many_faults_is_no_new_start():
+    X = smooth(BURN_IN + 400, 4)
+    faults = [slice(start, start + 80) for start in range(1_500, BURN_IN, 250)]
+    for k, fault in enumerate(faults):
+        X[fault, k % 4] += 4.0 * (-1) ** k
+    monitor = Monitor()
+    monitor.observe_many(X)
+    assert (monitor.young, monitor.describe()["start"]) == (False, 256)
+    monitor = Monitor()
+    monitor.observe_many(smooth(BURN_IN + 400, 4))
+    assert monitor.describe()["start"] > BURN_IN

@@ -7,8 +7,8 @@ A stream begins with a burn-in of BURN_IN samples, all of which are kept. If a l
 confirmed in it, the first samples were too few to show what is normal: the change does not become a
 second mode; all samples so far become the start. So they do if what seemed to be a counter falls.
 At the end of the burn-in a stream with an order starts once more, with all samples that were
-normal: modes and levels of some thousand samples are better than those of the first 256. If more
-than a few were not normal, the model did not know the stream yet, and all samples become the start.
+normal: modes and levels of some thousand samples are better than those of the first 256. If many
+were not normal, there were faults or the model does not know the stream: then it goes on as it is.
 
 If samples come with their times, the patterns of a day and of a week are taken out of them before
 they are judged (`onlad.rhythm`).
@@ -558,8 +558,8 @@ class Monitor:
         over = len(kept) > burn_in(X.shape[1])
         if confirmed or not rising(kept[:, self._counting]).all():
             self._begin(kept)
-        elif over and self._watching and self._watching.ordered:
-            self._begin(kept, usual=None if refused.mean() > SPARED else ~refused)
+        elif over and self._watching and self._watching.ordered and refused.mean() < SPARED:
+            self._begin(kept, usual=~refused)
         if over:
             self._kept = None
 
