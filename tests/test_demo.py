@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from onlad import Monitor
 from onlad.demo import machine, screen, show
 from onlad.demo.counting import GRACE, JOIN, Episode, Episodes, fault_of, tally
 from onlad.demo.machine import KINDS, MODES, QUIET, SENSORS, SLOT, Fault
@@ -344,3 +345,11 @@ def test_without_matplotlib_one_line_says_what_to_install(tmp_path, capsys, monk
         "onlad: no picture without matplotlib: pip install onlad[plot]\n",
     )
     assert not list(tmp_path.iterdir())
+
+
+def test_the_demo_finds_its_faults_and_names_their_sensors():
+    recording = machine.record(machine.DAY, seed=0)
+    watched = show.watch(recording, Monitor(seed=0), Console(file=io.StringIO()))
+    count = tally(watched.episodes, recording.faults)
+    assert (count.faults, count.found >= 19, count.named >= 18) == (20, True, True), count
+    assert count.episodes - count.true_episodes <= 5
