@@ -203,9 +203,9 @@ def poisoned(start: Callable[[Array], Watcher], seed: int, rows: int = 1_000) ->
     """Return by how many deviations an attacker moves one sensor in so many rows without an alarm.
 
     The attacker tries each step on a copy of the watcher and takes the boldest that passes. Where
-    none does, the sensor shows its true value; an alarm then ends the attack. Attackers are bold or patient, and only avoid alarms
-    or also insist that the row is learned; the largest shift counts. ``start(history)`` returns a
-    watcher that has seen the history.
+    none does, the sensor shows its true value; an alarm then ends the attack. Attackers are bold or
+    patient, and only avoid alarms or also insist that the row is learned; the largest shift counts.
+    ``start(history)`` returns a watcher that has seen the history.
     """
     p = plant(np.random.default_rng([seed, len(SCENARIOS)]))
     values = p.run(np.zeros(HISTORY + rows, int))
