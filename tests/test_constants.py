@@ -44,7 +44,7 @@ CONSTANTS = [
     ),
     ("", "watching.MODES", "most modes"),
     ("$\\tau$", "watching.TICK", "rows of a tick"),
-    ("", "watching.REFUSED, watching.SPARED", "delayed learning: share of the limit, of rows"),
+    ("", "watching.REFUSED, watching.SPARED", "delayed learning: share of the edge, of rows"),
     ("$m_g$", "watching.YOUNG", "rows learned at which twice as high a score is still learned"),
     ("$m_y$", "limit.YOUNG", "rows learned at which a score counts for half"),
     ("$\\kappa$", "limit.SINGLE", "limits that a single row has to exceed"),

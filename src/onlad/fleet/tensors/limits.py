@@ -39,7 +39,7 @@ COMPARED = 2**28  # pairs of a score and a recent one that are compared at once
 class Limits(Pool):
     """The limits of devices. Recent scores lie in a ring, their roots as whole steps.
 
-    No score counts for more than the gate, which is at most half the limit if the limit is above 1.
+    No score counts for more than the gate, which is at most half the edge if the edge is above 1.
     So roots never grow beyond those at the start, and a step can be settled there.
     """
 
