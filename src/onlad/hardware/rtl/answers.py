@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amaranth.hdl import Const, Module, Mux, Signal, signed
-from amaranth.lib import enum, wiring
+from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import REFUSED, Mode, Reason
-from onlad.hardware.rtl.interfaces import decoded
+from onlad.hardware.rtl.interfaces import Part, Ports, decoded
 
 
 class Take(enum.Enum):
@@ -23,42 +21,24 @@ class Take(enum.Enum):
     SCORE = 4
 
 
-class Answers(wiring.Component):
-    """Keep the answer until the host has taken it.
+class Answers(Part):
+    """Keep the answer until the host has taken it."""
 
-    Members
-    -------
-    take : In(Take)
-    decoded : In
-        The word that is answered.
-    refusal, learned, score : In
-        Bits of `Reason`; whether the step was learned; the mean square.
-    register, status, x, b, matrix : In
-        Words that the host may read.
-    answer : Out(32)
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "take": In(Take),  # what the next answer is made of
+            "decoded": In(decoded(c)),  # the word that is answered
+            "refusal": In(len(Reason)),  # bits of `Reason`
+            "learned": In(1),  # whether the step was learned
+            "score": In(31),  # the mean square
+            # Words that the host may read.
+            "register": In(signed(32)),
+            "status": In(32),
+            **dict.fromkeys(("x", "b", "matrix"), In(signed(c.width))),
+            "answer": Out(32),  # what the host gets
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        word = signed(config.width)
-        super().__init__(
-            {
-                "take": In(Take),
-                "decoded": In(decoded(config)),
-                "refusal": In(len(Reason)),
-                "learned": In(1),
-                "score": In(31),
-                "register": In(signed(32)),
-                "status": In(32),
-                "x": In(word),
-                "b": In(word),
-                "matrix": In(word),
-                "answer": Out(32),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         word = self.decoded.word
         describe = Signal(32)
         with m.Switch(word.index[:3]):
@@ -89,4 +69,3 @@ class Answers(wiring.Component):
                 m.d.sync += self.answer.eq(Mux(self.learned, 1, failed))
             with m.Case(Take.SCORE):
                 m.d.sync += self.answer.eq(self.score)
-        return m

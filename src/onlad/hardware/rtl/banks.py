@@ -16,28 +16,19 @@ from amaranth.utils import ceil_log2
 
 
 class Banks(wiring.Component):
-    """`count` memories that are read together and written one by one or together.
-
-    Members
-    -------
-    read_address, read : In
-        Read all banks; the words come in the next cycle.
-    words : Out, each
-    write_address, write, data : In
-        `write` has one bit per bank, `data` one word.
-    """
+    """`count` memories that are read together and written one by one or together."""
 
     def __init__(self, count: int, depth: int, shape: Any) -> None:
         self.count, self.depth, self.word = count, depth, Shape.cast(shape)
         address = ceil_log2(depth)
         super().__init__(
             {
-                "read_address": In(address),
+                "read_address": In(address),  # of all banks; the words come in the next cycle
                 "read": In(1),
                 "words": Out(self.word).array(count),
                 "write_address": In(address),
-                "write": In(count),
-                "data": In(self.word).array(count),
+                "write": In(count),  # one bit per bank
+                "data": In(self.word).array(count),  # one word per bank
             }
         )
 

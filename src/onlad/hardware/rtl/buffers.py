@@ -5,43 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Const, Module, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
 from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.interfaces import host_write, parameters
+from onlad.hardware.rtl.interfaces import Part, Ports, host_write, parameters
 from onlad.hardware.rtl.operations import Op, is_any
 from onlad.hardware.seeded import SHIFTS, lane_seeds
 
 
-class ParameterBuffer(wiring.Component):
-    """alpha, beta, S and b. Row-major; rows are padded to whole words of all lanes.
+class ParameterBuffer(Part):
+    """alpha, beta, S and b. Row-major; rows are padded to whole words of all lanes."""
 
-    Members
-    -------
-    host, lanes
-        From and to the host and the lanes: see `interfaces`.
-    b_index, b_read, b : In, In, Out
-        The word comes in the next cycle.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "host": In(host_write(c)),
+            "lanes": In(parameters(c)),
+            "b_index": In(ceil_log2(c.hidden)),  # of b, which comes in the next cycle
+            "b_read": In(1),
+            "b": Out(signed(c.width)),
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        super().__init__(
-            {
-                "host": In(host_write(c)),
-                "lanes": In(parameters(c)),
-                "b_index": In(ceil_log2(c.hidden)),
-                "b_read": In(1),
-                "b": Out(signed(c.width)),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c = self.config
         self._matrix(m, Mode.BETA, c.hidden * c.beta_row)
         self._matrix(m, Mode.P, c.hidden * c.alpha_row)
@@ -58,7 +45,6 @@ class ParameterBuffer(wiring.Component):
             b.data[0].eq(self.host.value),
             self.b.eq(b.words[0]),
         ]
-        return m
 
     def _bank(self, m: Module, mode: Mode, depth: int, width: int, ops: tuple[Any, ...]) -> Banks:
         """Return banks that issues read."""
@@ -120,30 +106,18 @@ class ParameterBuffer(wiring.Component):
                 ]
 
 
-class InputBuffer(wiring.Component):
-    """x.
+class InputBuffer(Part):
+    """x."""
 
-    Members
-    -------
-    host
-        From the host: see `interfaces.host_write`.
-    index, read, word : In, In, Out
-        The word comes in the next cycle.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "host": In(host_write(c)),
+            "index": In(ceil_log2(c.n)),  # of the word, which comes in the next cycle
+            "read": In(1),
+            "word": Out(signed(c.width)),
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        super().__init__(
-            {
-                "host": In(host_write(c)),
-                "index": In(ceil_log2(c.n)),
-                "read": In(1),
-                "word": Out(signed(c.width)),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         m.submodules.x = x = Banks(1, self.config.n, signed(self.config.width))
         asked = self.host.mode == Mode.X
         m.d.comb += [
@@ -154,4 +128,3 @@ class InputBuffer(wiring.Component):
             x.data[0].eq(self.host.value),
             self.word.eq(x.words[0]),
         ]
-        return m

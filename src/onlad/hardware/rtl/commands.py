@@ -2,77 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode, Reason
 from onlad.hardware.rtl.answers import Take
-from onlad.hardware.rtl.interfaces import decoded, host_write
+from onlad.hardware.rtl.interfaces import Part, Ports, decoded, host_write
 from onlad.hardware.rtl.operations import is_any
 from onlad.hardware.rtl.registers import MEMORIES, flag
 
 READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked
 
 
-class Commands(wiring.Component):
-    """Write, read, train or predict, as the word says; then let the answer be taken.
+class Commands(Part):
+    """Write, read, train or predict, as the word says; then let the answer be taken."""
 
-    Members
-    -------
-    decoded : In
-    host : Out
-        Words that write the memories.
-    reasons, refusal, told : In, Out, Out
-        Why it must be refused; that and a wrong index; it is refused in this cycle.
-    idle, begun : Out(1)
-        No word is worked on; a PREDICT or TRAIN starts.
-    fetch : Out(1)
-        Read the memory that the word names.
-    train, trained, learned
-        To and from Train Module: start; the step has ended; it was learned.
-    hidden, errors, teach, predicted
-        To and from Predict Module.
-    mean, rested, meant
-        To and from `Scalars`.
-    take : Out(Take)
-        What the answer is made of.
-    answering, answered : Out(1), In(1)
-        There is an answer; it is taken.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "decoded": In(decoded(c)),
+            "host": Out(host_write(c)),  # words that write the memories
+            "reasons": In(len(Reason)),  # why it must be refused
+            "refusal": Out(len(Reason)),  # that and a wrong index
+            "told": Out(1),  # it is refused in this cycle
+            "idle": Out(1),  # no word is worked on
+            "begun": Out(1),  # a PREDICT or TRAIN starts
+            "fetch": Out(1),  # read the memory that the word names
+            "train": Out(1),  # start Train Module
+            "trained": In(1),  # the step has ended
+            "learned": In(1),  # it was learned
+            "hidden": Out(1),  # start Predict Module: the hidden layer
+            "errors": Out(1),  # or the errors
+            "teach": Out(1),  # and beta is taught by them
+            "predicted": In(1),  # Predict Module has ended
+            "mean": Out(1),  # start `Scalars`
+            "rested": In(1),  # `Scalars` is idle
+            "meant": In(1),  # the mean is there
+            "take": Out(Take),  # what the answer is made of
+            "answering": Out(1),  # there is an answer
+            "answered": In(1),  # it is taken
+        }
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(
-            {
-                "decoded": In(decoded(config)),
-                "host": Out(host_write(config)),
-                "reasons": In(len(Reason)),
-                "refusal": Out(len(Reason)),
-                "told": Out(1),
-                "idle": Out(1),
-                "begun": Out(1),
-                "fetch": Out(1),
-                "train": Out(1),
-                "trained": In(1),
-                "learned": In(1),
-                "hidden": Out(1),
-                "errors": Out(1),
-                "teach": Out(1),
-                "predicted": In(1),
-                "mean": Out(1),
-                "rested": In(1),
-                "meant": In(1),
-                "take": Out(Take),
-                "answering": Out(1),
-                "answered": In(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         word, present = self.decoded.word, self.decoded.present
         memory = is_any(word.mode, MEMORIES)
         good = self.decoded.inside & self.decoded.fits
@@ -133,4 +104,3 @@ class Commands(wiring.Component):
                 m.d.comb += self.answering.eq(1)
                 with m.If(self.answered):
                     m.next = "IDLE"
-        return m

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -19,34 +18,23 @@ from onlad.hardware.packets import (
     Mode,
     Status,
 )
-from onlad.hardware.rtl.interfaces import WORD, decoded
+from onlad.hardware.rtl.interfaces import WORD, Part, Ports, decoded
 
 
-class Front(wiring.Component):
+class Front(Part):
     """Take words in order; each is decoded in three cycles, one word per cycle.
 
     After a word that is answered no other is taken until its answer has been.
-
-    Members
-    -------
-    data, valid, ready : the stream in
-    answered : In(1)
-        The answer to the last word was taken.
-    decoded
-        See `interfaces.decoded`.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            {
-                "data": In(64),
-                "valid": In(1),
-                "ready": Out(1),
-                "answered": In(1),
-                "decoded": Out(decoded(config)),
-            }
-        )
+    def ports(self, c: Config) -> Ports:
+        return {
+            "data": In(64),  # the stream in
+            "valid": In(1),
+            "ready": Out(1),
+            "answered": In(1),  # the answer to the last word was taken
+            "decoded": Out(decoded(c)),
+        }
 
     def sizes(self) -> dict[Mode, int]:
         """Return how many indices each mode has; of PREDICT and TRAIN for reading."""
@@ -63,8 +51,7 @@ class Front(wiring.Component):
             Mode.B: c.hidden,
         }
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c = self.config
         raw = Signal(WORD)
         m.d.comb += [
@@ -101,7 +88,6 @@ class Front(wiring.Component):
         )
         m.d.sync += [fits.eq(narrow), self.decoded.inside.eq(inside), self.decoded.fits.eq(fits)]
         self._place(m, one, two)
-        return m
 
     def _place(self, m: Module, one: Any, two: Any) -> None:
         """Find bank and word: rows start at whole words, so padding is added row by row.

@@ -1,9 +1,11 @@
-"""What the modules of the core say to each other, as signatures seen from the one that asks."""
+"""What a module of the core is, and what the modules say to each other: their signatures."""
 
 from __future__ import annotations
 
-from amaranth.hdl import signed
-from amaranth.lib import data
+from typing import Any, TypeAlias
+
+from amaranth.hdl import Module, signed
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import ceil_log2
 
@@ -12,7 +14,27 @@ from onlad.hardware.fixed import MANTISSA_BITS, TRACE_BITS
 from onlad.hardware.packets import INDEX_BITS, Mode
 from onlad.hardware.rtl.operations import Op, issue_layout
 
+Ports: TypeAlias = dict[str, Any]
 WORD = data.StructLayout({"mode": Mode, "read": 1, "index": INDEX_BITS, "value": signed(32)})
+
+
+class Part(wiring.Component):
+    """A module of the core: `ports` go in and out, `build` says what is between them."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(self.ports(config))
+
+    def ports(self, c: Config) -> Ports:
+        raise NotImplementedError
+
+    def build(self, m: Module) -> None:
+        raise NotImplementedError
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        self.build(m)
+        return m
 
 
 def decoded(config: Config) -> Signature:

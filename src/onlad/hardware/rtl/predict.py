@@ -9,46 +9,27 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import passes
+from onlad.hardware.rtl.interfaces import Part, Ports, passes
 from onlad.hardware.rtl.operations import Op
 
 
-class PredictModule(wiring.Component):
-    """Ask for the passes that make h, and e.
+class PredictModule(Part):
+    """Ask for the passes that make h, and e."""
 
-    Members
-    -------
-    hidden, errors : In(1)
-        Start.
-    teach : In(1)
-        Teach beta as well; constant from `errors` to `done`.
-    passes
-        To and from `Walk`.
-    block_done : In(1)
-        The errors of one more block are in place.
-    done : Out(1)
-        For a cycle: what was started has ended.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "hidden": In(1),  # start: make h
+            "errors": In(1),  # start: make e
+            "teach": In(1),  # teach beta as well; constant from `errors` to `done`
+            "passes": Out(passes(c)),
+            "block_done": In(1),  # the errors of one more block are in place
+            "done": Out(1),  # for a cycle: what was started has ended
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            {
-                "hidden": In(1),
-                "errors": In(1),
-                "teach": In(1),
-                "passes": Out(passes(config)),
-                "block_done": In(1),
-                "done": Out(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         blocks = self.config.beta_row
         block = Signal.like(self.passes.request.start)
         ready = Signal(2)  # blocks whose errors are in place and not yet used
@@ -111,4 +92,3 @@ class PredictModule(wiring.Component):
             with m.State("SETTLE"), m.If(self.passes.settled):
                 m.d.comb += self.done.eq(1)
                 m.next = "IDLE"
-        return m

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS
 from onlad.hardware.packets import Ff, Mode, Reason
-from onlad.hardware.rtl.interfaces import decoded
+from onlad.hardware.rtl.interfaces import Part, Ports, decoded
 from onlad.hardware.rtl.operations import is_any
 
 MEMORIES = (Mode.X, Mode.ALPHA, Mode.BETA, Mode.P, Mode.B)
@@ -22,46 +21,26 @@ def flag(condition: Any, reason: Reason) -> Any:
     return Mux(condition, int(reason), 0)
 
 
-class Registers(wiring.Component):
-    """Check each word; keep the factor, the limit, the ridge, and what was wrong.
+class Registers(Part):
+    """Check each word; keep the factor, the limit, the ridge, and what was wrong."""
 
-    Members
-    -------
-    decoded : In
-    factor, limit, ridge : Out
-        a with 30 fraction bits; the guard's limit; what the guard puts back.
-    mantissa, exponent : In
-        m and z, which Train Module keeps.
-    load_mantissa, load_exponent : Out(1)
-        The word sets m or z.
-    value : Out(signed(32))
-        The register that the word names.
-    reasons : Out
-        Why the next PREDICT or TRAIN is refused: bits of `Reason`.
-    told : In(1)
-        They are answered in this cycle.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "decoded": In(decoded(c)),
+            "factor": Out(31, init=1 << c.ff_fraction),  # a with 30 fraction bits
+            "limit": Out(31),  # of the guard
+            "ridge": Out(c.width - 1),  # what the guard puts back
+            "mantissa": In(MANTISSA_BITS),  # m and z, which Train Module keeps
+            "exponent": In(signed(6)),
+            "load_mantissa": Out(1),  # the word sets m
+            "load_exponent": Out(1),  # or z
+            "value": Out(signed(32)),  # the register that the word names
+            # Why the next PREDICT or TRAIN is refused: bits of `Reason`.
+            "reasons": Out(len(Reason), init=int(Reason.NOT_READY)),
+            "told": In(1),  # they are answered in this cycle
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            {
-                "decoded": In(decoded(config)),
-                "factor": Out(31, init=1 << config.ff_fraction),
-                "limit": Out(31),
-                "ridge": Out(config.width - 1),
-                "mantissa": In(MANTISSA_BITS),
-                "exponent": In(signed(6)),
-                "load_mantissa": Out(1),
-                "load_exponent": Out(1),
-                "value": Out(signed(32)),
-                "reasons": Out(len(Reason), init=int(Reason.NOT_READY)),
-                "told": In(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         word, fits = self.decoded.word, self.decoded.fits
         checks = {
             Ff.FACTOR: (word.value > 0) & (word.value <= 1 << self.config.ff_fraction),
@@ -102,7 +81,6 @@ class Registers(wiring.Component):
                 with m.Case(int(register)):
                     m.d.comb += self.value.eq(value)
         self._reasons(m, writes, good)
-        return m
 
     def _reasons(self, m: Module, writes: Any, good: Any) -> None:
         word, inside = self.decoded.word, self.decoded.inside

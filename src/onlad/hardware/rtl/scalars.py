@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
@@ -18,51 +17,32 @@ from onlad.hardware.fixed import (
     TRACE_BITS,
     TRACE_FRACTION,
 )
-from onlad.hardware.rtl.interfaces import scaling
+from onlad.hardware.rtl.interfaces import Part, Ports, scaling
 from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
 
 SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of, as in the model
 
 
-class Scalars(wiring.Component):
-    """Forget, scale, bound and mean: each is started by a pulse and ends with `train.done`.
+class Scalars(Part):
+    """Forget, scale, bound and mean: each is started by a pulse and ends with `train.done`."""
 
-    Members
-    -------
-    train
-        From and to Train Module: see `interfaces.scaling`.
-    mean : In(1)
-        Start: the score.
-    factor, limit : In
-        a, and the guard's limit.
-    squares, loss : In
-        f.f and e.e.
-    root_scale, beta_scale, coarse, score : Out
-        C, R, whether k gives up fraction bits, and the mean of e.e.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "train": In(scaling(c)),
+            "mean": In(1),  # start: the score
+            "factor": In(31),  # a
+            "limit": In(31),  # of the guard
+            "squares": In(c.accumulator_width),  # f.f
+            "loss": In(c.accumulator_width),  # e.e
+            "root_scale": Out(signed(c.scalar_width)),  # C
+            "beta_scale": Out(signed(c.scalar_width)),  # R
+            "coarse": Out(1),  # whether k gives up fraction bits
+            "score": Out(31),  # the mean of e.e
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        A = c.accumulator_width
-        super().__init__(
-            {
-                "train": In(scaling(c)),
-                "mean": In(1),
-                "factor": In(31),
-                "limit": In(31),
-                "squares": In(A),
-                "loss": In(A),
-                "root_scale": Out(signed(c.scalar_width)),
-                "beta_scale": Out(signed(c.scalar_width)),
-                "coarse": Out(1),
-                "score": Out(31),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c, W, hb = self.config, self.config.width, self.config.headroom
-        m.submodules.serial = serial = Serial()
+        m.submodules.serial = serial = Serial(c)
         M = Signal(DIVISOR)
         F = Signal(DIVISOR)
         root = Signal(WIDE)  # C and R on their way, then the bound in `root`
@@ -236,7 +216,6 @@ class Scalars(wiring.Component):
             with m.State("DONE"):
                 m.d.comb += self.train.done.eq(1)
                 m.next = "IDLE"
-        return m
 
     def _mean(self, m: Module, do: Any, serial: Any) -> None:
         n, c = self.config.n, self.config

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
-from amaranth.lib import enum, wiring
+from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out
+
+from onlad.hardware.config import Config
+from onlad.hardware.rtl.interfaces import Part, Ports
 
 WIDE = 56  # bits of a multiplicand
 SHORT = 42  # bits of a multiplier
@@ -22,35 +23,21 @@ class Do(enum.Enum, shape=unsigned(2)):  # type: ignore[call-arg]
     DIVIDE = 2  # found = floor(2^80 / b)
 
 
-class Serial(wiring.Component):
-    """One operation at a time.
+class Serial(Part):
+    """One operation at a time."""
 
-    Members
-    -------
-    start : In(1)
-    do : In(Do)
-    a, b : In
-        Read when `start` is high.
-    done : Out(1)
-        High for one cycle; results stay until the next start.
-    product, found : Out
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "start": In(1),  # for a cycle
+            "do": In(Do),
+            "a": In(WIDE),  # the arguments, read when `start` is high
+            "b": In(DIVISOR),
+            "done": Out(1),  # high for one cycle; results stay until the next start
+            "product": Out(WIDE + SHORT),
+            "found": Out(QUOTIENT),  # the root or the quotient
+        }
 
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "start": In(1),
-                "do": In(Do),
-                "a": In(WIDE),
-                "b": In(DIVISOR),
-                "done": Out(1),
-                "product": Out(WIDE + SHORT),
-                "found": Out(QUOTIENT),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         factor = Signal(WIDE)
         rest = Signal(DIVISOR + 1)
         count = Signal(range(64))
@@ -86,4 +73,3 @@ class Serial(wiring.Component):
                     self.found.eq(Cat(fits, self.found)),
                     self.product.eq(self.product << 2),
                 ]
-        return m

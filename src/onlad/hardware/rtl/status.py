@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from onlad.hardware.config import Config
 from onlad.hardware.packets import Reason, Status
+from onlad.hardware.rtl.interfaces import Part, Ports
 
 DECODE_CYCLES = 3  # from the taking of a word to the first cycle of its work
 
 
-class StatusWords(wiring.Component):
-    """Count, for a host that asks.
+class StatusWords(Part):
+    """Count, for a host that asks."""
 
-    Members
-    -------
-    idle : In(1)
-        No word is worked on.
-    begun, ends : In(1)
-        A PREDICT or TRAIN starts; it is answered.
-    trains, trained, learned, paused : In(1)
-        A step starts; it ends; it was learned; from now on nothing is forgotten.
-    cut, hidden_cut : In(1)
-        A word was out of range; it was one of the hidden layer.
-    hidden_was_cut : Out(1)
-        So it was in this step.
-    reasons : In
-    index, value : In, Out
-        The word of `packets.Status` that is asked for.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "idle": In(1),  # no word is worked on
+            "begun": In(1),  # a PREDICT or TRAIN starts
+            "ends": In(1),  # it is answered
+            "trains": In(1),  # a step starts
+            "trained": In(1),  # it ends
+            "learned": In(1),  # it was learned
+            "paused": In(1),  # from now on nothing is forgotten
+            "cut": In(1),  # a word was out of range
+            "hidden_cut": In(1),  # it was one of the hidden layer
+            "hidden_was_cut": Out(1),  # so it was in this step
+            "reasons": In(len(Reason)),
+            "index": In(3),  # of the word of `packets.Status` that is asked for
+            "value": Out(32),
+        }
 
-    def __init__(self) -> None:
-        pulses = ("idle", "begun", "ends", "trains", "trained", "learned", "paused", "cut",
-                  "hidden_cut")  # fmt: skip
-        super().__init__(
-            {
-                **{name: In(1) for name in pulses},
-                "hidden_was_cut": Out(1),
-                "reasons": In(len(Reason)),
-                "index": In(3),
-                "value": Out(32),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         timing = Signal()
         cycles = Signal(24)
         with m.If(self.begun):
@@ -82,4 +67,3 @@ class StatusWords(wiring.Component):
             for which, word in words.items():
                 with m.Case(int(which)):
                     m.d.comb += self.value.eq(word)
-        return m
