@@ -20,8 +20,8 @@ from inside import Claims, Inside, any_of, count, implies, is_op
 
 from onlad.hardware import Config
 from onlad.hardware.fixed import EXPONENTS
+from onlad.hardware.rtl.interfaces import Op
 from onlad.hardware.rtl.normalise import Normalise
-from onlad.hardware.rtl.operations import Op
 from onlad.hardware.rtl.predict import PredictModule
 from onlad.hardware.rtl.serial import Serial
 

@@ -22,20 +22,22 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import COARSE
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.interfaces import Part, Ports, parameters
-from onlad.hardware.rtl.lane import BASE, Lane, placed
-from onlad.hardware.rtl.operations import (
+from onlad.hardware.rtl.buffers import Banks
+from onlad.hardware.rtl.interfaces import (
     KEPT,
     OF_VECTORS,
     SUMMED_ACROSS,
     SUMMED_IN_LANES,
     Op,
+    Part,
+    Ports,
     delayed,
     is_any,
     issue_layout,
     magnitude,
+    parameters,
 )
+from onlad.hardware.rtl.lane import BASE, Lane, placed
 
 
 class Arithmetic(Part):
@@ -124,14 +126,14 @@ class Arithmetic(Part):
         m.d.sync += [x.eq(self.x), h.eq(self.h), gain.eq(picked)]
         m.d.comb += self.held_x.eq(x)
         with m.Switch(at[2].op):
-            with m.Case(Op.HIDDEN):
-                m.d.sync += scalar.eq(x)
-            with m.Case(Op.FORWARD, Op.ERRORS):
-                m.d.sync += scalar.eq(h)
-            with m.Case(Op.ROOT_GAIN):
-                m.d.sync += scalar.eq(self.root_scale)
-            with m.Case(Op.BETA_GAIN):
-                m.d.sync += scalar.eq(self.beta_scale)
+            for ops, value in {
+                (Op.HIDDEN,): x,
+                (Op.FORWARD, Op.ERRORS): h,
+                (Op.ROOT_GAIN,): self.root_scale,
+                (Op.BETA_GAIN,): self.beta_scale,
+            }.items():
+                with m.Case(*ops):
+                    m.d.sync += scalar.eq(value)
             with m.Default():
                 m.d.sync += scalar.eq(gain)
         self._gains = gains
@@ -196,22 +198,15 @@ class Arithmetic(Part):
         self._b = Signal(2, name="choose_b")
         self._learns_root = Signal(name="learns_root")
         op = at[2].op
-        with m.Switch(op):
-            with m.Case(Op.HIDDEN):
-                m.d.sync += self._a.eq(1)
-            with m.Case(Op.FORWARD, Op.GAIN, Op.ROW):
-                m.d.sync += self._a.eq(2)
-            with m.Case(Op.ERRORS):
-                m.d.sync += self._a.eq(3)
-            with m.Default():
-                m.d.sync += self._a.eq(0)
-        with m.Switch(op):
-            with m.Case(Op.SQUARE, Op.GAIN, Op.LOSS):
-                m.d.sync += self._b.eq(1)
-            with m.Case(Op.ROW):
-                m.d.sync += self._b.eq(2)
-            with m.Default():
-                m.d.sync += self._b.eq(0)
+        matrices = {(Op.HIDDEN,): 1, (Op.FORWARD, Op.GAIN, Op.ROW): 2, (Op.ERRORS,): 3}
+        vectors = {(Op.SQUARE, Op.GAIN, Op.LOSS): 1, (Op.ROW,): 2}
+        for choice, cases in ((self._a, matrices), (self._b, vectors)):
+            with m.Switch(op):
+                for ops, code in cases.items():
+                    with m.Case(*ops):
+                        m.d.sync += choice.eq(code)
+                with m.Default():
+                    m.d.sync += choice.eq(0)
         m.d.sync += self._learns_root.eq(op == Op.ROOT)
         self._kept = Signal(name="kept")
         self._replace = Signal(name="replace")

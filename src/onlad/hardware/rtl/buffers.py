@@ -1,19 +1,57 @@
-"""Parameter Buffer and Input Buffer: the memories that a host writes."""
+"""The memories: banks of them, and Parameter Buffer and Input Buffer, which a host writes.
+
+No port is transparent: reading and writing one address in one cycle gives the old word in one tool
+and the new one in another. The formal checks show that it never happens.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, signed
+from amaranth.hdl import Const, Module, Shape, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.interfaces import Part, Ports, host_write, parameters
-from onlad.hardware.rtl.operations import Op, is_any
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, host_write, is_any, parameters
 from onlad.hardware.seeded import SHIFTS, lane_seeds
+
+
+class Banks(wiring.Component):
+    """`count` memories that are read together and written one by one or together."""
+
+    def __init__(self, count: int, depth: int, shape: Any) -> None:
+        self.count, self.depth, self.word = count, depth, Shape.cast(shape)
+        address = ceil_log2(depth)
+        super().__init__(
+            {
+                "read_address": In(address),  # of all banks; the words come in the next cycle
+                "read": In(1),
+                "words": Out(self.word).array(count),
+                "write_address": In(address),
+                "write": In(count),  # one bit per bank
+                "data": In(self.word).array(count),  # one word per bank
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        for k in range(self.count):
+            memory = Memory(shape=self.word, depth=self.depth, init=[])
+            m.submodules[f"bank{k}"] = memory
+            reader, writer = memory.read_port(), memory.write_port()
+            m.d.comb += [
+                reader.addr.eq(self.read_address),
+                reader.en.eq(self.read),
+                self.words[k].eq(reader.data),
+                writer.addr.eq(self.write_address),
+                writer.en.eq(self.write[k]),
+                writer.data.eq(self.data[k]),
+            ]
+        return m
 
 
 class ParameterBuffer(Part):

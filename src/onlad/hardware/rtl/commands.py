@@ -8,8 +8,7 @@ from amaranth.lib.wiring import In, Out
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode, Reason
 from onlad.hardware.rtl.answers import Take
-from onlad.hardware.rtl.interfaces import Part, Ports, decoded, host_write
-from onlad.hardware.rtl.operations import is_any
+from onlad.hardware.rtl.interfaces import Part, Ports, decoded, host_write, is_any
 from onlad.hardware.rtl.registers import MEMORIES, flag
 
 READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked

@@ -12,9 +12,8 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware import sigmoid
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import Part, Ports
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, delayed, magnitude
 from onlad.hardware.rtl.lane import saturate
-from onlad.hardware.rtl.operations import Op, delayed, magnitude
 
 
 def place(config: Config) -> data.StructLayout:

@@ -9,9 +9,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.interfaces import Part, Ports, normalising
-from onlad.hardware.rtl.operations import delayed, magnitude
+from onlad.hardware.rtl.buffers import Banks
+from onlad.hardware.rtl.interfaces import Part, Ports, delayed, magnitude, normalising
 
 STRIDE = 8  # bits of the coarse shift
 

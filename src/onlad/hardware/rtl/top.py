@@ -10,18 +10,15 @@ from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
 from onlad.hardware.rtl.answers import Answers
 from onlad.hardware.rtl.arithmetic import Arithmetic
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.buffers import InputBuffer, ParameterBuffer
+from onlad.hardware.rtl.buffers import Banks, InputBuffer, ParameterBuffer
 from onlad.hardware.rtl.commands import Commands
 from onlad.hardware.rtl.finish import Finish
 from onlad.hardware.rtl.front import Front
-from onlad.hardware.rtl.interfaces import Part, Ports
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, is_any, magnitude
 from onlad.hardware.rtl.normalise import Normalise
-from onlad.hardware.rtl.operations import Op, is_any, magnitude
 from onlad.hardware.rtl.predict import PredictModule
-from onlad.hardware.rtl.registers import Registers
+from onlad.hardware.rtl.registers import Registers, StatusWords
 from onlad.hardware.rtl.scalars import Scalars
-from onlad.hardware.rtl.status import StatusWords
 from onlad.hardware.rtl.train import TrainModule
 from onlad.hardware.rtl.walk import Walk
 

@@ -10,8 +10,7 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import EXPONENTS, TRACE_BITS, TRACE_FRACTION
-from onlad.hardware.rtl.interfaces import Part, Ports, normalising, passes, scaling
-from onlad.hardware.rtl.operations import Op
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, normalising, passes, scaling
 
 
 class TrainModule(Part):
@@ -58,13 +57,15 @@ class TrainModule(Part):
         trace, round_row = self._trace(m, commit, measure_all)
         m.d.comb += [self.paused.eq(wound), self.scaling.held.eq(wound)]
 
-        def ask(op: Any, start: Any = 0, end: Any = 0) -> None:
+        def ask(op: Any, start: Any = 0, end: Any = 0) -> Any:
+            """Ask for a pass; return the condition that it is taken."""
             m.d.comb += [
                 self.passes.request.valid.eq(1),
                 self.passes.request.op.eq(op),
                 self.passes.request.start.eq(start),
                 self.passes.request.end.eq(end),
             ]
+            return m.If(self.passes.taken)
 
         with m.If(self.scaling.done):
             m.d.sync += ready.eq(1)
@@ -83,8 +84,7 @@ class TrainModule(Part):
                 m.next = "DONE"
             with m.State("FORWARD"):
                 m.d.comb += self.normalising.clear.eq(1)
-                ask(Op.FORWARD, 0, c.alpha_row - 1)
-                with m.If(self.passes.taken):
+                with ask(Op.FORWARD, 0, c.alpha_row - 1):
                     m.next = "FORWARD_END"
             with m.State("FORWARD_END"), m.If(self.passes.settled):
                 m.d.comb += self.normalising.start.eq(1)
@@ -98,14 +98,11 @@ class TrainModule(Part):
                 m.next = "SQUARE"
                 with m.If(self.normalising.length == 0):
                     m.next = "DONE"
-            with m.State("SQUARE"):
-                ask(Op.SQUARE)
-                with m.If(self.passes.taken):
-                    m.next = "GAIN"
+            with m.State("SQUARE"), ask(Op.SQUARE):
+                m.next = "GAIN"
             with m.State("GAIN"):
                 m.d.comb += self.scaling.scale.eq(self.squares_valid)
-                ask(Op.GAIN, 0, c.hidden - 1)
-                with m.If(self.passes.taken):
+                with ask(Op.GAIN, 0, c.hidden - 1):
                     m.next = "GAIN_END"
             with m.State("GAIN_END"):
                 m.d.comb += [self.scaling.scale.eq(self.squares_valid), self.normalising.gain.eq(1)]
@@ -123,21 +120,15 @@ class TrainModule(Part):
                 m.next = "FINISHED"
             with m.State("FINISHED"), m.If(ready):
                 m.next = "ROOT_GAIN"
-            with m.State("ROOT_GAIN"):
-                ask(Op.ROOT_GAIN)
-                with m.If(self.passes.taken):
-                    m.next = "BETA_GAIN"
-            with m.State("BETA_GAIN"):
-                ask(Op.BETA_GAIN)
-                with m.If(self.passes.taken):
-                    m.next = "GAINS_END"
+            with m.State("ROOT_GAIN"), ask(Op.ROOT_GAIN):
+                m.next = "BETA_GAIN"
+            with m.State("BETA_GAIN"), ask(Op.BETA_GAIN):
+                m.next = "GAINS_END"
             with m.State("GAINS_END"), m.If(self.passes.settled):
                 m.next = "ROOT"
-            with m.State("ROOT"):
-                ask(Op.ROOT, 0, c.hidden - 1)
-                with m.If(self.passes.taken):
-                    m.d.comb += self.errors.eq(1)
-                    m.next = "LIMIT"
+            with m.State("ROOT"), ask(Op.ROOT, 0, c.hidden - 1):
+                m.d.comb += self.errors.eq(1)
+                m.next = "LIMIT"
             with m.State("LIMIT"):
                 m.d.comb += [commit.eq(1), self.scaling.limiting.eq(1)]
                 m.next = "ERRORS"

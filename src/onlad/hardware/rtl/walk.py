@@ -8,8 +8,15 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import Part, Ports, passes, request_layout
-from onlad.hardware.rtl.operations import Op, is_any, issue_layout
+from onlad.hardware.rtl.interfaces import (
+    Op,
+    Part,
+    Ports,
+    is_any,
+    issue_layout,
+    passes,
+    request_layout,
+)
 
 
 class Walk(Part):
