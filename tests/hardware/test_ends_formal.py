@@ -23,7 +23,7 @@ from onlad.hardware.fixed import EXPONENTS
 from onlad.hardware.rtl.interfaces import Op
 from onlad.hardware.rtl.normalise import Normalise
 from onlad.hardware.rtl.predict import PredictModule
-from onlad.hardware.rtl.serial import Serial
+from onlad.hardware.rtl.scalars import Serial
 
 SMALL = Config(5, 2, 2)
 MORE = (Config(5, 3, 1), Config(3, 6, 2), Config(5, 12, 4, "sigmoid"), Config(40, 40, 32))

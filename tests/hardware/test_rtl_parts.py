@@ -19,7 +19,7 @@ from onlad.hardware.rtl.finish import Curve
 from onlad.hardware.rtl.interfaces import Part
 from onlad.hardware.rtl.lane import Lane, Multiplier, placed
 from onlad.hardware.rtl.normalise import Normalise
-from onlad.hardware.rtl.serial import DIVISOR, SHORT, WIDE, Do, Serial
+from onlad.hardware.rtl.scalars import DIVISOR, SHORT, WIDE, Do, Serial
 from onlad.hardware.sigmoid import sigmoid
 
 WIDTHS = [32, 25, 18]

@@ -8,16 +8,9 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from onlad.hardware import packets
 from onlad.hardware.config import Config
-from onlad.hardware.packets import (
-    INDEX_SHIFT,
-    MODE_SHIFT,
-    READ_SHIFT,
-    Describe,
-    Ff,
-    Mode,
-    Status,
-)
+from onlad.hardware.packets import Mode
 from onlad.hardware.rtl.interfaces import WORD, Part, Ports, decoded
 
 
@@ -41,9 +34,9 @@ class Front(Part):
         c = self.config
         alpha = 0 if c.alpha == "seeded" else c.n * c.hidden
         return {
-            Mode.PREDICT: len(Describe),
-            Mode.TRAIN: len(Status),
-            Mode.FF: len(Ff),
+            Mode.PREDICT: len(packets.Describe),
+            Mode.TRAIN: len(packets.Status),
+            Mode.FF: len(packets.Ff),
             Mode.X: c.n,
             Mode.ALPHA: alpha,
             Mode.BETA: c.n * c.hidden,
@@ -55,10 +48,10 @@ class Front(Part):
         c = self.config
         raw = Signal(WORD)
         m.d.comb += [
-            raw.mode.eq(self.data[MODE_SHIFT:]),
-            raw.read.eq(self.data[READ_SHIFT]),
-            raw.index.eq(self.data[INDEX_SHIFT:READ_SHIFT]),
-            raw.value.eq(self.data[:INDEX_SHIFT].as_signed()),
+            raw.mode.eq(self.data[packets.MODE_SHIFT :]),
+            raw.read.eq(self.data[packets.READ_SHIFT]),
+            raw.index.eq(self.data[packets.INDEX_SHIFT : packets.READ_SHIFT]),
+            raw.value.eq(self.data[: packets.INDEX_SHIFT].as_signed()),
         ]
         waiting = Signal()
         take = self.valid & self.ready

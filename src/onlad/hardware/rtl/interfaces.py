@@ -79,30 +79,31 @@ def issue_layout(config: Config) -> data.StructLayout:
     )
 
 
+def signature(**members: Any) -> Signature:
+    """Return a signature by the names of its members."""
+    return Signature(members)
+
+
 def decoded(config: Config) -> Signature:
     """Return a word of the host: where it belongs, whether index and value are in range."""
-    return Signature(
-        {
-            "present": Out(1),
-            "word": Out(WORD),
-            "lane": Out(max(1, ceil_log2(config.lanes))),
-            "place": Out(issue_layout(config)["word"].shape),
-            "inside": Out(1),
-            "fits": Out(1),
-        }
+    return signature(
+        present=Out(1),
+        word=Out(WORD),
+        lane=Out(max(1, ceil_log2(config.lanes))),
+        place=Out(issue_layout(config)["word"].shape),
+        inside=Out(1),
+        fits=Out(1),
     )
 
 
 def host_write(config: Config) -> Signature:
     """Return how the host writes the memories: never while a step is under way."""
-    return Signature(
-        {
-            "mode": Out(Mode),
-            "write": Out(1),
-            "lane": Out(max(1, ceil_log2(config.lanes))),
-            "word": Out(issue_layout(config)["word"].shape),
-            "value": Out(signed(config.width)),
-        }
+    return signature(
+        mode=Out(Mode),
+        write=Out(1),
+        lane=Out(max(1, ceil_log2(config.lanes))),
+        word=Out(issue_layout(config)["word"].shape),
+        value=Out(signed(config.width)),
     )
 
 
@@ -116,9 +117,7 @@ def request_layout(config: Config) -> data.StructLayout:
 
 def passes(config: Config) -> Signature:
     """Return how a module asks for passes; `settled`: nothing is under way anywhere."""
-    return Signature(
-        {"request": Out(request_layout(config)), "taken": In(1), "settled": In(1)},
-    )
+    return signature(request=Out(request_layout(config)), taken=In(1), settled=In(1))
 
 
 def parameters(config: Config) -> Signature:
@@ -127,78 +126,48 @@ def parameters(config: Config) -> Signature:
     An address in cycle 1, words in cycle 2; words to write back, and where, in cycle 9.
     """
     layout, lanes, width = issue_layout(config), config.lanes, config.width
-    return Signature(
-        {
-            "address": Out(layout),
-            "alpha": In(signed(config.alpha_width)).array(lanes),
-            "root": In(signed(width)).array(lanes),
-            "beta": In(signed(width)).array(lanes),
-            "stored": Out(signed(width)).array(lanes),
-            "write_root": Out(1),
-            "write_beta": Out(1),
-            "write_word": Out(layout["word"].shape),
-        }
+    return signature(
+        address=Out(layout),
+        alpha=In(signed(config.alpha_width)).array(lanes),
+        root=In(signed(width)).array(lanes),
+        beta=In(signed(width)).array(lanes),
+        stored=Out(signed(width)).array(lanes),
+        write_root=Out(1),
+        write_beta=Out(1),
+        write_word=Out(layout["word"].shape),
     )
 
 
 def scaling(config: Config) -> Signature:
-    """Return what Train Module asks of `Scalars`.
-
-    forget, scale, finish, limiting
-        Start: m 4^z <- m 4^z a^2; the quotients of d; C and R; the bound.
-    held
-        Forget nothing.
-    mantissa, exponent, renormal
-        m and z, and how S will be scaled: -1, 0 or 1.
-    forward_length, gain_length
-        Lengths of the sums of f and g.
-    done, idle
-        For a cycle; nothing is under way.
-    new_mantissa, new_exponent, bound
-        After forgetting; from which trace of S S' on the guard acts.
-    """
+    """Return what Train Module asks of `Scalars`."""
     length = range(config.sum_width)
-    return Signature(
-        {
-            "forget": Out(1),
-            "scale": Out(1),
-            "finish": Out(1),
-            "limiting": Out(1),
-            "held": Out(1),
-            "mantissa": Out(MANTISSA_BITS, init=1 << MANTISSA_BITS - 2),
-            "exponent": Out(signed(6)),
-            "renormal": Out(signed(2)),
-            "forward_length": Out(length),
-            "gain_length": Out(length),
-            "done": In(1),
-            "idle": In(1),
-            "new_mantissa": In(MANTISSA_BITS),
-            "new_exponent": In(signed(7)),
-            "bound": In(TRACE_BITS),
-        }
+    return signature(
+        forget=Out(1),  # start: m 4^z <- m 4^z a^2
+        scale=Out(1),  # start: the quotients of d
+        finish=Out(1),  # start: C and R
+        limiting=Out(1),  # start: the bound
+        held=Out(1),  # forget nothing
+        mantissa=Out(MANTISSA_BITS, init=1 << MANTISSA_BITS - 2),  # m
+        exponent=Out(signed(6)),  # z
+        renormal=Out(signed(2)),  # how S will be scaled: -1, 0 or 1
+        forward_length=Out(length),  # of the sums of f
+        gain_length=Out(length),  # of the sums of g
+        done=In(1),  # for a cycle
+        idle=In(1),  # nothing is under way
+        new_mantissa=In(MANTISSA_BITS),  # after forgetting
+        new_exponent=In(signed(7)),
+        bound=In(TRACE_BITS),  # from which trace of S S' on the guard acts
     )
 
 
 def normalising(config: Config) -> Signature:
-    """Return what Train Module asks of `Normalise`.
-
-    clear
-        Forget what was kept.
-    start, gain
-        Give all words: of f, or of g.
-    length
-        Bits, without sign, of the widest sum, two cycles after `start`.
-    done
-        The last word has left.
-    """
-    return Signature(
-        {
-            "clear": Out(1),
-            "start": Out(1),
-            "gain": Out(1),
-            "length": In(range(config.sum_width)),
-            "done": In(1),
-        }
+    """Return what Train Module asks of `Normalise`."""
+    return signature(
+        clear=Out(1),  # forget what was kept
+        start=Out(1),  # give all words
+        gain=Out(1),  # of g; else of f
+        length=In(range(config.sum_width)),  # bits, without sign, of the widest sum
+        done=In(1),  # the last word has left
     )
 
 

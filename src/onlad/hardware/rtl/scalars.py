@@ -1,26 +1,85 @@
-"""The numbers of a step that are no vectors: m and z, C and R, the guard's bound, the mean."""
+"""The numbers of a step that are no vectors: m and z, C and R, the guard's bound, the mean.
+
+`Serial` works on them, one bit per cycle: product, square root and quotient in one small machine.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out
 
+from onlad.hardware import fixed
 from onlad.hardware.config import Config
-from onlad.hardware.fixed import (
-    COARSE,
-    EXPONENTS,
-    MANTISSA_BITS,
-    QUOTIENT_BITS,
-    SCALAR_BITS,
-    TRACE_BITS,
-    TRACE_FRACTION,
-)
 from onlad.hardware.rtl.interfaces import Part, Ports, scaling
-from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
 
+WIDE = 56  # bits of a multiplicand
+SHORT = 42  # bits of a multiplier
+DIVISOR = 44
+QUOTIENT = 52  # bits of 2^80 / divisor, where the divisor is at least 2^30
 SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of, as in the model
+
+
+class Do(enum.Enum, shape=unsigned(2)):  # type: ignore[call-arg]
+    """What `Serial` does."""
+
+    MULTIPLY = 0  # product = a b
+    ROOT = 1  # found = floor(sqrt(product))
+    DIVIDE = 2  # found = floor(2^80 / b)
+
+
+class Serial(Part):
+    """One operation at a time."""
+
+    def ports(self, c: Config) -> Ports:
+        return {
+            "start": In(1),  # for a cycle
+            "do": In(Do),
+            "a": In(WIDE),  # the arguments, read when `start` is high
+            "b": In(DIVISOR),
+            "done": Out(1),  # high for one cycle; results stay until the next start
+            "product": Out(WIDE + SHORT),
+            "found": Out(QUOTIENT),  # the root or the quotient
+        }
+
+    def build(self, m: Module) -> None:
+        factor = Signal(WIDE)
+        rest = Signal(DIVISOR + 1)
+        count = Signal(range(64))
+        doing = Signal(Do)
+        busy = Signal()
+        low, high = self.product[:SHORT], self.product[SHORT:]
+        m.d.sync += self.done.eq(0)
+        with m.If(self.start):
+            m.d.sync += [busy.eq(1), doing.eq(self.do), self.found.eq(0), count.eq(SHORT - 1)]
+            with m.If(self.do == Do.MULTIPLY):
+                m.d.sync += [self.product.eq(self.b[:SHORT]), factor.eq(self.a)]
+            with m.If(self.do == Do.DIVIDE):
+                m.d.sync += [factor.eq(self.b), count.eq(QUOTIENT - 1)]
+            # Of 2^80 / b the first 28 zeros are known.
+            m.d.sync += rest.eq(Mux(self.do == Do.DIVIDE, 1 << 28, 0))
+        with m.Elif(busy):
+            m.d.sync += count.eq(count - 1)
+            with m.If(count == 0):
+                m.d.sync += [busy.eq(0), self.done.eq(1)]
+            with m.If(doing == Do.MULTIPLY):
+                total = high + Mux(low[0], factor, 0)
+                m.d.sync += self.product.eq(Cat(low, total)[1:])
+            with m.Else():
+                # A root takes two bits of the product, a quotient one zero; each finds one bit.
+                rooting = doing == Do.ROOT
+                now = Mux(rooting, Cat(self.product[2 * SHORT - 2 :][:2], rest), rest << 1)
+                tried = Mux(rooting, Cat(Const(1, 2), self.found[:SHORT]), factor[:DIVISOR])
+                left = Signal(DIVISOR + 3)
+                m.d.comb += left.eq(now - tried)
+                fits = ~left[-1]
+                m.d.sync += [
+                    rest.eq(Mux(fits, left, now)),
+                    self.found.eq(Cat(fits, self.found)),
+                    self.product.eq(self.product << 2),
+                ]
 
 
 class Scalars(Part):
@@ -60,7 +119,7 @@ class Scalars(Part):
                 m.d.comb += serial.b.eq(b)
 
         large = beta[c.scalar_width - 2 :].any() | (beta_right < 0)
-        kept = Mux(large, beta >> COARSE, beta)
+        kept = Mux(large, beta >> fixed.COARSE, beta)
         far = (beta_right < 0) | kept[c.scalar_width - 2 :].any()
         over = (root_right < 0) | root[c.scalar_width - 1 :].any()
         m.d.comb += self.train.bound.eq(root)
@@ -106,10 +165,10 @@ class Scalars(Part):
                 with m.If(second):
                     m.next = "LIFT"
             with m.State("LIFT"):
-                low = ~self.train.new_mantissa[MANTISSA_BITS - 2 :].any()
+                low = ~self.train.new_mantissa[fixed.MANTISSA_BITS - 2 :].any()
                 with m.If(
                     (self.train.new_mantissa == 0)
-                    | (low & (self.train.new_exponent == EXPONENTS[0]))
+                    | (low & (self.train.new_exponent == fixed.EXPONENTS[0]))
                 ):
                     m.d.sync += self.train.new_mantissa.eq(self.train.mantissa)
                     m.d.sync += self.train.new_exponent.eq(self.train.exponent)
@@ -121,13 +180,13 @@ class Scalars(Part):
                     m.next = "DONE"
 
             with m.State("ALIGN"):
-                cut = 2 * (W - 1) - SCALAR_BITS
+                cut = 2 * (W - 1) - fixed.SCALAR_BITS
                 squares = self.squares >> cut if cut >= 0 else self.squares << -cut
                 m.d.sync += [
-                    M.eq(self.train.new_mantissa << SCALAR_BITS - MANTISSA_BITS),
+                    M.eq(self.train.new_mantissa << fixed.SCALAR_BITS - fixed.MANTISSA_BITS),
                     F.eq(squares),
                 ]
-                least = c.accumulator_width - 1 + 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
+                least = c.accumulator_width - 1 + 1 + hb - 2 * (W - 1) - fixed.QUOTIENT_BITS
                 m.d.sync += root_right.eq(
                     -(least + c.root_scale_fraction + self.train.renormal) - Mux(v < 0, v << 1, 0)
                 )
@@ -195,8 +254,8 @@ class Scalars(Part):
             with m.State("BOUNDED"), m.If(serial.done):
                 m.d.sync += root.eq(serial.product)
                 m.d.sync += root_right.eq(
-                    MANTISSA_BITS
-                    - TRACE_FRACTION
+                    fixed.MANTISSA_BITS
+                    - fixed.TRACE_FRACTION
                     - self.limit[:8].as_signed()
                     - (self.train.exponent << 1)
                 )
@@ -204,8 +263,8 @@ class Scalars(Part):
             with m.State("BOUNDING"):
                 with m.If(root_right > 0):
                     m.d.sync += [root.eq(root >> 1), root_right.eq(root_right - 1)]
-                with m.Elif(root[TRACE_BITS:].any()):
-                    m.d.sync += root.eq((1 << TRACE_BITS) - 1)
+                with m.Elif(root[fixed.TRACE_BITS :].any()):
+                    m.d.sync += root.eq((1 << fixed.TRACE_BITS) - 1)
                     m.next = "IDLE"
                 with m.Elif(root_right < 0):
                     m.d.sync += [root.eq(root << 1), root_right.eq(root_right + 1)]

@@ -8,10 +8,9 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
-from onlad.hardware.rtl.answers import Answers
 from onlad.hardware.rtl.arithmetic import Arithmetic
 from onlad.hardware.rtl.buffers import Banks, InputBuffer, ParameterBuffer
-from onlad.hardware.rtl.commands import Commands
+from onlad.hardware.rtl.commands import Answers, Commands
 from onlad.hardware.rtl.finish import Finish
 from onlad.hardware.rtl.front import Front
 from onlad.hardware.rtl.interfaces import Op, Part, Ports, is_any, magnitude
@@ -54,13 +53,8 @@ class Top(Part):
         m.submodules.normalise = self.normalise = Normalise(c)
         m.submodules.scalars = self.scalars = Scalars(c)
         m.submodules.finish = self.finish = Finish(c)
-        connect(
-            m,
-            self.front.decoded,
-            self.registers.decoded,
-            self.commands.decoded,
-            self.answers.decoded,
-        )
+        word = self.front.decoded
+        connect(m, word, self.registers.decoded, self.commands.decoded, self.answers.decoded)
         connect(m, self.commands.host, self.parameters.host, self.inputs.host)
         connect(m, self.arithmetic.parameters, self.parameters.lanes)
         connect(m, self.train.passes, self.walk.train)
