@@ -107,17 +107,14 @@ def host_write(config: Config) -> Signature:
     )
 
 
-def request_layout(config: Config) -> data.StructLayout:
-    """Return what a module asks of `Walk`: a pass over the blocks or rows `start` to `end`."""
-    most = max(config.hidden, config.beta_row)
-    return data.StructLayout(
-        {"valid": 1, "op": Op, "start": ceil_log2(most), "end": ceil_log2(most), "slot": 1}
-    )
-
-
 def passes(config: Config) -> Signature:
-    """Return how a module asks for passes; `settled`: nothing is under way anywhere."""
-    return signature(request=Out(request_layout(config)), taken=In(1), settled=In(1))
+    """Return how a module asks `Walk` for a pass over the blocks or rows `start` to `end`.
+
+    It is `settled` when nothing is under way anywhere.
+    """
+    place = ceil_log2(max(config.hidden, config.beta_row))
+    request = data.StructLayout({"valid": 1, "op": Op, "start": place, "end": place, "slot": 1})
+    return signature(request=Out(request), taken=In(1), settled=In(1))
 
 
 def parameters(config: Config) -> Signature:

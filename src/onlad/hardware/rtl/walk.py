@@ -8,15 +8,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import (
-    Op,
-    Part,
-    Ports,
-    is_any,
-    issue_layout,
-    passes,
-    request_layout,
-)
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, is_any, issue_layout, passes
 
 
 class Walk(Part):
@@ -38,7 +30,7 @@ class Walk(Part):
     def build(self, m: Module) -> None:
         c, row = self.config, self.config.alpha_row
         first = self.train.request.valid
-        request = Signal(request_layout(c))
+        request = Signal(self.train.request.shape())
         taken = Signal()
         active = Signal()
         op = Signal(Op)
