@@ -1,6 +1,7 @@
 """What the core costs: the paper's twelve sizes on its chip, then other lanes, words and alphas.
 
     python -m experiments.core_area run       # resumable: skips what is stored for this gateware
+    python -m experiments.core_area far LOG   # how far nextpnr came with (512, 64), if stopped
     python -m experiments.core_area table     # from the records alone
 
 yosys maps to xc7z020 and counts; its timing analysis gives the longest path through the logic,
@@ -9,10 +10,12 @@ without wires. nextpnr places and routes for an ECP5-85F of the slowest grade.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 from experiments import core_source
 from experiments.pages import markdown
@@ -77,6 +80,42 @@ def measure(part: str, config: Config, seeds: int) -> None:
     append("core_area", [record | origin("make core-area", "experiments/core_area.py")])
 
 
+def progress(log: str) -> Record:
+    """Return how far nextpnr came: what it printed, one line after the other."""
+    arcs = re.search(r"Routing (\d+) arcs", log)
+    placed = re.search(r"Max frequency for clock .*: ([\d.]+) MHz", log)
+    rows = re.findall(r"\|\s*(\d+)\|\s*[\d.]+\s+([\d.]+)\|", log)  # arcs left, and seconds so far
+    if not (arcs and placed and rows):
+        raise SystemExit("nextpnr has not begun to route")
+    left, seconds = rows[-1]
+    return {
+        "arcs": int(arcs[1]), "left": int(left), "seconds": round(float(seconds)),
+        "placed_mhz": float(placed[1]),
+    }  # fmt: skip
+
+
+def far(path: str) -> None:
+    """Store how far a run with the paper's size came that was stopped."""
+    core = asdict(Config(512, 64))
+    known = next(r for r in records() if (r["part"], r["config"]) == (ECP5, core))
+    route = progress(Path(path).read_text(encoding="utf-8"))
+    what = origin("python -m experiments.core_area far LOG", "experiments/core_area.py")
+    append("core_area", [known | {"route": route, "gateware": core_source.gateware()} | what])
+
+
+def _mhz(record: Record) -> str:
+    """Return the frequencies by seed, or how far the routing came."""
+    if record["mhz"]:
+        return ", ".join(f"{f:.1f}" for f in record["mhz"])
+    if "route" not in record:
+        return "not routed"
+    r = record["route"]
+    return (
+        f"not routed: {r['left']:,} of {r['arcs']:,} arcs left after {r['seconds'] / 60:.0f} "
+        f"minutes; {r['placed_mhz']:.1f} MHz by its placement"
+    )
+
+
 def sizes() -> list[tuple[str, ...]]:
     """Return the paper's table with ours beside it."""
     found = []
@@ -119,7 +158,7 @@ def routed() -> list[tuple[str, ...]]:
     return [
         (
             f"{r['config']['n']}, {r['config']['hidden']}, {r['config']['lanes']}",
-            ", ".join(f"{f:.1f}" for f in r["mhz"]) or "not routed",
+            _mhz(r),
             *(f"{r['used'][k]:,}" for k in r["used"]),
         )
         for r in records()
@@ -141,4 +180,4 @@ def table() -> None:
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table}[sys.argv[1]]()
+    {"run": run, "far": far, "table": table}[sys.argv[1]](*sys.argv[2:])

@@ -218,7 +218,7 @@ def _route(folder: Path, chip: Part, seed: int) -> float:
     command = [
         sys.executable, "-c", program, *chip.nextpnr, "--speed", "6", "--json", "netlist.json",
         "--seed", seed, "--freq", "100", "--timing-allow-fail", "--report", "route.json",
-        "--lpf-allow-unconstrained",  # pins anywhere: out of context the clock has no global net
+        "--out-of-context",
     ]  # fmt: skip
     run("nextpnr", command, SynthesisError, cwd=folder)
     fmax = json.loads((folder / "route.json").read_text())["fmax"]
