@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onlad import cli
+from onlad.cli.completion import described
 from onlad.errors import OnladError
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
@@ -67,12 +68,7 @@ def test_the_version_is_the_installed_one(capsys):
     assert capsys.readouterr() == (f"onlad {version('onlad')}\n", "")
 
 
-def command(module):
-    """Return the command of a module; Python has a word of its own for one."""
-    return module.__name__.split(".")[-1].replace("imports", "import")
-
-
-@pytest.mark.parametrize("name", ["", *map(command, cli.COMMANDS)])
+@pytest.mark.parametrize("name", ["", *(each.name for each in described(cli.build_parser()))])
 def test_help_has_an_example(name, capsys):
     with pytest.raises(SystemExit) as done:
         cli.main([*name.split(), "--help"])

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from onlad import __version__
 from onlad.cli import (
-    audit,
     backtest,
     completion,
     core,
@@ -17,41 +16,22 @@ from onlad.cli import (
     evaluate,
     export,
     fit,
-    forget,
     imports,
     info,
     merge,
     plot,
-    repair,
-    revert,
     score,
-    serve,
+    service,
     watch,
 )
 from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
-#: Each command is a module with one function, `add`, that describes its arguments and what to run.
+#: Each module has a function `add`, which adds one or more commands.
 COMMANDS = (
-    watch,
-    fit,
-    score,
-    info,
-    merge,
-    plot,
-    evaluate,
-    backtest,
-    imports,
-    export,
-    demo,
-    serve,
-    forget,
-    revert,
-    repair,
-    audit,
-    core,
+    watch, fit, score, info, merge, plot, evaluate, backtest, imports, export, demo, service, core,
     completion,
-)
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,6 +38,28 @@ class Help(argparse.HelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+
+def add_command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace], int], **numbers: int
+) -> argparse.ArgumentParser:
+    """Add a command that does `run`, whose docstring is its help: a line, a text, and examples.
+
+    `numbers` are those that the text has in braces.
+    """
+    doc = inspect.getdoc(run) or f"{name}\n\n-\n\n-"  # python -OO removes docstrings
+    brief, text, examples = doc.split("\n\n")
+    examples = inspect.cleandoc(examples)
+    many = "\n" in examples
+    parser = commands.add_parser(
+        name,
+        help=brief[0].lower() + brief[1:].rstrip("."),
+        description=text.format(**numbers),
+        formatter_class=Help,
+        epilog="examples:\n  " + examples.replace("\n", "\n  ") if many else f"example: {examples}",
+    )
+    parser.set_defaults(run=run, usage=parser.error)
+    return parser
 
 
 def at_least(least: float, most: float = 2**63 - 1) -> Callable[[str], int]:
@@ -139,22 +162,6 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
         "--on-bad", choices=("skip", "stop"), default="skip",
         help="what to do with a row that cannot be read (default: skip, count and report it)",
     )  # fmt: skip
-
-
-def add_device(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
-    """Add a device of the service: STREAM, which may be optional, DEVICE and --config."""
-    name = "name of the stream in the configuration"
-    parser.add_argument("stream", nargs=nargs, metavar="STREAM", help=name)
-    omitted = "name of the device; omit it if the device has none"
-    parser.add_argument("device", nargs="?", default="", metavar="DEVICE", help=omitted)
-    file = "the configuration of the service"
-    parser.add_argument("--config", type=Path, required=True, metavar="PATH", help=file)
-
-
-def add_state(parser: argparse.ArgumentParser) -> None:
-    """Add the state folder of the service."""
-    folder = "the folder that `state` names in the configuration"
-    parser.add_argument("state", type=Path, metavar="STATE", help=folder)
 
 
 def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> None:

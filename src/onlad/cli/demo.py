@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onlad.cli.arguments import Commands, at_least
+from onlad.cli.arguments import Commands, add_command, at_least
 
 
 def add(commands: Commands) -> None:
     """Add `onlad demo`."""
-    parser = commands.add_parser(
-        "demo",
-        help="monitor a simulated pump with known faults",
-        description="Monitor a simulated pump, print each alarm with its causes, and compare the "
-        "alarms with the simulated faults.",
-        epilog="example: onlad demo --seed 1 --output pump.png",
-    )
+    parser = add_command(commands, "demo", run)
     parser.add_argument(
         "--samples", type=at_least(1000), default=8640, metavar="N",
         help="length of the stream, at least 1000 (default: 8640, a day)",
@@ -32,10 +26,16 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     picture.add_argument("--no-plot", action="store_true", help="draw no picture")
 
-    def run(args: argparse.Namespace) -> int:
-        from onlad.demo import show  # noqa: PLC0415  (rich is slow to import, and only it needs it)
 
-        show.run(args.samples, args.seed, None if args.no_plot else args.output)
-        return 0
+def run(args: argparse.Namespace) -> int:
+    """Monitor a simulated pump with known faults.
 
-    parser.set_defaults(run=run)
+    Monitor a simulated pump, print each alarm with its causes, and compare the alarms with the
+    simulated faults.
+
+        onlad demo --seed 1 --output pump.png
+    """
+    from onlad.demo import show  # noqa: PLC0415  (rich is slow to import, and only it needs it)
+
+    show.run(args.samples, args.seed, None if args.no_plot else args.output)
+    return 0

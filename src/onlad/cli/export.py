@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from onlad.cli.arguments import Commands, Help, at_least
+from onlad.cli.arguments import Commands, add_command, at_least
 from onlad.cli.models import load_model
 from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor, convert, export
@@ -22,17 +22,7 @@ NEW = (
 
 def add(commands: Commands) -> None:
     """Add `onlad export`."""
-    parser = commands.add_parser(
-        "export",
-        help="write a monitor as C source for a microcontroller",
-        description="Write a monitor as C99 source that learns on a microcontroller: the monitor "
-        "of a model file, which continues to learn, or a new one with --features. The RAM, flash "
-        "and time that it needs are printed first.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad export --features 8 --hidden 32 -o firmware\n"
-        "  onlad export pump.onlad --ram 64k -o firmware",
-    )
+    parser = add_command(commands, "export", run)
     parser.add_argument(
         "model", type=Path, nargs="?", metavar="MODEL",
         help="a fitted Monitor or a PortableMonitor; without it a fresh one is written",
@@ -80,11 +70,18 @@ def add(commands: Commands) -> None:
         "--counters", type=_features, metavar="LIST",
         help="features that only rise, such as energy: 0,4 are watched by their rate",
     )  # fmt: skip
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make or load, say what it needs, and write."""
+    """Write a monitor as C source for a microcontroller.
+
+    Write a monitor as C99 source that learns on a microcontroller: the monitor of a model file,
+    which continues to learn, or a new one with --features. The RAM, flash and time that it needs
+    are printed first.
+
+        onlad export --features 8 --hidden 32 -o firmware
+        onlad export pump.onlad --ram 64k -o firmware
+    """
     monitor = _loaded(args) if args.model else _fresh(args)
     print(export.summary(monitor), file=sys.stderr)
     export.check_ram(monitor, args.ram)

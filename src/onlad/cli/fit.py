@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onlad.cli.arguments import Commands, Help, add_monitor, add_source, at_least, wanted
+from onlad.cli.arguments import Commands, add_command, add_monitor, add_source, at_least, wanted
 from onlad.cli.bare import BareDetector
 from onlad.cli.history import History
 from onlad.cli.session import Session
@@ -16,19 +16,7 @@ from onlad.monitor import FEWEST
 
 def add(commands: Commands) -> None:
     """Add `onlad fit`."""
-    parser = commands.add_parser(
-        "fit",
-        help="learn a history that is known to be normal, and save the model",
-        description="Learn a history that is known to be normal and save the model to a file, for "
-        "onlad watch --model, onlad score and onlad info. The history must fit into memory. With "
-        "--detector the model is a detector without scaling and threshold, for features of about "
-        "unit size without missing values; such models can be merged.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad fit monday.csv -o pump.onlad\n"
-        "  onlad watch tuesday.csv --model pump.onlad\n"
-        "  onlad fit scaled.csv --detector --hidden 32 -o a.onlad",
-    )
+    parser = add_command(commands, "fit", run)
     add_source(parser)
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="MODEL", help="file of the model"
@@ -41,11 +29,20 @@ def add(commands: Commands) -> None:
         "--forgetting", type=float, metavar="A",
         help="forgetting factor, in (0, 1] (default: 1, nothing is forgotten)",
     )  # fmt: skip
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Learn, and save."""
+    """Learn a history that is known to be normal, and save the model.
+
+    Learn a history that is known to be normal and save the model to a file, for onlad watch
+    --model, onlad score and onlad info. The history must fit into memory. With --detector the model
+    is a detector without scaling and threshold, for features of about unit size without missing
+    values; such models can be merged.
+
+        onlad fit monday.csv -o pump.onlad
+        onlad watch tuesday.csv --model pump.onlad
+        onlad fit scaled.csv --detector --hidden 32 -o a.onlad
+    """
     models = _detector(args) if args.detector else _history(args)
     session = Session(args, models, args.output)
     status = session.run(lambda block, verdicts: None)

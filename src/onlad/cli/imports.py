@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, add_command
 from onlad.cli.models import say
 from onlad.errors import OnladError
 from onlad.streams.times import seconds
@@ -24,19 +24,7 @@ CLOCKS = ("timestamp", "time", "date", "datetime")
 
 def add(commands: Commands) -> None:
     """Add `onlad import`."""
-    parser = commands.add_parser(
-        "import",
-        help="convert the files of AWS Lookout for Equipment to one table",
-        description="Read the CSV files that Lookout for Equipment was given, one of each "
-        "component with a column Timestamp, and its label file, and write one table that the other "
-        "commands read: the time, each sensor, and fault, which is 1 between the times of a label, "
-        "and empty where one is rated NEUTRAL. A label that is rated NO_ANOMALY is none. "
-        "A sensor that several components have is called component/sensor.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad import lookout/ --labels labels.csv -o history.csv\n"
-        "  onlad evaluate history.csv --label fault",
-    )
+    parser = add_command(commands, "import", run)
     parser.add_argument(
         "source", type=Path, metavar="SOURCE",
         help="a CSV file, or a folder with one CSV file per component, also in subfolders",
@@ -53,11 +41,20 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="file of the table (default: standard output)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, join by time, and write."""
+    """Convert the files of AWS Lookout for Equipment to one table.
+
+    Read the CSV files that Lookout for Equipment was given, one of each component with a column
+    Timestamp, and its label file, and write one table that the other commands read: the time, each
+    sensor, and fault, which is 1 between the times of a label, and empty where one is rated
+    NEUTRAL. A label that is rated NO_ANOMALY is none. A sensor that several components have is
+    called component/sensor.
+
+        onlad import lookout/ --labels labels.csv -o history.csv
+        onlad evaluate history.csv --label fault
+    """
     tables = dict(_tables(args.source))
     if not tables:
         raise OnladError(f"{args.source} has no CSV file with a column Timestamp")

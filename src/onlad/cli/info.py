@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, add_command
 from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.mcu import PortableMonitor
@@ -21,21 +21,20 @@ from onlad.reference import Array
 
 def add(commands: Commands) -> None:
     """Add `onlad info`."""
-    parser = commands.add_parser(
-        "info",
-        help="print what a model has learned",
-        description="Print what a model file contains: settings, modes, how many samples each has "
-        "learned, and the checksum, which is verified.",
-        formatter_class=Help,
-        epilog="examples:\n  onlad info pump.onlad\n  onlad info pump.onlad --json",
-    )
+    parser = add_command(commands, "info", run)
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, and print."""
+    """Print what a model has learned.
+
+    Print what a model file contains: settings, modes, how many samples each has learned, and the
+    checksum, which is verified.
+
+        onlad info pump.onlad
+        onlad info pump.onlad --json
+    """
     model = load_model(args.model)
     facts: dict[str, Any] = {"file": str(args.model), "kind": type(model).__name__}
     data = args.model.read_bytes()

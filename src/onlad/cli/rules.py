@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onlad.cli.arguments import wanted
-from onlad.cli.serve import extra
+from onlad.cli.service import extra
 from onlad.errors import OnladError
 from onlad.rules import Rules
 from onlad.streams.settings import given

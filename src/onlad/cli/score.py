@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from onlad.cli.arguments import Commands, Help, add_source
+from onlad.cli.arguments import Commands, add_command, add_source
 from onlad.cli.bare import BareDetector
-from onlad.cli.models import Models, load_model
+from onlad.cli.models import Models, load_model, say
 from onlad.cli.session import Session
 from onlad.detector import Detector
 from onlad.errors import OnladError
@@ -20,16 +20,7 @@ from onlad.verdict import Verdicts
 
 def add(commands: Commands) -> None:
     """Add `onlad score`."""
-    parser = commands.add_parser(
-        "score",
-        help="score a source with a model, without learning",
-        description="Score each sample with a saved model. Nothing is learned, and the model file "
-        "is not changed; onlad watch --load continues to learn.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad score pump.onlad tuesday.csv > scores.csv\n"
-        "  onlad score pump.onlad tuesday.csv --output jsonl",
-    )
+    parser = add_command(commands, "score", run)
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="a file of onlad fit or onlad watch --save"
     )
@@ -38,21 +29,23 @@ def add(commands: Commands) -> None:
         "--output", choices=("csv", "jsonl", "influx"), default="csv",
         help="a table (the default), JSON lines, or Influx line protocol",
     )  # fmt: skip
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score, and print."""
+    """Score a source with a model, without learning.
+
+    Score each sample with a saved model. Nothing is learned, and the model file is not changed;
+    onlad watch --load continues to learn.
+
+        onlad score pump.onlad tuesday.csv > scores.csv
+        onlad score pump.onlad tuesday.csv --output jsonl
+    """
     model = load_model(args.model)
     models = (
         BareDetector(model, learn=False) if isinstance(model, Detector) else _frozen(model, args)
     )
     session = Session(args, models)
-    writers: dict[str, Writer] = {
-        "csv": Table(),
-        "jsonl": jsonl,
-        "influx": InfluxLines(session.say),
-    }
+    writers: dict[str, Writer] = {"csv": Table(), "jsonl": jsonl, "influx": InfluxLines(say)}
     write = writers[args.output]
 
     def take(block: Block, verdicts: Verdicts) -> None:

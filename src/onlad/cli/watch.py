@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source
+from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source
 from onlad.cli.incidents import IncidentLog
-from onlad.cli.models import Models
+from onlad.cli.models import Models, say
 from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
 from onlad.incident import QUIET
@@ -22,23 +22,7 @@ from onlad.verdict import Verdicts
 
 def add(commands: Commands) -> None:
     """Add `onlad watch`."""
-    parser = commands.add_parser(
-        "watch",
-        help="monitor a file, a pipe or a broker, and print each incident with its causes",
-        description="Monitor a stream: learn what is normal from the stream itself, and print one "
-        "line per incident with its severity, its causes and their expected values. Anomalies "
-        f"less than {QUIET} samples apart are one incident, and so are incidents of several series "
-        "that begin within a minute; for a live source a line is also "
-        "printed when an incident begins. No labels and no training are needed; the first one "
-        "can come after 256 samples.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad watch pump.csv\n"
-        "  onlad watch pump.csv --follow --model pump.onlad\n"
-        "  tail -n +1 -f pump.jsonl | onlad watch - --output jsonl | jq .causes\n"
-        "  onlad watch mqtt://broker/plant/+/sensors --model models/\n"
-        "  onlad watch - --input influx --output influx --all      (for Telegraf's execd)",
-    )
+    parser = add_command(commands, "watch", run, quiet=QUIET)
     add_source(parser, broker=True)
     parser.add_argument(
         "--follow", action="store_true",
@@ -68,11 +52,23 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     add_monitor(parser)
     add_rules(parser)
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Watch, print, and say at the end how the alarms compare with the labels, if there are any."""
+    """Monitor a file, a pipe or a broker, and print each incident with its causes.
+
+    Monitor a stream: learn what is normal from the stream itself, and print one line per incident
+    with its severity, its causes and their expected values. Anomalies less than {quiet} samples
+    apart are one incident, and so are incidents of several series that begin within a minute; for a
+    live source a line is also printed when an incident begins. No labels and no training are
+    needed; the first one can come after 256 samples.
+
+        onlad watch pump.csv
+        onlad watch pump.csv --follow --model pump.onlad
+        tail -n +1 -f pump.jsonl | onlad watch - --output jsonl | jq .causes
+        onlad watch mqtt://broker/plant/+/sensors --model models/
+        onlad watch - --input influx --output influx --all      (for Telegraf's execd)
+    """
     if args.model and (args.load or args.save):
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
@@ -80,11 +76,7 @@ def run(args: argparse.Namespace) -> int:
     models = Models(settings, load, rules=rules, grows=True)
     live = args.follow or "://" in args.source or args.source == "-"
     session = Session(args, models, args.model or args.save)
-    writers: dict[str, Writer] = {
-        "people": people,
-        "jsonl": jsonl,
-        "influx": InfluxLines(session.say),
-    }
+    writers: dict[str, Writer] = {"people": people, "jsonl": jsonl, "influx": InfluxLines(say)}
     write = writers[args.output]
     counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
     rows = args.rows or args.all or args.output == "influx"
@@ -110,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     status = session.run(take, passed, log.finish) if log else session.run(take, passed)
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
-        session.say(
+        say(
             f"of {hits + missed:,} samples labelled as anomalous {hits:,} were found; {false:,} "
             "other samples were anomalies too. onlad evaluate says more"
         )
