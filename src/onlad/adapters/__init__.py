@@ -2,3 +2,20 @@
 
 The constructors are alike by design: each host wants its parameters written out.
 """
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def made(kind: type[T], parameters: Mapping[str, Any], seed: int) -> T:
+    """Return a `Detector` or an `OsElm` with the parameters of an adapter that it has too.
+
+    Its `score` is the `score_type` of the adapter.
+    """
+    own = {**parameters, "seed": seed}
+    if "score_type" in own:
+        own["score"] = own["score_type"]
+    return kind(**{name: own[name] for name in inspect.signature(kind).parameters if name in own})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onlad.adapters import made
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Loss, Score, Weights
@@ -58,16 +59,7 @@ class OnladDetector(AnomalyDetector):
         random_seed: int = 1,
     ) -> None:
         super().__init__(schema, random_seed=random_seed)
-        self.detector = Detector(
-            n_hidden=n_hidden,
-            activation=activation,
-            weights=weights,
-            forgetting=forgetting,
-            score=score_type,
-            loss=loss,
-            ridge=ridge,
-            seed=random_seed,
-        )
+        self.detector = made(Detector, locals(), random_seed)
 
     def train(self, instance: Any) -> None:
         """Learn one instance."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score, Weights
@@ -85,16 +86,8 @@ class OnladDetector(BaseDetector):
         """Forget everything and learn the rows of `X`, all with the same weight."""
         X = check_array(X, dtype="float64")
         self._set_n_classes(y)
-        detector = Detector(
-            n_hidden=self.n_hidden,
-            activation=self.activation,
-            weights=self.weights,
-            forgetting=self.forgetting,
-            score=self.score_type,
-            loss=self.loss,
-            ridge=self.ridge,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        detector = made(Detector, vars(self), seed)
         on = bool(self.preprocessing)
         self.scaler_ = StandardScaler(with_mean=on, with_std=on).fit(X)
         X = self.scaler_.transform(X)

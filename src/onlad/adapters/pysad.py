@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Loss, Score, Weights
@@ -56,16 +57,8 @@ class OnladDetector(BaseModel):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.random_state = random_state
-        self.detector = Detector(
-            n_hidden=n_hidden,
-            activation=activation,
-            weights=weights,
-            forgetting=forgetting,
-            score=score_type,
-            loss=loss,
-            ridge=ridge,
-            seed=int(check_random_state(random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        self.detector = made(Detector, locals(), seed)
 
     def fit_partial(self, X: Any, y: Any = None) -> OnladDetector:
         """Learn one instance of shape (num_features,); `y` is ignored."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onlad import kernel
+from onlad.adapters import made
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
 
@@ -39,13 +40,8 @@ class _OsElmBase:
         self.forgetting = forgetting
         self.ridge = ridge
         self.seed = seed
-        self._model = OsElm(
-            n_hidden=n_hidden,
-            activation=activation,
-            forgetting=forgetting,
-            ridge=ridge,
-            seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
-        )
+        drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed
+        self._model = made(OsElm, vars(self), drawn)
         self._names: tuple[Hashable, ...] = ()
         self._classes: list[Any] = []  # of a classifier
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score, Weights
@@ -92,16 +93,8 @@ class OnladDetector(OutlierMixin, BaseEstimator):
         share = self.contamination
         if share != "auto" and not (isinstance(share, (int, float)) and 0 < share <= 0.5):
             raise ValueError(f"contamination must be 'auto' or in (0, 0.5], got {share!r}")
-        detector = Detector(
-            n_hidden=self.n_hidden,
-            activation=self.activation,
-            weights=self.weights,
-            forgetting=self.forgetting,
-            score=self.score_type,
-            loss=self.loss,
-            ridge=self.ridge,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        detector = made(Detector, vars(self), seed)
         scaler = StandardScaler().fit(X)
         X = scaler.transform(X)
         self.detector_, self.scaler_ = detector.fit(X), scaler

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array, Weights
 
@@ -40,14 +41,8 @@ class _OsElmBase(BaseEstimator):
         self.random_state = random_state
 
     def _fit(self, X: Array, T: Array) -> None:
-        model = OsElm(
-            n_hidden=self.n_hidden,
-            activation=self.activation,
-            weights=self.weights,
-            forgetting=self.forgetting,
-            ridge=self.ridge,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        model = made(OsElm, vars(self), seed)
         scaler = StandardScaler().fit(X)
         self.model_, self.scaler_ = model.fit(scaler.transform(X), T), scaler
 

@@ -172,20 +172,16 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
         help="share of normal samples at which a false alarm may begin, such as 1/10000 (the "
         "default); also changes a saved model",
     )  # fmt: skip
-    if warms_up:
-        group.add_argument(
-            "--warmup", type=at_least(*LIMITS["warmup"]), metavar="N",
-            help="for a new model: samples before the first alarm (default: 256)",
-        )  # fmt: skip
-    group.add_argument(
-        "--window", type=at_least(*LIMITS["window"]), metavar="N",
-        help="for a new model: consecutive samples that are compared (default: up to 4, fewer "
-        "with many columns)",
-    )  # fmt: skip
-    group.add_argument(
-        "--seed", type=at_least(*LIMITS["seed"]), metavar="N",
-        help="for a new model: seed of the random layers (default: 0)",
-    )  # fmt: skip
+    texts = {
+        "warmup": "samples before the first alarm (default: 256)",
+        "window": "consecutive samples that are compared (default: up to 4, fewer with many "
+        "columns)",
+        "seed": "seed of the random layers (default: 0)",
+    }
+    for name, text in texts.items():
+        if warms_up or name != "warmup":
+            kind, words = at_least(*LIMITS[name]), f"for a new model: {text}"
+            group.add_argument(f"--{name}", type=kind, metavar="N", help=words)
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

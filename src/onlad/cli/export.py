@@ -40,27 +40,19 @@ def add(commands: Commands) -> None:
         help="float, or fixed: matrices in fixed point, for a chip without an FPU (default: float)",
     )  # fmt: skip
     fresh = parser.add_argument_group("a fresh monitor")
-    fresh.add_argument("--features", type=at_least(1), metavar="N", help="numbers of a row")
-    fresh.add_argument(
-        "--hidden", type=at_least(4), metavar="N", help="tanh units in all (default: 32)"
-    )
-    fresh.add_argument(
-        "--window", type=at_least(1), metavar="N",
-        help="rows watched together (default: up to 4, the fewer the more features there are)",
-    )  # fmt: skip
-    fresh.add_argument(
-        "--modes", type=at_least(1, 255), metavar="N",
-        help="places for modes, one of them for a candidate (default: 3)",
-    )  # fmt: skip
-    fresh.add_argument(
-        "--warmup", type=at_least(96, 98_304), metavar="N",
-        help="rows before the first verdict, a multiple of 12 (default: 384)",
-    )  # fmt: skip
+    for flag, kind, text in (
+        ("--features", at_least(1), "numbers of a row"),
+        ("--hidden", at_least(4), "tanh units in all (default: 32)"),
+        ("--window", at_least(1), "rows that are compared (default: up to 4)"),
+        ("--modes", at_least(1, 255), "places for modes, one of them for a candidate (default: 3)"),
+        ("--warmup", at_least(96, 98_304), "rows of the warm-up, a multiple of 12 (default: 384)"),
+        ("--seed", at_least(0), "seed of the random layer (default: 0)"),
+    ):  # fmt: skip
+        fresh.add_argument(flag, type=kind, metavar="N", help=text)
     fresh.add_argument(
         "--false-alarms", type=float, metavar="SHARE",
         help="share of normal rows at which a false alarm may begin (default: 0.0001)",
     )  # fmt: skip
-    fresh.add_argument("--seed", type=at_least(0), metavar="N", help="of the random layer")
     fresh.add_argument(
         "--layer", choices=get_args(Drawn),
         help="stored in flash, or seeded: drawn from the seed at each row, which takes no flash "
@@ -118,9 +110,8 @@ def _loaded(args: argparse.Namespace) -> PortableMonitor:
     if isinstance(model, Monitor):
         return convert.from_monitor(model, args.modes or 3, args.arithmetic or "float")
     if not isinstance(model, PortableMonitor):
-        raise OnladError(
-            f"{args.model} holds a {type(model).__name__}; this needs a Monitor or PortableMonitor"
-        )
+        what = f"{args.model} holds a {type(model).__name__}"
+        raise OnladError(f"{what}; this needs a Monitor or PortableMonitor")
     if args.modes not in (None, model.modes):
         raise OnladError(f"{args.model} has {model.modes} places, which --modes cannot change")
     if args.arithmetic not in (None, model.arithmetic):

@@ -33,14 +33,11 @@ def add(commands: Commands) -> None:
         "--labels", type=Path, metavar="FILE",
         help="the label file, begin and end of each anomaly and perhaps its rating, or the JSON "
         "of aws lookoutequipment list-labels",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
+    )  # fmt: skip
     parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
+        "-o", "--output", type=Path, metavar="FILE",
         help="file of the table (default: standard output)",
-    )
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,6 +18,16 @@ from onlad.mcu.layout import MAGIC, MODE, State
 from onlad.monitor import Monitor
 from onlad.reference import Array
 
+#: What `describe` returns of a monitor that is ready, and how it is printed.
+DESCRIBED = {
+    "ordered": "ordered",
+    "window": "window",
+    "start": "samples at the start",
+    "learned": "samples learned",
+    "quarantine": "samples in quarantine",
+    "candidate": "new mode on trial",
+}
+
 
 def add(commands: Commands) -> None:
     """Add `onlad info`."""
@@ -41,82 +51,58 @@ def run(args: argparse.Namespace) -> int:
     if data[: len(MAGIC)] == MAGIC:
         facts |= {"format": "dump of a chip", "bytes": len(data), "crc32": data[:-5:-1].hex()}
     else:
-        facts |= {
-            "format": int.from_bytes(data[6:8], "little"),
-            "bytes": len(data),
-            "sha256": data[-32:].hex(),
-        }
-    if isinstance(model, PortableMonitor):
-        facts |= _portable(model)
-    else:
-        facts |= _monitor(model) if isinstance(model, Monitor) else _detector(model)
+        version = int.from_bytes(data[6:8], "little")
+        facts |= {"format": version, "bytes": len(data), "sha256": data[-32:].hex()}
+    facts |= _detector(model) if isinstance(model, Detector) else _monitor(model)
     print(json.dumps(facts) if args.json else _text(facts))
     return 0
 
 
-def _monitor(monitor: Monitor) -> dict[str, Any]:
-    said, state = monitor.describe(), monitor.learned()
+def _monitor(monitor: Monitor | PortableMonitor) -> dict[str, Any]:
+    """Return the facts of a monitor, in the order in which they are printed."""
+    said, names = monitor.describe(), [str(name) for name in monitor.names]
     facts: dict[str, Any] = {
         "samples seen": monitor.n_seen,
         "ready": said["ready"],
         "false alarms": monitor.false_alarms,
-        "warmup": monitor.warmup,
-        "seed": monitor.seed,
     }
-    names = [str(name) for name in monitor.names]
-    if state is None or state.watching is None:
-        return facts | {"why": said["why"], "columns": names}
-    now, drifting = state.watching, said["drifting"]
-    return facts | {
-        "threshold": said["threshold"],
-        "ordered": now.ordered,
-        "window": now.width,
-        "samples at the start": now.begun,
-        "samples learned": sum(mode.count for mode in now.modes),
-        "samples in quarantine": len(now.quarantine),
-        "new mode on trial": now.candidate is not None,
-        "drifting": None if drifting is None else str(drifting),
-        "never moved": [str(name) for name in said["never moved"]],
-        "columns": names,
-        "modes": [_mode(mode.count, mode.centre, mode.scale, names) for mode in now.modes],
-    }
-
-
-def _mode(count: int, centre: Array, scale: Array, names: list[str]) -> dict[str, Any]:
-    """Return the samples of a mode, and centre and unit of each column; None if not known."""
-    pairs = zip(centre.tolist(), scale.tolist(), strict=True)
-    units = [{"centre": _finite(each), "unit": unit or None} for each, unit in pairs]
-    return {"samples learned": count, "columns": dict(zip(names, units, strict=True))}
-
-
-def _portable(monitor: PortableMonitor) -> dict[str, Any]:
-    said = monitor.describe()
-    facts: dict[str, Any] = {
-        "samples seen": monitor.n_seen,
-        "ready": said["ready"],
-        "false alarms": monitor.false_alarms,
-        "hidden units": monitor.hidden,
-        "places for modes": monitor.modes,
-        "warmup": monitor.warmup,
-        "seed": monitor.seed,
-    }
-    names = [str(name) for name in monitor.names]
+    if isinstance(monitor, PortableMonitor):
+        facts |= {"hidden units": monitor.hidden, "places for modes": monitor.modes}
+    facts |= {"warmup": monitor.warmup, "seed": monitor.seed}
     if not said["ready"]:
         return facts | {"why": said["why"], "columns": names}
-    state = State(monitor.sizes(), monitor.dump())
-    drifting = said["drifting"]
+    facts["threshold"] = said["threshold"]
+    facts |= {words: said[name] for name, words in DESCRIBED.items() if name in said}
+    facts["drifting"] = None if said["drifting"] is None else str(said["drifting"])
+    if "never moved" in said:
+        facts["never moved"] = [str(name) for name in said["never moved"]]
+    units = _chip_modes(monitor) if isinstance(monitor, PortableMonitor) else _modes(monitor)
     modes = [
-        _mode(int(place[1]), mode["centre"], mode["scale"], names)
-        for place, mode in zip(state.places, state.modes, strict=True)
-        if place[0] == MODE
+        {"samples learned": count, "columns": dict(zip(names, _units(centre, scale), strict=True))}
+        for count, centre, scale in units
     ]
-    return facts | {
-        "threshold": said["threshold"],
-        "window": said["window"],
-        "drifting": None if drifting is None else str(drifting),
-        "columns": names,
-        "modes": modes,
-    }
+    return facts | {"columns": names, "modes": modes}
+
+
+def _modes(monitor: Monitor) -> list[tuple[int, Array, Array]]:
+    """Return samples, centres and scales of each mode."""
+    state = monitor.learned()
+    now = state.watching if state else None
+    return [(mode.count, mode.centre, mode.scale) for mode in (now.modes if now else ())]
+
+
+def _chip_modes(monitor: PortableMonitor) -> list[tuple[int, Array, Array]]:
+    state = State(monitor.sizes(), monitor.dump())
+    places = zip(state.places, state.modes, strict=True)
+    return [(int(p[1]), mode["centre"], mode["scale"]) for p, mode in places if p[0] == MODE]
+
+
+def _units(centre: Array, scale: Array) -> list[dict[str, float | None]]:
+    """Return centre and unit of each column; None if not known."""
+    return [
+        {"centre": each if math.isfinite(each) else None, "unit": unit or None}
+        for each, unit in zip(centre.tolist(), scale.tolist(), strict=True)
+    ]
 
 
 def _detector(detector: Detector) -> dict[str, Any]:
@@ -134,10 +120,6 @@ def _detector(detector: Detector) -> dict[str, Any]:
         "seed": detector.seed,
         "largest weight": float(np.abs(state.beta).max()) if state else None,
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _text(facts: dict[str, Any]) -> str:

@@ -35,10 +35,9 @@ def add(commands: Commands) -> None:
         "printed with fields added",
     )  # fmt: skip
     parser.add_argument(
-        "--rows",
-        action="store_true",
+        "--rows", action="store_true",
         help="print one line per anomaly instead of incidents, as --output influx always does",
-    )
+    )  # fmt: skip
     parser.add_argument("--all", action="store_true", help="print every sample")
     add_load(parser)
     parser.add_argument(

@@ -10,7 +10,7 @@ from onlad.errors import OnladError
 from onlad.incident import TOGETHER, Incident, Incidents
 from onlad.rules import Budget, Rules
 from onlad.streams.block import Block, Time
-from onlad.streams.times import seconds
+from onlad.streams.times import seconds_or_nan
 from onlad.verdict import Verdicts
 
 NONE = Rules()
@@ -40,7 +40,7 @@ class Joined:
     def whole(self) -> Incident:
         """The most severe part, with the devices, the times and the anomalies of all."""
         parts, worst = list(self.parts.values()), self.parts[self.series]
-        last = max(parts, key=lambda each: _seconds(each.times[1]))
+        last = max(parts, key=lambda each: seconds_or_nan(each.times[1]))
         return replace(
             worst,
             number=self.number,
@@ -140,11 +140,4 @@ class Joiner:
 
     def _clock(self, when: Time) -> float:
         """Return a time in seconds; that of the clock if a live sample has none."""
-        return time.time() if when is None and self._live else _seconds(when)
-
-
-def _seconds(when: Time) -> float:
-    try:
-        return math.nan if when is None else seconds(when)
-    except ValueError:
-        return math.nan
+        return time.time() if when is None and self._live else seconds_or_nan(when)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
@@ -37,6 +38,14 @@ def seconds(time: str | float) -> float:
             f"the time {time!r:.60} cannot be read: give seconds since 1970, or ISO 8601"
         )
     return found
+
+
+def seconds_or_nan(time: str | float | None) -> float:
+    """Return a time as seconds since 1970, NaN if it is missing or cannot be read."""
+    try:
+        return math.nan if time is None else seconds(time)
+    except ValueError:
+        return math.nan
 
 
 def moments(times: Iterable[str | float | None]) -> Array:
