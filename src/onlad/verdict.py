@@ -185,8 +185,7 @@ class Verdicts(Sequence[Verdict]):
     def part(self, names: tuple[Hashable, ...], rows: slice) -> Verdicts:
         """Return the verdicts on some of the rows, under these names; they share the memory."""
         found = Verdicts.__new__(Verdicts)
-        for column, values in vars(self).items():
-            setattr(found, column, values[rows])
+        vars(found).update({column: values[rows] for column, values in vars(self).items()})
         found.names = names
         return found
 
@@ -227,14 +226,6 @@ class Verdicts(Sequence[Verdict]):
         both.p_value = np.where(take, late.p_value, self.p_value)
         both.shares[take], both.unusual[take] = late.shares[take], late.unusual[take]
         return both
-
-    def after(self, first: int) -> Verdicts:
-        """Return the verdicts from one on."""
-        rest = Verdicts(self.names, len(self) - first)
-        for name, column in vars(self).items():
-            if name != "names":
-                setattr(rest, name, column[first:])
-        return rest
 
     @overload
     def __getitem__(self, index: int) -> Verdict: ...

@@ -121,47 +121,32 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
         f"standard input{live}",
     )  # fmt: skip
     group = parser.add_argument_group("source")
-    group.add_argument(
-        "--input", choices=FORMATS,
-        help="format of the source (default: by the file's suffix, else by its first line)",
-    )  # fmt: skip
-    group.add_argument(
-        "--delimiter", type=_one_character, metavar="CHAR",
-        help="separator of CSV (default: comma, semicolon, tab or bar, by the first line)",
-    )  # fmt: skip
-    group.add_argument(
-        "--decimal", choices=(".", ","), default=".",
-        help="decimal separator of CSV (default: .)",
-    )  # fmt: skip
+    text = "format of the source (default: by the file's suffix, else by its first line)"
+    group.add_argument("--input", choices=FORMATS, help=text)
+    text = "separator of CSV (default: comma, semicolon, tab or bar, by the first line)"
+    group.add_argument("--delimiter", type=_one_character, metavar="CHAR", help=text)
+    text = "decimal separator of CSV (default: .)"
+    group.add_argument("--decimal", choices=(".", ","), default=".", help=text)
     group.add_argument(
         "--columns", type=_names, default=[], metavar="NAMES",
         help="columns to watch: names or patterns, separated by commas, such as 'temp_*,flow' "
         "(default: all)",
     )  # fmt: skip
-    group.add_argument(
-        "--ignore", type=_names, default=[], metavar="NAMES", help="columns not to watch"
-    )
+    text = "columns not to watch"
+    group.add_argument("--ignore", type=_names, default=[], metavar="NAMES", help=text)
     group.add_argument(
         "--states", type=_states, action="append", default=[], metavar="NAME=STATES",
         help="a column of text and its states, such as valve=open,shut; each state is watched as "
         "a column of 0 and 1, called valve=open and valve=shut (may be repeated)",
     )  # fmt: skip
-    group.add_argument(
-        "--time", metavar="NAME",
-        help="the column with the time (default: one called time, timestamp, date, ...)",
-    )  # fmt: skip
-    group.add_argument(
-        "--label", metavar="NAME",
-        help="the column that marks anomalies; it is never watched, only used for evaluation",
-    )  # fmt: skip
-    group.add_argument(
-        "--normal", metavar="VALUE",
-        help="the label of normal samples (default: 0, false, no, normal, ok and similar)",
-    )  # fmt: skip
-    group.add_argument(
-        "--on-bad", choices=("skip", "stop"), default="skip",
-        help="what to do with a row that cannot be read (default: skip, count and report it)",
-    )  # fmt: skip
+    text = "the column with the time (default: one called time, timestamp, date, ...)"
+    group.add_argument("--time", metavar="NAME", help=text)
+    text = "the column that marks anomalies; it is never watched, only used for evaluation"
+    group.add_argument("--label", metavar="NAME", help=text)
+    text = "the label of normal samples (default: 0, false, no, normal, ok and similar)"
+    group.add_argument("--normal", metavar="VALUE", help=text)
+    text = "what to do with a row that cannot be read (default: skip, count and report it)"
+    group.add_argument("--on-bad", choices=("skip", "stop"), default="skip", help=text)
 
 
 def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> None:
@@ -186,10 +171,8 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
 
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Add --load."""
-    parser.add_argument(
-        "--load", type=Path, metavar="MODEL",
-        help="continue with a saved model; for a source with several series, a folder of models",
-    )  # fmt: skip
+    text = "continue with a saved model; for a source with several series, a folder of models"
+    parser.add_argument("--load", type=Path, metavar="MODEL", help=text)
 
 
 def wanted(args: argparse.Namespace) -> dict[str, Any]:

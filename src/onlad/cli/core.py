@@ -41,20 +41,14 @@ def add(commands: Commands) -> None:
     simulate = "run the gateware in Verilator and compare it with the model"
     action = _action(actions, "simulate", _simulate, simulate)
     _samples(action, 50)
-    action.add_argument(
-        "--pauses", type=float, default=0.0, metavar="SHARE",
-        help="share of cycles, 0 to 0.99, in which the streams pause (default: 0)",
-    )  # fmt: skip
+    text = "share of cycles, 0 to 0.99, in which the streams pause (default: 0)"
+    action.add_argument("--pauses", type=float, default=0.0, metavar="SHARE", help=text)
     synth = "synthesise the gateware for a chip, and count resources"
     action = _action(actions, "synth", _synth, synth)
-    action.add_argument(
-        "--part", default="xc7z020", metavar="NAME",
-        help="chip: xc7z020 (default, the paper's), xc7z010, xc7z045 or lfe5u-85f",
-    )  # fmt: skip
-    action.add_argument(
-        "--seeds", type=at_least(0), default=0, metavar="N",
-        help="number of seeds to place and route from (lfe5u-85f only; default: 0)",
-    )  # fmt: skip
+    text = "chip: xc7z020 (default, the paper's), xc7z010, xc7z045 or lfe5u-85f"
+    action.add_argument("--part", default="xc7z020", metavar="NAME", help=text)
+    text = "number of seeds to place and route from (lfe5u-85f only; default: 0)"
+    action.add_argument("--seeds", type=at_least(0), default=0, metavar="N", help=text)
     export = "write Verilog, IP-XACT, a Vivado script and a program"
     action = _action(actions, "export", _export, export)
     action.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")

@@ -11,19 +11,13 @@ from onlad.cli.arguments import Commands, add_command, at_least
 def add(commands: Commands) -> None:
     """Add `onlad demo`."""
     parser = add_command(commands, "demo", run)
-    parser.add_argument(
-        "--samples", type=at_least(1000), default=8640, metavar="N",
-        help="length of the stream, at least 1000 (default: 8640, a day)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=at_least(0), default=0, metavar="N",
-        help="seed of the pump, its faults and the monitor (default: 0)",
-    )  # fmt: skip
+    text = "length of the stream, at least 1000 (default: 8640, a day)"
+    parser.add_argument("--samples", type=at_least(1000), default=8640, metavar="N", help=text)
+    text = "seed of the pump, its faults and the monitor (default: 0)"
+    parser.add_argument("--seed", type=at_least(0), default=0, metavar="N", help=text)
     picture = parser.add_mutually_exclusive_group()
-    picture.add_argument(
-        "--output", type=Path, default=Path("demo.png"), metavar="PATH",
-        help="file of the picture, a PNG (default: demo.png)",
-    )  # fmt: skip
+    text = "file of the picture, a PNG (default: demo.png)"
+    picture.add_argument("--output", type=Path, default=Path("demo.png"), metavar="PATH", help=text)
     picture.add_argument("--no-plot", action="store_true", help="draw no picture")
 
 

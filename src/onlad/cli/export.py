@@ -23,22 +23,15 @@ NEW = (
 def add(commands: Commands) -> None:
     """Add `onlad export`."""
     parser = add_command(commands, "export", run)
-    parser.add_argument(
-        "model", type=Path, nargs="?", metavar="MODEL",
-        help="a fitted Monitor or a PortableMonitor; without it a fresh one is written",
-    )  # fmt: skip
+    text = "a fitted Monitor or a PortableMonitor; without it a fresh one is written"
+    parser.add_argument("model", type=Path, nargs="?", metavar="MODEL", help=text)
     parser.add_argument("--target", choices=["c"], default="c", help="c, the only one")
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go"
-    )
-    parser.add_argument(
-        "--ram", type=_bytes, metavar="BYTES",
-        help="refuse a model that needs more, stack included: 32k is 32,768",
-    )  # fmt: skip
-    parser.add_argument(
-        "--arithmetic", choices=get_args(Arithmetic),
-        help="float, or fixed: matrices in fixed point, for a chip without an FPU (default: float)",
-    )  # fmt: skip
+    text = "where the files go"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help=text)
+    text = "refuse a model that needs more, stack included: 32k is 32,768"
+    parser.add_argument("--ram", type=_bytes, metavar="BYTES", help=text)
+    text = "float, or fixed: matrices in fixed point, for a chip without an FPU (default: float)"
+    parser.add_argument("--arithmetic", choices=get_args(Arithmetic), help=text)
     fresh = parser.add_argument_group("a fresh monitor")
     for flag, kind, text in (
         ("--features", at_least(1), "numbers of a row"),
@@ -49,19 +42,15 @@ def add(commands: Commands) -> None:
         ("--seed", at_least(0), "seed of the random layer (default: 0)"),
     ):  # fmt: skip
         fresh.add_argument(flag, type=kind, metavar="N", help=text)
-    fresh.add_argument(
-        "--false-alarms", type=float, metavar="SHARE",
-        help="share of normal rows at which a false alarm may begin (default: 0.0001)",
-    )  # fmt: skip
+    text = "share of normal rows at which a false alarm may begin (default: 0.0001)"
+    fresh.add_argument("--false-alarms", type=float, metavar="SHARE", help=text)
     fresh.add_argument(
         "--layer", choices=get_args(Drawn),
         help="stored in flash, or seeded: drawn from the seed at each row, which takes no flash "
         "and more instructions (default: stored)",
     )  # fmt: skip
-    fresh.add_argument(
-        "--counters", type=_features, metavar="LIST",
-        help="features that only rise, such as energy: 0,4 are watched by their rate",
-    )  # fmt: skip
+    text = "features that only rise, such as energy: 0,4 are watched by their rate"
+    fresh.add_argument("--counters", type=_features, metavar="LIST", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

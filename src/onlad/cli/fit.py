@@ -18,17 +18,14 @@ def add(commands: Commands) -> None:
     """Add `onlad fit`."""
     parser = add_command(commands, "fit", run)
     add_source(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="MODEL", help="file of the model"
-    )
+    text = "file of the model"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help=text)
     add_monitor(parser, warms_up=False)
     bare = parser.add_argument_group("a detector")
     bare.add_argument("--detector", action="store_true", help="fit a detector instead of a monitor")
     bare.add_argument("--hidden", type=at_least(1), metavar="N", help="hidden units (default: 64)")
-    bare.add_argument(
-        "--forgetting", type=float, metavar="A",
-        help="forgetting factor, in (0, 1] (default: 1, nothing is forgotten)",
-    )  # fmt: skip
+    text = "forgetting factor, in (0, 1] (default: 1, nothing is forgotten)"
+    bare.add_argument("--forgetting", type=float, metavar="A", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,19 +25,15 @@ CLOCKS = ("timestamp", "time", "date", "datetime")
 def add(commands: Commands) -> None:
     """Add `onlad import`."""
     parser = add_command(commands, "import", run)
-    parser.add_argument(
-        "source", type=Path, metavar="SOURCE",
-        help="a CSV file, or a folder with one CSV file per component, also in subfolders",
-    )  # fmt: skip
+    text = "a CSV file, or a folder with one CSV file per component, also in subfolders"
+    parser.add_argument("source", type=Path, metavar="SOURCE", help=text)
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
         help="the label file, begin and end of each anomaly and perhaps its rating, or the JSON "
         "of aws lookoutequipment list-labels",
     )  # fmt: skip
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE",
-        help="file of the table (default: standard output)",
-    )  # fmt: skip
+    text = "file of the table (default: standard output)"
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,12 +18,10 @@ from onlad.mcu import PortableMonitor
 def add(commands: Commands) -> None:
     """Add `onlad merge`."""
     parser = add_command(commands, "merge", run)
-    parser.add_argument(
-        "models", type=Path, nargs="+", metavar="MODEL", help="two or more models of one kind"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="MODEL", help="file of the merged model"
-    )
+    text = "two or more models of one kind"
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL", help=text)
+    text = "file of the merged model"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

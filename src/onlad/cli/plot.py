@@ -18,10 +18,8 @@ def add(commands: Commands) -> None:
     """Add `onlad plot`."""
     parser = add_command(commands, "plot", run)
     add_source(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="PATH",
-        help="the picture: .png, .svg or .html",
-    )  # fmt: skip
+    text = "the picture: .png, .svg or .html"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help=text)
     add_load(parser)
     add_monitor(parser)
 

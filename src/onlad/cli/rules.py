@@ -21,9 +21,8 @@ def add_rules(parser: argparse.ArgumentParser, *, needed: bool = False) -> None:
         help="a configuration of onlad serve: use the settings, sensors, maintenance and "
         "alarms_per_day of its stream; command-line arguments take precedence",
     )  # fmt: skip
-    group.add_argument(
-        "--stream", metavar="NAME", help="which stream of that file (default: the only one)"
-    )
+    text = "which stream of that file (default: the only one)"
+    group.add_argument("--stream", metavar="NAME", help=text)
 
 
 def ruled(args: argparse.Namespace) -> tuple[Rules, dict[str, Any]]:

@@ -21,14 +21,11 @@ from onlad.verdict import Verdicts
 def add(commands: Commands) -> None:
     """Add `onlad score`."""
     parser = add_command(commands, "score", run)
-    parser.add_argument(
-        "model", type=Path, metavar="MODEL", help="a file of onlad fit or onlad watch --save"
-    )
+    text = "a file of onlad fit or onlad watch --save"
+    parser.add_argument("model", type=Path, metavar="MODEL", help=text)
     add_source(parser)
-    parser.add_argument(
-        "--output", choices=("csv", "jsonl", "influx"), default="csv",
-        help="a table (the default), JSON lines, or Influx line protocol",
-    )  # fmt: skip
+    text = "a table (the default), JSON lines, or Influx line protocol"
+    parser.add_argument("--output", choices=("csv", "jsonl", "influx"), default="csv", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,18 +37,15 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "revert", revert)
     _add_device(parser)
     parser.add_argument("--to", metavar="SNAPSHOT", help="the snapshot to restore")
-    parser.add_argument(
-        "--replay", action="store_true", help="learn the samples since then again, from the journal"
-    )
+    text = "learn the samples since then again, from the journal"
+    parser.add_argument("--replay", action="store_true", help=text)
     parser = add_command(commands, "repair", repair)
     _add_state(parser)
     parser = add_command(commands, "audit", audit)
     _add_state(parser)
     parser.add_argument("--head", metavar="DIGEST", help="a digest that the trail must contain")
-    parser.add_argument(
-        "--replay", type=Path, metavar="CONFIG",
-        help="prove the models, with the configuration of the service",
-    )  # fmt: skip
+    text = "prove the models, with the configuration of the service"
+    parser.add_argument("--replay", type=Path, metavar="CONFIG", help=text)
 
 
 def _add_config(parser: argparse.ArgumentParser, help: str) -> None:

@@ -34,16 +34,12 @@ def add(commands: Commands) -> None:
         help="text (the default), JSON lines, or Influx line protocol; input in line protocol is "
         "printed with fields added",
     )  # fmt: skip
-    parser.add_argument(
-        "--rows", action="store_true",
-        help="print one line per anomaly instead of incidents, as --output influx always does",
-    )  # fmt: skip
+    text = "print one line per anomaly instead of incidents, as --output influx always does"
+    parser.add_argument("--rows", action="store_true", help=text)
     parser.add_argument("--all", action="store_true", help="print every sample")
     add_load(parser)
-    parser.add_argument(
-        "--save", type=Path, metavar="MODEL",
-        help="save the model to this file: every minute, and at the end",
-    )  # fmt: skip
+    text = "save the model to this file: every minute, and at the end"
+    parser.add_argument("--save", type=Path, metavar="MODEL", help=text)
     parser.add_argument(
         "--model", type=Path, metavar="MODEL",
         help="load the model if the file exists, and save it: for a command that is started "

@@ -68,19 +68,17 @@ def blocks(
         if chunk.too_long:
             if table is None:
                 raise StreamError(f"line {line}, the header, has over {LONGEST} bytes")
-            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
-            yield Block(bad=[Bad(f"line {line}", why, row)], position=chunk.position)
+            yield Block(bad=[Bad(f"line {line}", chunk.problem, row)], position=chunk.position)
             row += 1
             continue
         while start < len(chunk.data):
             if table is None:
                 end = chunk.data.find(b"\n", start) + 1 or len(chunk.data)
                 first = chunk.data[start:end]
-                if not first.strip():
-                    start, line = end, line + 1
-                    continue
-                if said := _SEP.fullmatch(first):  # as Excel writes it
+                said = _SEP.fullmatch(first)  # as Excel writes it
+                if said:
                     dialect = dialect._replace(delimiter=dialect.delimiter or said[1].decode())
+                if said or not first.strip():
                     start, line = end, line + 1
                     continue
                 table, headless = _table(
@@ -144,20 +142,14 @@ def _texts(
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Return times and labels; those of rows with quotes were read by Python."""
     found: list[Sequence[str] | None] = [None, None]
-    k = 0
-    for which, place in enumerate((table.time, table.label)):
-        if place is None:
-            continue
+    there = [k for k, place in enumerate((table.time, table.label)) if place is not None]
+    spans[list(said), : len(there)] = 0
+    for k, which in enumerate(there):
         lazy = Spans(data, spans[:, k])
-        k += 1
-        if said:
-            spans[list(said), k - 1] = 0
-            eager = lazy[:]
-            for i, both in said.items():
-                eager[i] = both[which]
-            found[which] = eager
-        else:
-            found[which] = lazy
+        eager = lazy[:] if said else []
+        for i, both in said.items():
+            eager[i] = both[which]
+        found[which] = eager or lazy
     return found[0], found[1]
 
 
@@ -202,15 +194,13 @@ def _table(
         fields = [field.strip() for field in _fields(raw, delimiter)]
     except ValueError as error:
         raise StreamError(f"line {line}, the header: {error}") from None
-    headless = all(_is_value(field, dialect.decimal) for field in fields) and any(fields)
-    names: list[Hashable] = list(range(len(fields))) if headless else list(fields)
-    if headless:
+    names: list[Hashable] = list(fields)
+    header, problem = raw, ""
+    if all(_is_value(field, dialect.decimal) for field in fields) and any(fields):
+        names = list(range(len(fields)))
         header, problem = b"", "it holds numbers, not names: columns are called 0, 1, 2 ..."
-    else:
-        header, problem = raw, ""
-        unnamed = [str(i + 1) for i, name in enumerate(names) if name == ""]
-        if unnamed:
-            say(f"column {', '.join(unnamed)} has no name and is ignored")
+    if unnamed := [str(i + 1) for i, name in enumerate(names) if name == ""]:
+        say(f"column {', '.join(unnamed)} has no name and is ignored")
     named = [name for name in names if name != ""]
     twice = {name for name in named if named.count(name) > 1}
     if twice:

@@ -15,7 +15,7 @@ import numpy as np
 
 from onlad.rows import Names
 from onlad.streams.block import MOST, Bad, Block, Choice, Say, sane
-from onlad.streams.lines import LONGEST, Chunk
+from onlad.streams.lines import Chunk
 
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=, ])+)=", re.DOTALL)
@@ -159,15 +159,15 @@ def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
     for chunk in chunks:
         run: _Run | None = None
         if chunk.too_long:
-            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
-            yield Block(bad=[Bad(f"line {chunk.line}", why, row)], position=chunk.position)
+            bad = [Bad(f"line {chunk.line}", chunk.problem, row)]
+            yield Block(bad=bad, position=chunk.position)
             row += 1
         for number, raw in enumerate(chunk.data.split(b"\n"), chunk.line):
             if not raw.strip() or raw.lstrip().startswith(b"#"):
                 continue
             names: Names = ()
             values: list[float] = []
-            bad: list[Bad] = []
+            bad = []
             line, point = "", None
             try:
                 line = raw.rstrip(b"\r").decode()
@@ -184,25 +184,22 @@ def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
                 passed = [line] if point else None
                 yield Block(lines=passed, row=np.array([row]), bad=bad, position=chunk.position)
             elif point:
-                run = run or _Run(point.series, names)
-                run.add(row, values, point.time, line)
+                run = run or _Run(point.series, names, [])
+                run.rows.append((row, values, point.time, line))
             row += 1
         if run:
             yield run.block(chunk.position)
 
 
-class _Run:
-    """Lines of one series that follow each other."""
+class _Run(NamedTuple):
+    """Lines of one series that follow each other: row, values, time and text of each."""
 
-    def __init__(self, series: str, names: Names) -> None:
-        self.series, self.names = series, names
-        self._rows: list[tuple[int, list[float], int | None, str]] = []
-
-    def add(self, row: int, values: list[float], time: int | None, line: str) -> None:
-        self._rows.append((row, values, time, line))
+    series: str
+    names: Names
+    rows: list[tuple[int, list[float], int | None, str]]
 
     def block(self, position: int) -> Block:
-        row, values, times, lines = zip(*self._rows, strict=True)
+        row, values, times, lines = zip(*self.rows, strict=True)
         matrix = np.array(values, dtype=float).reshape(len(row), len(self.names))
         index = np.array(row, np.int64)
         return Block(self.names, matrix, index, times, None, self.series, lines, position=position)

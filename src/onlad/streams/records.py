@@ -17,7 +17,7 @@ import numpy as np
 
 from onlad.rows import Names
 from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamError, Time, sane
-from onlad.streams.lines import LONGEST, Chunk
+from onlad.streams.lines import Chunk
 
 try:
     from orjson import loads  # an extra
@@ -185,8 +185,7 @@ def blocks(
     for chunk in chunks:
         found: list[tuple[str, Sample | str]] = []
         if chunk.too_long:
-            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
-            found.append((f"line {chunk.line}", why))
+            found.append((f"line {chunk.line}", chunk.problem))
         for line, raw in enumerate(chunk.data.split(b"\n"), chunk.line):
             if raw.strip():
                 found += [(f"line {line}", each) for each in records.read(raw)]

@@ -76,15 +76,8 @@ class Greeting(NamedTuple):
 
 def packet(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
     """Return kind, start and end of the body of the packet at `at`, or None if its head is cut."""
-    length = shift = 0
-    for here in range(at + 1, min(at + 5, len(data))):
-        length |= (data[here] & 127) << shift
-        if data[here] < 128:
-            return data[at], here + 1, here + 1 + length
-        shift += 7
-    if len(data) - at >= 5:
-        raise WireError("a packet length of more than four bytes")
-    return None
+    found = _varying(data, at + 1)
+    return None if found is None else (data[at], found[1], found[1] + found[0])
 
 
 def packed(kind: int, *parts: bytes) -> bytes:
@@ -190,14 +183,22 @@ def properties(body: bytes, at: int) -> tuple[int, list[tuple[int, int]]]:
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:
-    """Return a whole number of one to four bytes and where it ends."""
-    value = shift = 0
-    for here in range(at, min(at + 4, len(body))):
-        value |= (body[here] & 127) << shift
-        if body[here] < 128:
-            return value, here + 1
-        shift += 7
-    raise WireError("a length of more than four bytes")
+    found = _varying(body, at)
+    if found is None:
+        raise WireError("a length that is cut off")
+    return found
+
+
+def _varying(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
+    """Return a whole number of one to four bytes, and where it ends; None if it is cut off."""
+    value = 0
+    for k, byte in enumerate(data[at : at + 4]):
+        value |= (byte & 127) << 7 * k
+        if byte < 128:
+            return value, at + k + 1
+    if len(data) - at >= 4:
+        raise WireError("a length of more than four bytes")
+    return None
 
 
 # -- what is written --------------------------------------------------------------------------
