@@ -178,7 +178,7 @@ def _int(digits: str) -> int:
 
 
 def _arrays(table: list[Any], view: memoryview, end: int, copy: bool) -> list[Array]:
-    """Return the arrays, which lie in `view` one after the other from `end`."""
+    """Return the arrays, which follow each other in `view` from `end`."""
     arrays: list[Array] = []
     end = start = _skip(view, end)
     for k, entry in enumerate(table):

@@ -24,7 +24,7 @@ class Around(NamedTuple):
     values: Array  # (n,) NaN where one is missing
     expected: Array  # (n,) NaN where nothing was
     reach: Array  # (n,) half widths of the bands
-    unusual: int  # samples lately, with this one; 1 if it is not
+    unusual: int  # unusual samples among the last ones, this one included; 1 if it is not
     rate: float  # the false-alarm budget
 
     def band(self, side: int) -> dict[Hashable, float]:
@@ -118,7 +118,8 @@ class Verdict(_LateCauses):
     def with_around(self, names: tuple[Hashable, ...], numbers: Array, rate: float) -> Verdict:
         """Return the verdict itself, with what was known around the sample, as the kernel has it.
 
-        `numbers` are values, expected, half widths of bands and how many were unusual lately.
+        `numbers` are values, expected values, half widths of bands, and the count of unusual ones
+        among the last samples.
         """
         for name, value in (("_names", names), ("_around", numbers.tobytes()), ("_rate", rate)):
             object.__setattr__(self, name, value)  # it is frozen for everybody else
@@ -192,11 +193,11 @@ class Verdicts(Sequence[Verdict]):
     def __len__(self) -> int:
         return len(self.score)
 
-    def put(self, part: slice, told: Verdicts) -> None:
+    def put(self, part: slice, other: Verdicts) -> None:
         """Take over verdicts as a part of these."""
         for name, column in vars(self).items():
             if name != "names":
-                column[part] = getattr(told, name)
+                column[part] = getattr(other, name)
 
     def joined(self, late: Verdicts) -> Verdicts:
         """Return these verdicts with what another monitor says of features that came later.
@@ -261,7 +262,7 @@ class Verdicts(Sequence[Verdict]):
 
     @property
     def unusual(self) -> Array:
-        """How many samples were unusual lately."""
+        """How many of the last samples were unusual."""
         return self.around[:, -1]
 
     @property

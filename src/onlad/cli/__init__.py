@@ -36,9 +36,9 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 refused; argparse exits with 2."""
-    if sys.stderr is None:  # closed by the shell: then words would go where data goes
+    if sys.stderr is None:  # closed by the shell: messages would go into the data
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:  # whoever writes to it hears why that is not possible
+    if sys.stdout is None:  # a write then fails with a reason
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     args = build_parser().parse_args(argv)
     try:
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has gone. Python flushes once more at its end, so that must lead somewhere.
+        # The reader has ended. Python flushes once more at exit, so stdout must be valid.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # what a command writes: the disk is full

@@ -39,14 +39,14 @@ def run(args: argparse.Namespace) -> int:
     rules, settings = ruled(args)
     log = IncidentLog(rules, args.json, live=False)
     session = Session(args, Models(settings, args.load, rules=rules, grows=True))
-    taken_back = 0
+    removed = 0
 
     def take(block: Block, verdicts: Verdicts) -> None:
-        nonlocal taken_back
+        nonlocal removed
         above = verdicts.score > verdicts.threshold
-        taken_back += int(np.count_nonzero(above & ~verdicts.is_anomaly))
+        removed += int(np.count_nonzero(above & ~verdicts.is_anomaly))
         log.add(block, verdicts)
 
     status = session.run(take, ended=log.finish)
-    say(f"{taken_back:,} anomalies were removed by the rules")
+    say(f"{removed:,} anomalies were removed by the rules")
     return status

@@ -1,4 +1,4 @@
-"""A history in the place of monitors: samples are kept, and learned at the end of the run."""
+"""The samples of a history: collected during the run, and learned at its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class History(Models):
         return self._parts[series][0] if series in self._parts else ()
 
     def observe(self, block: Block) -> Verdicts:
-        """Keep the samples, and return verdicts that say nothing."""
+        """Keep the samples, and return empty verdicts."""
         _, parts = self._parts.setdefault(block.series, (block.names, []))
         parts.append(block.values)
         times = self._times.setdefault(block.series, [])
@@ -50,7 +50,7 @@ class History(Models):
         return {series: count for series, count in known.items() if count < FEWEST}
 
     def save(self, path: Path, many: bool) -> bool:
-        """Learn what there is, and write the models."""
+        """Learn the samples, and write the models."""
         few = self.few()
         for series, (names, parts) in self._parts.items():
             if series not in few:

@@ -60,22 +60,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _monitor(monitor: Monitor | PortableMonitor) -> dict[str, Any]:
     """Return the facts of a monitor, in the order in which they are printed."""
-    said, names = monitor.describe(), [str(name) for name in monitor.names]
+    described, names = monitor.describe(), [str(name) for name in monitor.names]
     facts: dict[str, Any] = {
         "samples seen": monitor.n_seen,
-        "ready": said["ready"],
+        "ready": described["ready"],
         "false alarms": monitor.false_alarms,
     }
     if isinstance(monitor, PortableMonitor):
         facts |= {"hidden units": monitor.hidden, "places for modes": monitor.modes}
     facts |= {"warmup": monitor.warmup, "seed": monitor.seed}
-    if not said["ready"]:
-        return facts | {"why": said["why"], "columns": names}
-    facts["threshold"] = said["threshold"]
-    facts |= {words: said[name] for name, words in DESCRIBED.items() if name in said}
-    facts["drifting"] = None if said["drifting"] is None else str(said["drifting"])
-    if "never moved" in said:
-        facts["never moved"] = [str(name) for name in said["never moved"]]
+    if not described["ready"]:
+        return facts | {"why": described["why"], "columns": names}
+    facts["threshold"] = described["threshold"]
+    facts |= {words: described[name] for name, words in DESCRIBED.items() if name in described}
+    facts["drifting"] = None if described["drifting"] is None else str(described["drifting"])
+    if "never moved" in described:
+        facts["never moved"] = [str(name) for name in described["never moved"]]
     units = _chip_modes(monitor) if isinstance(monitor, PortableMonitor) else _modes(monitor)
     modes = [
         {"samples learned": count, "columns": dict(zip(names, _units(centre, scale), strict=True))}
@@ -130,8 +130,8 @@ def _text(facts: dict[str, Any]) -> str:
         lines.append(f"mode {i} of {len(modes)}: {mode['samples learned']:,} samples learned")
         wide = max(map(len, mode["columns"]))
         for name, known in mode["columns"].items():
-            said = "  ".join(f"{what} {_shown(what, value)}" for what, value in known.items())
-            lines.append(f"  {name:<{wide}}  {said}")
+            units = "  ".join(f"{what} {_shown(what, value)}" for what, value in known.items())
+            lines.append(f"  {name:<{wide}}  {units}")
     return "\n".join(lines)
 
 

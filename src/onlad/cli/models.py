@@ -1,4 +1,4 @@
-"""The monitors of a run: made, loaded, saved. One file for one series, a folder for many."""
+"""The monitors of a run: create, load and save them. One series is a file, many are a folder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def save_model(model: persist.Model, path: Path) -> None:
 
 
 def file_name(series: str) -> str:
-    """Return the name of a series' file: readable, safe, and another one for each series.
+    """Return the file name of a series: readable, safe, and unique for each series.
 
     Examples
     --------
@@ -64,10 +64,10 @@ def file_name(series: str) -> str:
 
 
 class Models:
-    """A monitor for each series, loaded or made when the series first comes.
+    """A monitor for each series, loaded or created with the first sample of the series.
 
-    `wanted` has the settings of new ones; loaded ones take those that can still be changed. If
-    they can `grow`, columns that come later are watched too.
+    `wanted` has the settings of new monitors; loaded ones take those that can still be changed. If
+    it `grows`, columns that come later are watched too.
     """
 
     judges = True  # whether there can be alarms

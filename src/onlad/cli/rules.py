@@ -1,4 +1,4 @@
-"""Rules and settings of a stream, out of the file of the service."""
+"""Rules and settings of a stream, from a configuration of the service."""
 
 from __future__ import annotations
 

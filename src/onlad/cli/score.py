@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _frozen(monitor: Monitor, args: argparse.Namespace) -> Models:
-    said = monitor.describe()
-    if not said["ready"]:
+    facts = monitor.describe()
+    if not facts["ready"]:
         raise OnladError(
-            f"{args.model} is not ready: {said['why']}. Let it learn more: onlad watch --model"
+            f"{args.model} is not ready: {facts['why']}. Let it learn more: onlad watch --model"
         )
     monitor.paused = True
     return Models({}, monitor=monitor)

@@ -1,4 +1,4 @@
-"""One run over a source: blocks in, verdicts to whoever takes them, words to standard error."""
+"""One run over a source: blocks in, verdicts to the caller, messages to standard error."""
 
 from __future__ import annotations
 
@@ -143,15 +143,15 @@ class Session:
                 self._place.save(self._source, self._position)
 
     def _summary(self, incidents: int) -> None:
-        said = [_counted(self.samples, "sample")]
+        parts = [_counted(self.samples, "sample")]
         if self._models.judges:
-            said.append(_counted(self.alarms, "anomaly"))
+            parts.append(_counted(self.alarms, "anomaly"))
         if incidents:
-            said[-1] += f" in {_counted(incidents, 'incident')}"
+            parts[-1] += f" in {_counted(incidents, 'incident')}"
         if self.bad:
             last = f" (the last: {self._last_bad})" if self.bad > SHOWN else ""
-            said.append(_counted(self.bad, "bad row") + last)
-        say(f"{', '.join(said)}, {self.seconds:.1f} s")
+            parts.append(_counted(self.bad, "bad row") + last)
+        say(f"{', '.join(parts)}, {self.seconds:.1f} s")
         if self._is_kept and self.samples:
             say(f"the model is in {self._save}")
 

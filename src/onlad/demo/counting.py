@@ -64,7 +64,7 @@ class Episodes:
 
 
 class Watched(NamedTuple):
-    """What the monitor said: a score and a threshold per sample (NaN until ready), and alarms."""
+    """Result of the run: a score and a threshold per sample (NaN until ready), and alarms."""
 
     scores: Array
     thresholds: Array

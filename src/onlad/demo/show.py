@@ -84,13 +84,13 @@ def heading(n_causes: int) -> str:
 
 
 def line(episode: Episode, fault: Fault | None, n_causes: int = 2) -> str:
-    """Return one line on an episode: what the monitor said, and whether it was right."""
+    """Return one line on an episode: its causes, and whether it was right."""
     causes = list(episode.causes.items())[:n_causes]
-    said = ", ".join(f"{name} {share:.0%}" for name, share in causes)
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in causes)
     truth = f"true: {fault.sensor}, {fault.kind}" if fault else "false alarm"
     return (
         f"{episode.times[0]:>7,} {len(episode.times):>6,} "
-        f"{episode.score:>6.1f} {episode.threshold:>9.1f}  {said:<{CAUSE * n_causes}}{truth}"
+        f"{episode.score:>6.1f} {episode.threshold:>9.1f}  {shown:<{CAUSE * n_causes}}{truth}"
     )
 
 

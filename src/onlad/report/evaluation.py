@@ -47,12 +47,12 @@ def is_anomalous(label: str, normal: str | None = None) -> bool | None:
 
 def truths(labels: Sequence[str], normal: str | None = None) -> tuple[Array, Array]:
     """Return which samples have a label, and which of them an anomalous one."""
-    said: dict[str, bool | None] = {}
+    truth_of: dict[str, bool | None] = {}
     for label in labels:
-        if label not in said:
-            said[label] = is_anomalous(label, normal)
-    known = np.array([said[label] is not None for label in labels], bool)
-    return known, np.array([bool(said[label]) for label in labels], bool)
+        if label not in truth_of:
+            truth_of[label] = is_anomalous(label, normal)
+    known = np.array([truth_of[label] is not None for label in labels], bool)
+    return known, np.array([bool(truth_of[label]) for label in labels], bool)
 
 
 @dataclass(frozen=True)

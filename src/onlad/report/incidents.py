@@ -57,12 +57,12 @@ def causes(incident: Incident) -> str:
 
 
 def _cause(incident: Incident, name: Any) -> str:
-    said = f"{name} {incident.causes[name]:.0%}"
+    share = f"{name} {incident.causes[name]:.0%}"
     side = incident.direction.get(name)
     if side is None:
-        return said
+        return share
     low, high = incident.low[name], incident.high[name]
-    return f"{said} {side} ({incident.value[name]:.4g}, usually {low:.4g} to {high:.4g})"
+    return f"{share} {side} ({incident.value[name]:.4g}, usually {low:.4g} to {high:.4g})"
 
 
 def _like(incident: Incident) -> str:

@@ -46,12 +46,12 @@ def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
         when = f"row {block.row[i]}" if time is None else f"{readable(time)}  row {block.row[i]}"
         series = f"{block.series}  " if block.series else ""
         shown = list(found["causes"].items())[:SHOWN]
-        said = ", ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
+        causes = ", ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
         mark, limit = ">" if found["is_anomaly"] else "<=", found["threshold"]
         against = "(learning)" if limit is None else f"{mark} {digits(limit)}"
         if limit is not None:
             against += f"  severity {found['severity']:.0f}"
-        lines.append(f"{series}{when}  score {digits(found['score'])} {against}  {said}".rstrip())
+        lines.append(f"{series}{when}  score {digits(found['score'])} {against}  {causes}".rstrip())
     return "".join(line + "\n" for line in lines)
 
 
@@ -73,7 +73,7 @@ def jsonl(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
 
 
 class Table:
-    """CSV with a header; a cell is empty where there is nothing to say."""
+    """CSV with a header; a cell is empty if its value is not known."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -100,7 +100,7 @@ class InfluxLines:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._said = False
+        self._warned = False
 
     def __call__(self, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
         """Return one line per sample."""
@@ -129,8 +129,8 @@ class InfluxLines:
         try:
             return f" {nanoseconds(time)}"
         except (ValueError, OverflowError):
-            if not self._said:
-                self._said = True
+            if not self._warned:
+                self._warned = True
                 self._say(f"time {time!r} is neither ISO 8601 nor a number: lines have no time")
             return ""
 

@@ -59,7 +59,7 @@ class Publication(NamedTuple):
     mid: int  # 0 with QoS 0
     again: bool  # sent again: it may have arrived before
     retained: bool
-    subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker tells them
+    subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker sends them
 
 
 class Greeting(NamedTuple):
@@ -134,12 +134,12 @@ def greeting(body: bytes, five: bool) -> Greeting:
     """Return what a CONNACK says."""
     if len(body) < 2:
         raise WireError("a greeting that is cut off")
-    said = Greeting(body[1], bool(body[0] & 1))
+    found = Greeting(body[1], bool(body[0] & 1))
     if five and len(body) > 2:
         values = dict(properties(body, 2)[1])
         limit, identifiers = values.get(RECEIVE_MAXIMUM, 65535), values.get(IDENTIFIERS, 1)
-        said = said._replace(receive_maximum=limit, identifiers=bool(identifiers))
-    return said
+        found = found._replace(receive_maximum=limit, identifiers=bool(identifiers))
+    return found
 
 
 def number(body: bytes) -> int:
