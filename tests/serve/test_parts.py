@@ -297,10 +297,10 @@ def test_a_broker_that_is_silent_is_left():
     wired = Wired()
     wired.client.beat(30)
     assert wired.transport.written == []
-    wired.client._said -= 16
+    wired.client._last_sent -= 16
     wired.client.beat(30)
     assert wired.transport.written == [b"\xc0\0"]
-    wired.client._heard -= 46
+    wired.client._last_received -= 46
     wired.client.beat(30)
     assert wired.transport.closed
     with pytest.raises(BrokerError, match="the broker does not answer"):
