@@ -61,6 +61,15 @@ def test_the_page_of_commands_is_what_the_parser_says(monkeypatch):
     )
 
 
+def test_commands_work_where_python_removes_docstrings():
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "onlad", "demo", "--help"], capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--samples N" in done.stdout
+
+
 def test_the_version_is_the_installed_one(capsys):
     with pytest.raises(SystemExit) as done:
         cli.main(["--version"])

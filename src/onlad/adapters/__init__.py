@@ -4,10 +4,20 @@ The constructors are alike by design: each host wants its parameters written out
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+@contextmanager
+def needs(module: str, host: str, extra: str) -> Iterator[None]:
+    """Say which extra installs a host that cannot be imported."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{module} needs {host}: pip install 'onlad[{extra}]'") from error
 
 
 def made(kind: type[T], parameters: Mapping[str, Any], seed: int) -> T:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from onlad.adapters import made
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Loss, Score, Weights
 
-try:
+with needs(__name__, "CapyMOA, and Java", "capymoa"):
     from capymoa.base import AnomalyDetector
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.capymoa needs CapyMOA, and Java: pip install 'onlad[capymoa]'"
-    ) from error
 
 
 class OnladDetector(AnomalyDetector):

@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from onlad.adapters import made
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score, Weights
 
-try:
+with needs(__name__, "PyOD", "pyod"):
     from pyod.models.base import BaseDetector
     from sklearn.preprocessing import StandardScaler  # a requirement of PyOD
     from sklearn.utils import check_array, check_random_state
     from sklearn.utils.validation import check_is_fitted
-except ImportError as error:
-    raise ImportError("onlad.adapters.pyod needs PyOD: pip install 'onlad[pyod]'") from error
 
 WINDOW = 1000  # training scores that a stream of partial_fit keeps for threshold_
 

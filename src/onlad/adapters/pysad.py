@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from onlad.adapters import made
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Loss, Score, Weights
 
-try:
+with needs(__name__, "PySAD", "pysad"):
     from pysad.core.base_model import BaseModel
     from sklearn.utils import check_random_state  # a requirement of PySAD
-except ImportError as error:
-    raise ImportError("onlad.adapters.pysad needs PySAD: pip install 'onlad[pysad]'") from error
 
 
 class OnladDetector(BaseModel):

@@ -11,16 +11,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from onlad import kernel, reference
-from onlad.adapters import made
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score
 from onlad.state import DetectorState
 
-try:
+with needs(__name__, "River", "river"):
     from river.base import AnomalyDetector
-except ImportError as error:
-    raise ImportError("onlad.adapters.river needs River: pip install 'onlad[river]'") from error
 
 Names: TypeAlias = tuple[Hashable, ...]
 

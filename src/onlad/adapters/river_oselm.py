@@ -9,16 +9,12 @@ from typing import Any
 import numpy as np
 
 from onlad import kernel
-from onlad.adapters import made
+from onlad.adapters import made, needs
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
 
-try:
+with needs(__name__, "River", "river"):
     from river.base import Classifier, Regressor
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.river_oselm needs River: pip install 'onlad[river]'"
-    ) from error
 
 LARGEST = kernel.LARGEST["float64"]
 

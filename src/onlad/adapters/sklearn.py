@@ -6,20 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from onlad.adapters import made
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score, Weights
 
-try:
+with needs(__name__, "scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, OutlierMixin
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.sklearn needs scikit-learn: pip install 'onlad[sklearn]'"
-    ) from error
 
 WINDOW = 1000  # training scores that a stream of partial_fit keeps for offset_
 

@@ -6,20 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from onlad.adapters import made
+from onlad.adapters import made, needs
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array, Weights
 
-try:
+with needs(__name__, "scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.sklearn_oselm needs scikit-learn: pip install 'onlad[sklearn]'"
-    ) from error
 
 
 class _OsElmBase(BaseEstimator):

@@ -73,14 +73,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO]:
+def _opened(path: Path | None) -> contextlib.AbstractContextManager[TextIO]:
     if path is None:
-        yield sys.stdout
-        return
+        return contextlib.nullcontext(sys.stdout)
     try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            yield file
+        return path.open("w", newline="", encoding="utf-8")
     except OSError as error:
         raise OnladError(f"cannot write {path}: {error.strerror}") from None
 
