@@ -1,6 +1,6 @@
-"""What a monitor says: of one sample a `Verdict`, of many the same as columns.
+"""The result of a monitor: a `Verdict` for one sample, `Verdicts` for many, as columns.
 
-What few callers read is computed when it is read: causes, bands, directions and severity.
+Causes, bands, directions and severity are computed when they are read: few callers need them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onlad.severity import LATELY, POINTS, TAIL, severity
 
 
 class Around(NamedTuple):
-    """What was known around one sample, from which the rest of its verdict follows."""
+    """Values and bands of one sample, from which parts of its verdict are computed."""
 
     names: tuple[Hashable, ...]
     values: Array  # (n,) NaN where one is missing
@@ -28,17 +28,17 @@ class Around(NamedTuple):
     rate: float  # the false-alarm budget
 
     def band(self, side: int) -> dict[Hashable, float]:
-        """Return where the bands begin (-1), end (1), and what is expected (0)."""
+        """Return the lower ends of the bands (-1), the upper ones (1), or the expected values (0)."""
         return self.named(self.expected + side * self.reach)
 
     def named(self, numbers: Array) -> dict[Hashable, float]:
-        """Return numbers by name, those that are known."""
+        """Return the numbers that are known, by name."""
         pairs = zip(self.names, numbers.tolist(), strict=True)
         return {name: number for name, number in pairs if not math.isnan(number)}
 
 
 class _LateCauses:
-    """What `causes` and the rest are made of when somebody asks for them."""
+    """Computes `causes` when it is read for the first time."""
 
     __slots__ = ("_around", "_names", "_rate", "_shares")
 
@@ -105,7 +105,7 @@ class Verdict(_LateCauses):
 
     @property
     def around(self) -> Around:
-        """What was known around the sample; a copy of a verdict has nothing there."""
+        """Values and bands of the sample; empty in a copy of a verdict."""
         data, names = getattr(self, "_around", b""), getattr(self, "_names", ())
         if not data:
             none = np.empty(0)
@@ -116,7 +116,7 @@ class Verdict(_LateCauses):
         return Around(names, values, expected, reach, int(numbers[-1]), rate)
 
     def with_around(self, names: tuple[Hashable, ...], numbers: Array, rate: float) -> Verdict:
-        """Return the verdict itself, with what was known around the sample, as the kernel has it.
+        """Return the verdict itself, with values and bands of the sample, as the kernel has them.
 
         `numbers` are values, expected values, half widths of bands, and the count of unusual ones
         among the last samples.
@@ -127,22 +127,22 @@ class Verdict(_LateCauses):
 
     @property
     def expected(self) -> dict[Hashable, float]:
-        """What the model made of each feature."""
+        """The expected value of each feature."""
         return self.around.band(0)
 
     @property
     def low(self) -> dict[Hashable, float]:
-        """Where the band of each feature begins."""
+        """The lower end of the band of each feature."""
         return self.around.band(-1)
 
     @property
     def high(self) -> dict[Hashable, float]:
-        """Where the band of each feature ends."""
+        """The upper end of the band of each feature."""
         return self.around.band(1)
 
     @property
     def direction(self) -> dict[Hashable, str]:
-        """Above or below, of each feature outside of its band."""
+        """Above or below, for each feature outside its band."""
         low, high, around = self.low, self.high, self.around
         return {
             name: "above" if value > high[name] else "below"
@@ -152,7 +152,7 @@ class Verdict(_LateCauses):
 
     @property
     def severity(self) -> float:
-        """How severe it is, 0 to 100."""
+        """The severity, 0 to 100."""
         around = self.around
         return severity(self.score / self.threshold, self.p_value, around.unusual, around.rate)
 
@@ -194,16 +194,16 @@ class Verdicts(Sequence[Verdict]):
         return len(self.score)
 
     def put(self, part: slice, other: Verdicts) -> None:
-        """Take over verdicts as a part of these."""
+        """Copy other verdicts into a part of these."""
         for name, column in vars(self).items():
             if name != "names":
                 column[part] = getattr(other, name)
 
     def joined(self, late: Verdicts) -> Verdicts:
-        """Return these verdicts with what another monitor says of features that came later.
+        """Return these verdicts, combined with those of a monitor of later features, `late`.
 
-        It watches these features too, but its anomalies count only where a later one is the
-        largest cause. There its score counts, in units of the threshold here.
+        It watches these features too, but its anomalies count only where a later feature is the
+        largest cause. There its score is used, in units of the threshold here.
         """
         n, both = len(self.names), Verdicts(late.names, len(self))
         for name, column in vars(self).items():
@@ -252,7 +252,7 @@ class Verdicts(Sequence[Verdict]):
 
     @property
     def expected(self) -> Array:
-        """What the model made of each feature."""
+        """The expected value of each feature."""
         return self.around[:, : len(self.names)]
 
     @property
@@ -267,17 +267,17 @@ class Verdicts(Sequence[Verdict]):
 
     @property
     def low(self) -> Array:
-        """Where bands begin."""
+        """The lower ends of the bands."""
         return np.asarray(self.expected - self.reach)
 
     @property
     def high(self) -> Array:
-        """Where bands end."""
+        """The upper ends of the bands."""
         return np.asarray(self.expected + self.reach)
 
     @property
     def severity(self) -> Array:
-        """How severe each sample is, 0 to 100."""
+        """The severity of each sample, 0 to 100."""
         found = np.zeros(len(self))
         ratio, unusual = self.score / self.threshold, np.ascontiguousarray(self.unusual)
         columns = ratio, self.p_value, unusual, self.rate

@@ -1,4 +1,4 @@
-"""Incidents for others: a line that a person reads, and JSON."""
+"""Incidents as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMED = 4  # devices in a line
 
 
 def described(incident: Incident) -> dict[str, Any]:
-    """Return an incident as JSON can hold it; names are text."""
+    """Return an incident as values that JSON has; names are text."""
     found = asdict(incident)
     for name in ("causes", "direction", "value", "expected", "low", "high"):
         found[name] = {

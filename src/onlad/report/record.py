@@ -10,7 +10,7 @@ from onlad.verdict import Verdicts
 
 
 def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any]:
-    """Return the verdict on sample `i` as JSON can hold it.
+    """Return the verdict on sample `i` as values that JSON has.
 
     ``threshold`` is None while the monitor learns, ``drifting`` None where nothing drifts. Names
     are text. Without `explain` there are no causes, directions and bands, which take most of the

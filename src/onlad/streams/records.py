@@ -28,7 +28,7 @@ Sample = tuple[list[float], Time, str]
 
 
 def parsed(raw: bytes) -> list[Any]:
-    """Return the samples in a line or a message, not yet checked: one, or those of a list."""
+    """Return the samples in a line or a message, unchecked: one, or those of a list."""
     try:
         found = loads(raw)
     except ValueError:
