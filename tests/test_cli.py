@@ -42,7 +42,7 @@ def page():
 
 def run(*args, **kwargs):
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "onlad.cli", *args],
+        [sys.executable, "-W", "error", "-m", "onlad", *args],
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -28,7 +28,7 @@ class Around(NamedTuple):
     rate: float  # the false-alarm budget
 
     def band(self, side: int) -> dict[Hashable, float]:
-        """Return the lower ends of the bands (-1), the upper ones (1), or the expected values (0)."""
+        """Return the lower (-1) or upper (1) ends of the bands, or the expected values (0)."""
         return self.named(self.expected + side * self.reach)
 
     def named(self, numbers: Array) -> dict[Hashable, float]:
