@@ -33,7 +33,7 @@ def page():
     sections = [f"## {name}\n\n```text\n{part.format_help()}```\n" for name, part in parts]
     return (
         "# Command line\n\n"
-        "Data goes to standard output, words to standard error. The exit status is 0 when the\n"
+        "Data goes to standard output, messages to standard error. The exit status is 0 when the\n"
         "command is done, 1 when it was refused with one line that says why, 2 for wrong usage,\n"
         "130 after Ctrl-C and 143 after SIGTERM. A command with --save saves the model before it\n"
         "ends by a signal.\n\n" + "\n".join(sections)

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Data goes to standard output, words to standard error."""
+"""The command line: parse, call, print. Data to standard output, messages to standard error."""
 
 from __future__ import annotations
 

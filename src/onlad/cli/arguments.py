@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from onlad.monitor import Monitor
 from onlad.streams.block import Choice
 from onlad.streams.delimited import Dialect
 from onlad.streams.settings import FIXED, LIMITS, given
 from onlad.streams.source import FORMATS, Reading
+from onlad.watching import LONGEST_WINDOW
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -60,6 +62,11 @@ def add_command(
     )
     parser.set_defaults(run=run, usage=parser.error)
     return parser
+
+
+def default(kind: type[Any], name: str) -> Any:
+    """Return the default of an argument of a class, for a text of help."""
+    return inspect.signature(kind).parameters[name].default
 
 
 def at_least(least: float, most: float = 2**63 - 1) -> Callable[[str], int]:
@@ -154,14 +161,14 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
     group = parser.add_argument_group("the monitor")
     group.add_argument(
         "--false-alarms", type=_rate, metavar="RATE",
-        help="share of normal samples at which a false alarm may begin, such as 1/10000 (the "
-        "default); also changes a saved model",
+        help="share of normal samples at which a false alarm may begin, such as "
+        f"1/{1 / default(Monitor, 'false_alarms'):.0f} (the default); also changes a saved model",
     )  # fmt: skip
     texts = {
-        "warmup": "samples before the first alarm (default: 256)",
-        "window": "consecutive samples that are compared (default: up to 4, fewer with many "
-        "columns)",
-        "seed": "seed of the random layers (default: 0)",
+        "warmup": f"samples before the first alarm (default: {default(Monitor, 'warmup')})",
+        "window": f"consecutive samples that are compared (default: up to {LONGEST_WINDOW}, fewer "
+        "with many columns)",
+        "seed": f"seed of the random layers (default: {default(Monitor, 'seed')})",
     }
     for name, text in texts.items():
         if warms_up or name != "warmup":

@@ -31,11 +31,11 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare scores and alarms with labels.
 
-    Monitor a source with labels, which the monitor does not see, and print how good the scores and
-    alarms were. Samples without a label, and those before the monitor is ready, do not count. An
+    Monitor a source with labels, which the monitor does not see, and print how well scores and
+    alarms agree with them. Samples without a label, and those of the warm-up, do not count. An
     event is a run of samples with an anomalous label; its delay is the number of samples before its
-    first alarm; a false alarm is a run of alarms that no label marks; an incident consists of
-    alarms less than {quiet} samples apart, and is right if one of them is.
+    first alarm. A false alarm is a run of alarms without an anomalous label. Alarms less than
+    {quiet} samples apart are one incident, which is right if one of its alarms is.
 
         onlad evaluate pump.csv --label fault
         onlad evaluate kdd.csv --label class --normal normal. --json

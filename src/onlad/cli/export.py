@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from onlad.cli.arguments import Commands, add_command, at_least
+from onlad.cli.arguments import Commands, add_command, at_least, default
 from onlad.cli.models import load_model
 from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor, convert, export
 from onlad.mcu.portable import Arithmetic, Drawn
 from onlad.monitor import Monitor
+from onlad.watching import LONGEST_WINDOW
 
 NEW = (
     "features", "hidden", "window", "modes", "warmup", "false_alarms", "seed", "layer", "counters"
@@ -33,17 +34,19 @@ def add(commands: Commands) -> None:
     text = "float, or fixed: matrices in fixed point, for a chip without an FPU (default: float)"
     parser.add_argument("--arithmetic", choices=get_args(Arithmetic), help=text)
     fresh = parser.add_argument_group("a fresh monitor")
-    for flag, kind, text in (
-        ("--features", at_least(1), "numbers of a row"),
-        ("--hidden", at_least(4), "tanh units in all (default: 32)"),
-        ("--window", at_least(1), "rows that are compared (default: up to 4)"),
-        ("--modes", at_least(1, 255), "places for modes, one of them for a candidate (default: 3)"),
-        ("--warmup", at_least(96, 98_304), "rows of the warm-up, a multiple of 12 (default: 384)"),
-        ("--seed", at_least(0), "seed of the random layer (default: 0)"),
-    ):  # fmt: skip
-        fresh.add_argument(flag, type=kind, metavar="N", help=text)
-    text = "share of normal rows at which a false alarm may begin (default: 0.0001)"
-    fresh.add_argument("--false-alarms", type=float, metavar="SHARE", help=text)
+    fresh.add_argument("--features", type=at_least(1), metavar="N", help="numbers of a row")
+    text = f"rows that are compared (default: up to {LONGEST_WINDOW})"
+    fresh.add_argument("--window", type=at_least(1), metavar="N", help=text)
+    for name, kind, unit, text in (
+        ("hidden", at_least(4), "N", "tanh units in all"),
+        ("modes", at_least(1, 255), "N", "places for modes, one of them for a candidate"),
+        ("warmup", at_least(96, 98_304), "N", "rows of the warm-up, a multiple of 12"),
+        ("seed", at_least(0), "N", "seed of the random layer"),
+        ("false_alarms", float, "SHARE", "share of normal rows at which a false alarm may begin"),
+    ):
+        words = f"{text} (default: {default(PortableMonitor, name)})"
+        flag = f"--{name.replace('_', '-')}"
+        fresh.add_argument(flag, type=kind, metavar=unit, help=words)
     fresh.add_argument(
         "--layer", choices=get_args(Drawn),
         help="stored in flash, or seeded: drawn from the seed at each row, which takes no flash "
@@ -97,7 +100,8 @@ def _loaded(args: argparse.Namespace) -> PortableMonitor:
         )
     model = load_model(args.model)
     if isinstance(model, Monitor):
-        return convert.from_monitor(model, args.modes or 3, args.arithmetic or "float")
+        modes = args.modes or default(PortableMonitor, "modes")
+        return convert.from_monitor(model, modes, args.arithmetic or "float")
     if not isinstance(model, PortableMonitor):
         what = f"{args.model} holds a {type(model).__name__}"
         raise OnladError(f"{what}; this needs a Monitor or PortableMonitor")

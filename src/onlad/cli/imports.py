@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("source", type=Path, metavar="SOURCE", help=text)
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
-        help="the label file, begin and end of each anomaly and perhaps its rating, or the JSON "
+        help="the label file, with begin, end and optionally rating of each anomaly, or the JSON "
         "of aws lookoutequipment list-labels",
     )  # fmt: skip
     text = "file of the table (default: standard output)"
@@ -39,11 +39,11 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert the files of AWS Lookout for Equipment to one table.
 
-    Read the CSV files that Lookout for Equipment was given, one of each component with a column
-    Timestamp, and its label file, and write one table that the other commands read: the time, each
-    sensor, and fault, which is 1 between the times of a label, and empty where one is rated
-    NEUTRAL. A label that is rated NO_ANOMALY is none. A sensor that several components have is
-    called component/sensor.
+    Read the input of Lookout for Equipment: one CSV file per component with a column Timestamp, and
+    the label file. Write one table for the other commands: the time, one column per sensor, and a
+    column fault. It is 1 within a label, empty within a label that is rated NEUTRAL, and otherwise
+    0; a label that is rated NO_ANOMALY is ignored. If several components have a sensor of the same
+    name, its columns are called component/sensor.
 
         onlad import lookout/ --labels labels.csv -o history.csv
         onlad evaluate history.csv --label fault

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source
+from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source, default
 from onlad.cli.incidents import IncidentLog
 from onlad.cli.models import Models, say
 from onlad.cli.rules import add_rules, ruled
 from onlad.cli.session import Session
 from onlad.incident import QUIET
+from onlad.monitor import Monitor
 from onlad.report.evaluation import truths
 from onlad.report.lines import InfluxLines, Writer, jsonl, people
 from onlad.streams.block import Block
@@ -22,7 +23,7 @@ from onlad.verdict import Verdicts
 
 def add(commands: Commands) -> None:
     """Add `onlad watch`."""
-    parser = add_command(commands, "watch", run, quiet=QUIET)
+    parser = add_command(commands, "watch", run, quiet=QUIET, warmup=default(Monitor, "warmup"))
     add_source(parser, broker=True)
     parser.add_argument(
         "--follow", action="store_true",
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     with its severity, its causes and their expected values. Anomalies less than {quiet} samples
     apart are one incident, and so are incidents of several series that begin within a minute; for a
     live source a line is also printed when an incident begins. No labels and no training are
-    needed; the first one can come after 256 samples.
+    needed; the first incident can come after {warmup} samples.
 
         onlad watch pump.csv
         onlad watch pump.csv --follow --model pump.onlad
