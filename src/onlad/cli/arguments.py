@@ -182,7 +182,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", type=Path, metavar="MODEL", help=text)
 
 
-def wanted(args: argparse.Namespace) -> dict[str, Any]:
+def monitor_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of monitors that the arguments have."""
     found = given(args)
     if getattr(args, "load", None):

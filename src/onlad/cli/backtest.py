@@ -9,7 +9,7 @@ import numpy as np
 from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source
 from onlad.cli.incidents import IncidentLog
 from onlad.cli.models import Models, say
-from onlad.cli.rules import add_rules, ruled
+from onlad.cli.rules import add_rules, rules_and_settings
 from onlad.cli.session import Session
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         onlad backtest history.csv --config onlad.toml
         onlad backtest history.csv --config onlad.toml --false-alarms 1/1000
     """
-    rules, settings = ruled(args)
+    rules, settings = rules_and_settings(args)
     log = IncidentLog(rules, args.json, live=False)
     session = Session(args, Models(settings, args.load, rules=rules, grows=True))
     removed = 0

@@ -8,7 +8,14 @@ import math
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import (
+    Commands,
+    add_command,
+    add_load,
+    add_monitor,
+    add_source,
+    monitor_settings,
+)
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
@@ -49,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         which = known & verdicts.ready
         parts.append((verdicts.score[which], verdicts.is_anomaly[which], truth[which]))
 
-    session = Session(args, Models(wanted(args), args.load, grows=True))
+    session = Session(args, Models(monitor_settings(args), args.load, grows=True))
     status = session.run(take)
     if not sum(len(score) for score, _, _ in parts):
         raise OnladError("there is nothing to evaluate: no sample has a label and a verdict")

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, add_command, add_monitor, add_source, at_least, wanted
+from onlad.cli.arguments import (
+    Commands,
+    add_command,
+    add_monitor,
+    add_source,
+    at_least,
+    monitor_settings,
+)
 from onlad.cli.bare import BareDetector
 from onlad.cli.models import Models, file_name, save_model
 from onlad.cli.session import Session
@@ -116,7 +123,7 @@ def _history(args: argparse.Namespace) -> History:
     for name in ("hidden", "forgetting"):
         if getattr(args, name) is not None:
             args.usage(f"argument --{name}: needs argument --detector")
-    return History(wanted(args))
+    return History(monitor_settings(args))
 
 
 def _detector(args: argparse.Namespace) -> BareDetector:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import (
+    Commands,
+    add_command,
+    add_load,
+    add_monitor,
+    add_source,
+    monitor_settings,
+)
 from onlad.cli.models import Models, say
 from onlad.cli.session import Session
 from onlad.errors import OnladError
@@ -41,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise OnladError("a picture needs matplotlib: pip install onlad[plot]") from None
     track = Track()
-    session = Session(args, Models(wanted(args), args.load, grows=True))
+    session = Session(args, Models(monitor_settings(args), args.load, grows=True))
     status = session.run(track.add)
     if not session.samples:
         raise OnladError("there is nothing to draw: the source has no samples")

@@ -13,7 +13,7 @@ from onlad.cli.models import say
 from onlad.errors import OnladError
 
 
-def extra(name: str) -> Any:
+def service(name: str) -> Any:
     """Return a module of the service: it is an extra, and slow to import."""
     try:
         return import_module(f"onlad.serve.{name}")
@@ -74,13 +74,13 @@ def serve(args: argparse.Namespace) -> int:
 
         onlad serve --config onlad.toml
     """
-    settings = extra("config").load(args.config)
+    settings = service("config").load(args.config)
     if args.check:
-        for line in extra("settings").check(settings):
+        for line in service("settings").check(settings):
             say(line)
         return 0
     try:
-        extra("run").serve(settings)
+        service("run").serve(settings)
     except OSError as error:
         raise OnladError(f"the service ended: {error}") from error
     return 0
@@ -98,11 +98,11 @@ def forget(args: argparse.Namespace) -> int:
     """
     if (args.stream is None) == (args.undo is None):
         args.usage("give a STREAM, or --undo")
-    config = extra("config").load(args.config)
+    config = service("config").load(args.config)
     if args.undo is not None:
-        print(f"{extra('run').undo(config, args.undo)} is restored")
+        print(f"{service('run').undo(config, args.undo)} is restored")
         return 0
-    file = extra("run").forget(config, args.stream, args.device)
+    file = service("run").forget(config, args.stream, args.device)
     print(f"forgotten. To undo it: onlad forget --config {args.config} --undo {file}")
     return 0
 
@@ -120,8 +120,8 @@ def revert(args: argparse.Namespace) -> int:
     """
     if args.replay and args.to is None:
         args.usage("argument --replay: needs argument --to")
-    config = extra("config").load(args.config)
-    for name in extra("run").revert(config, args.stream, args.device, args.to, args.replay):
+    config = service("config").load(args.config)
+    for name in service("run").revert(config, args.stream, args.device, args.to, args.replay):
         print(name)
     return 0
 
@@ -135,7 +135,7 @@ def repair(args: argparse.Namespace) -> int:
 
         onlad repair /var/lib/onlad
     """
-    for line in extra("repair").repair(args.state):
+    for line in service("repair").repair(args.state):
         print(line)
     return 0
 
@@ -153,14 +153,14 @@ def audit(args: argparse.Namespace) -> int:
         onlad audit /var/lib/onlad --replay /etc/onlad.toml
     """
     head, count = "", 0
-    for digest, entry in extra("audit").verify(args.state, args.head):
+    for digest, entry in service("audit").verify(args.state, args.head):
         del entry["before"]
         print(json.dumps(entry, ensure_ascii=False))
         head, count = digest, count + 1
     say(f"{count:,} entries, the chain is intact. The newest digest is {head or 'none'}")
     wrong = 0
     if args.replay is not None:
-        for proved in extra("proof").prove(args.state, extra("config").load(args.replay)):
+        for proved in service("proof").prove(args.state, service("config").load(args.replay)):
             say(proved.text)
             wrong += proved.wrong
     if wrong:

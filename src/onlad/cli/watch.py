@@ -11,7 +11,7 @@ import numpy as np
 from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source, default
 from onlad.cli.incidents import IncidentLog
 from onlad.cli.models import Models, say
-from onlad.cli.rules import add_rules, ruled
+from onlad.cli.rules import add_rules, rules_and_settings
 from onlad.cli.session import Session
 from onlad.incident import QUIET
 from onlad.monitor import Monitor
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model and (args.load or args.save):
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
-    rules, settings = ruled(args)
+    rules, settings = rules_and_settings(args)
     models = Models(settings, load, rules=rules, grows=True)
     live = args.follow or "://" in args.source or args.source == "-"
     session = Session(args, models, args.model or args.save)

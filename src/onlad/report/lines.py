@@ -115,11 +115,11 @@ class InfluxLines:
             fields = {name: value for name, value in fields.items() if value is not None}
             if block.lines is not None:
                 named = {f"onlad_{name}": value for name, value in fields.items()}
-                lines.append(influx.added(block.lines[i], named))
+                lines.append(influx.with_fields(block.lines[i], named))
             else:
                 topic = re.sub(r"([,= \\])", r"\\\1", block.series)
                 series = f"onlad,topic={topic}" if topic else "onlad"
-                lines.append(f"{series} {influx.written(fields)}{self._stamp(block, i)}")
+                lines.append(f"{series} {influx.field_text(fields)}{self._stamp(block, i)}")
         return "".join(line + "\n" for line in lines)
 
     def _stamp(self, block: Block, i: int) -> str:

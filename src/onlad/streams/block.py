@@ -258,10 +258,10 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
         raise ValueError(
             f"column {str(name)!r} holds {shown!r}, which is not a number{hint}"
         ) from None
-    return sane(value, name)
+    return measurement(value, name)
 
 
-def sane(value: float, name: Hashable) -> float:
+def measurement(value: float, name: Hashable) -> float:
     """Return the value if it can be a measurement; NaN is a missing value."""
     if abs(value) > LARGEST:
         raise ValueError(f"column {str(name)!r} holds {value:g}, which cannot be a measurement")

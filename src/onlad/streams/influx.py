@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onlad.rows import Names
-from onlad.streams.block import MOST, Bad, Block, Choice, Say, sane
+from onlad.streams.block import MOST, Bad, Block, Choice, Say, measurement
 from onlad.streams.lines import Chunk
 
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+", re.DOTALL)
@@ -83,24 +83,24 @@ def _value(text: str, name: str) -> float:
     return float(text.rstrip("iu"))
 
 
-def added(line: str, fields: Mapping[str, float | bool | str]) -> str:
+def with_fields(line: str, fields: Mapping[str, float | bool | str]) -> str:
     """Return the line with more fields.
 
     Examples
     --------
-    >>> added('pump flow=1.5 17', {"onlad_score": 2.5, "onlad_is_anomaly": False})
+    >>> with_fields('pump flow=1.5 17', {"onlad_score": 2.5, "onlad_is_anomaly": False})
     'pump flow=1.5,onlad_score=2.5,onlad_is_anomaly=false 17'
     """
     end = parse(line).end
-    return f"{line[:end]},{written(fields)}{line[end:]}"
+    return f"{line[:end]},{field_text(fields)}{line[end:]}"
 
 
-def written(fields: Mapping[str, float | bool | str]) -> str:
+def field_text(fields: Mapping[str, float | bool | str]) -> str:
     r"""Return fields in line protocol. Numbers that are not finite are left out.
 
     Examples
     --------
-    >>> written({"score": 2.5, "threshold": math.inf, "cause": 'the "pump"'})
+    >>> field_text({"score": 2.5, "threshold": math.inf, "cause": 'the "pump"'})
     'score=2.5,cause="the \\"pump\\""'
     """
     parts = []
@@ -150,7 +150,7 @@ class Series:
                 if len(self._strange) < 10_000:
                     self._strange.add((point.series, name))
                 self._say(f"{point.series}: field {name!r} came later and is not watched")
-        return names, [sane(point.fields.get(str(name), math.nan), name) for name in names]
+        return names, [measurement(point.fields.get(str(name), math.nan), name) for name in names]
 
 
 def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from onlad.rows import Names
-from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamError, Time, sane
+from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamError, Time, measurement
 from onlad.streams.lines import Chunk
 
 try:
@@ -162,7 +162,7 @@ def _number(value: Any, name: Any) -> float:
         return float("nan")
     if isinstance(value, (bool, int, float)):
         try:
-            return sane(float(value), name)
+            return measurement(float(value), name)
         except OverflowError:
             raise ValueError(f"column {str(name)!r} holds a number that is too large") from None
     shown = "an object" if isinstance(value, dict) else "an array"

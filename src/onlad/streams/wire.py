@@ -76,17 +76,17 @@ class Greeting(NamedTuple):
 
 def packet(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
     """Return kind, start and end of the body of the packet at `at`, or None if its head is cut."""
-    found = _varying(data, at + 1)
+    found = _variable_length(data, at + 1)
     return None if found is None else (data[at], found[1], found[1] + found[0])
 
 
 def packed(kind: int, *parts: bytes) -> bytes:
     """Return a packet."""
     body = b"".join(parts)
-    return bytes((kind,)) + varying(len(body)) + body
+    return bytes((kind,)) + variable_length(len(body)) + body
 
 
-def varying(value: int) -> bytes:
+def variable_length(value: int) -> bytes:
     """Return a whole number in one to four bytes."""
     data = b""
     while True:
@@ -183,13 +183,13 @@ def properties(body: bytes, at: int) -> tuple[int, list[tuple[int, int]]]:
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:
-    found = _varying(body, at)
+    found = _variable_length(body, at)
     if found is None:
         raise WireError("a length that is cut off")
     return found
 
 
-def _varying(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
+def _variable_length(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
     """Return a whole number of one to four bytes, and where it ends; None if it is cut off."""
     value = 0
     for k, byte in enumerate(data[at : at + 4]):
@@ -210,7 +210,7 @@ def connect(login: Login) -> bytes:
     if login.five:
         values = struct.pack("!BH", RECEIVE_MAXIMUM, login.ahead)
         values += struct.pack("!BI", SESSION_EXPIRY, FOREVER) if login.keeps else b""
-        own = varying(len(values)) + values
+        own = variable_length(len(values)) + values
     if login.will is not None:
         flags |= 0x04 | 0x08 | 0x20  # of QoS 1, retained
         rest += [b"\0" if login.five else b"", text(login.will[0]), text(login.will[1])]
@@ -227,8 +227,8 @@ def subscribe(mid: int, topic: str, qos: int, five: bool, identifier: int | None
     values = b""
     if five:
         if identifier is not None:
-            values = bytes((SUBSCRIPTION,)) + varying(identifier)
-        values = varying(len(values)) + values
+            values = bytes((SUBSCRIPTION,)) + variable_length(identifier)
+        values = variable_length(len(values)) + values
     options = qos | 0x20 if five else qos  # 0x20: no retained messages
     return packed(SUBSCRIBE | 2, _SHORT.pack(mid), values, text(topic), bytes((options,)))
 
