@@ -151,6 +151,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "ridge": lambda: power(Detector().ridge),
     "adapter scores": lambda: f"{sklearn.WINDOW:,}",
     "adapter outliers": lambda: f"{100 * adapter_defaults.OUTLIERS:.0f} %",
+    "stuck": lambda: f"{score_choice.STUCK:,}",
+    "ablation units": lambda: str(ablation.N),
     "band step": lambda: f"{mode.COVERED / (1 - mode.COVERED):.0f}",
     "full burn-in": lambda: str(monitor.MOST_KEPT // monitor.BURN_IN),
     "projected": lambda: str(instance.PROJECTED),
