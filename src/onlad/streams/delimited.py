@@ -24,7 +24,7 @@ from onlad.streams.block import (
     number,
     one_hot,
 )
-from onlad.streams.lines import LONGEST, Chunk
+from onlad.streams.lines import LONGEST, Chunk, decoded
 
 ROWS = 4096  # lines that are read together
 DELIMITERS = ",;\t|"
@@ -170,10 +170,7 @@ def _read_quoted(raw: bytes, table: Table) -> tuple[list[float], str, str]:
 
 
 def _fields(raw: bytes, delimiter: str) -> list[str]:
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} is not UTF-8") from None
+    text = decoded(raw)
     if "\0" in text:
         raise ValueError("it holds a zero byte")
     try:

@@ -15,7 +15,7 @@ import numpy as np
 
 from onlad.rows import Names
 from onlad.streams.block import MOST, Bad, Block, Choice, Say, measurement
-from onlad.streams.lines import Chunk
+from onlad.streams.lines import Chunk, decoded
 
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=, ])+)=", re.DOTALL)
@@ -170,11 +170,9 @@ def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
             bad = []
             line, point = "", None
             try:
-                line = raw.rstrip(b"\r").decode()
+                line = decoded(raw.rstrip(b"\r"))
                 point = parse(line)
                 names, values = series.sample(point)
-            except UnicodeDecodeError as error:
-                bad = [Bad(f"line {number}", f"byte {error.start + 1} is not UTF-8", row)]
             except ValueError as error:
                 bad = [Bad(f"line {number}", str(error), row)]
             if run and (not point or run.series != point.series or run.names != names or bad):

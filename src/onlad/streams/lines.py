@@ -35,6 +35,14 @@ class Chunk(NamedTuple):
         return f"it has {self.too_long} bytes; a line may have {LONGEST}"
 
 
+def decoded(line: bytes) -> str:
+    """Return the text of a line; a `ValueError` names the first byte that is not UTF-8."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1} is not UTF-8") from None
+
+
 @dataclass
 class Bytes:
     """A file, or a pipe if `path` is None, that is open for reading."""
