@@ -13,7 +13,7 @@ from onlad.cli.session import Session
 from onlad.detector import Detector
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
-from onlad.report.lines import InfluxLines, Table, Writer, jsonl
+from onlad.report.lines import InfluxLines, Table, Writer, jsonl, lines
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     write = writers[args.output]
 
     def take(block: Block, verdicts: Verdicts) -> None:
-        sys.stdout.write(write(block, verdicts, range(len(verdicts))))
+        sys.stdout.write(lines(write, block, verdicts, range(len(verdicts))))
         sys.stdout.flush()
 
     return session.run(take)

@@ -16,7 +16,7 @@ from onlad.cli.session import Session
 from onlad.incident import QUIET
 from onlad.monitor import Monitor
 from onlad.report.evaluation import truths
-from onlad.report.lines import InfluxLines, Writer, jsonl, people
+from onlad.report.lines import InfluxLines, Writer, jsonl, lines, people
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
 
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         if log is not None:
             log.add(block, verdicts)
         elif which:
-            sys.stdout.write(write(block, verdicts, which))
+            sys.stdout.write(lines(write, block, verdicts, which))
             sys.stdout.flush()
         if block.labels is not None:
             known, truth = truths(block.labels, args.normal)
