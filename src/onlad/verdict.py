@@ -6,7 +6,7 @@ Causes, bands, directions and severity are computed when they are read: few call
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -283,6 +283,3 @@ class Verdicts(Sequence[Verdict]):
         columns = ratio, self.p_value, unusual, self.rate
         kernel.severities(*columns, POINTS, TAIL, LATELY, found)
         return found
-
-    def __iter__(self) -> Iterator[Verdict]:
-        return (self[i] for i in range(len(self)))
