@@ -105,7 +105,7 @@ class OsElm:
     def predict_many(self, X: Any) -> Array:
         """Return the predicted targets of the rows of `X`, shape (rows, m)."""
         if not self._n:
-            raise OnladError("there is nothing to predict with before the first sample")
+            raise OnladError("no prediction is possible before the first sample")
         X = samples.matrix(X, self._n, self.dtype, kernel.LARGEST[self.dtype])
         k = self._model.compiled()
         H = reference.activate(X @ k.alpha[: self._n] + k.b[0], self.activation)

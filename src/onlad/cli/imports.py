@@ -91,15 +91,15 @@ def _tables(source: Path) -> Iterator[tuple[str, tuple[list[str], dict[str, list
         clock = next((i for i, name in enumerate(head) if name.lower() in CLOCKS), None)
         if clock is None:
             continue
-        names = [name for i, name in enumerate(head) if i != clock]
-        table: dict[str, list[str]] = {}
+        width, table = len(head), dict[str, list[str]]()
+        head.pop(clock)
         for number, row in enumerate(rows, 2):
-            if len(row) != len(head):
-                what = f"line {number} has {len(row)} fields; the first has {len(head)}"
+            if len(row) != width:
+                what = f"line {number} has {len(row)} fields; the first has {width}"
                 raise OnladError(f"{path}: {what}")
-            table[_time(row[clock], path, number)] = [x for i, x in enumerate(row) if i != clock]
+            table[_time(row.pop(clock), path, number)] = row
         part = path.stem if path.parent == source or not source.is_dir() else path.parent.name
-        yield part, (names, table)
+        yield part, (head, table)
 
 
 def _labels(path: Path) -> Iterator[tuple[float, float, int]]:
