@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -296,7 +295,7 @@ class Device:
 
             for file in kept:
                 _, seen, same = file.split(".")[0].split("-")
-                taken = ago(time.time() - self._service.store.age(file))
+                taken = ago(self._service.store.taken(file))
                 text = f"After {int(seen):,} samples"
                 text += f", number {int(same) + 1}" if int(same) else ""
                 ui.button(f"{text}, {taken}", on_click=lambda file=file: back(file)).props(

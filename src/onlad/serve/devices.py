@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onlad.monitor import Monitor
+from onlad.serve.alarm import Alarm
 from onlad.serve.checkpoint import Saved, StateError, Store
 from onlad.serve.config import Config, StreamTable
 from onlad.serve.watcher import Watcher
@@ -71,17 +72,17 @@ class Devices:
 
     def put_back(self, number: int, file: str) -> Watcher:
         """Watch a device that was forgotten again, under a new number."""
-        saved, model = self._store.forgotten(file)
+        saved, model, alarms = self._store.forgotten(file)
         self.take_number(number)
-        return self.resurrect(saved._replace(number=number), model)
+        return self.resurrect(saved._replace(number=number), model, alarms)
 
-    def resurrect(self, saved: Saved, model: Monitor) -> Watcher:
+    def resurrect(self, saved: Saved, model: Monitor, alarms: list[Alarm]) -> Watcher:
         """Watch a device as it was saved."""
         watcher = self.add(saved.number, saved.stream, saved.device, model)
-        watcher.alarms.extend(saved.alarms)
+        watcher.alarms.extend(alarms)
         watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
         watcher.seen, watcher.silent = saved.seen, saved.silent
-        watcher.windows = tuple(saved.windows)
+        watcher.windows = saved.windows
         return watcher
 
     def clear(self) -> None:

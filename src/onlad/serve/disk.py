@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onlad.errors import OnladError
+from onlad.monitor import Monitor
 from onlad.serve import checkpoint, logs
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
 from onlad.serve.frames import Record
@@ -65,19 +66,15 @@ class Disk:
     def begin(self, segment: int) -> None:
         """Note that all that is known was resumed from a segment on."""
         self._records_in = segment
-        now = time.monotonic()
-        self._snapped = {n: now - max(0.0, age) for n, age in self.store.snapshot_ages().items()}
+        now, newest = time.monotonic(), self.store.newest_snapshots()
+        self._snapped = {n: now - max(0.0, time.time() - taken) for n, taken in newest.items()}
         for watcher in self.service.watchers.values():
             self._kept.setdefault(watcher.number, _Kept(segment))
 
     def loaded(self, watcher: Watcher, saved: Saved, segment: int) -> None:
         """Note that a watcher is what the files say, and the journal goes on from a segment."""
         since = max(segment, saved.since)
-        kept = _Kept(since, watcher.changes, watcher.n_alarm_changes, saved._replace(alarms=[]))
-        if not saved.alarm_file and watcher.alarms:  # of an older format: they have no file yet
-            kept.changes = kept.alarms = -2
-            kept.saved = saved
-        self._kept[watcher.number] = kept
+        self._kept[watcher.number] = _Kept(since, watcher.changes, watcher.n_alarm_changes, saved)
 
     def drop(self, watcher: Watcher) -> None:
         """Know nothing more of a watcher."""
@@ -205,27 +202,26 @@ class Disk:
             # Together with the model: an alarm's row must be one that the model has seen.
             entry = checkpoint.entry(watcher, "", kept.saved.alarm_file if kept.saved else "")
             is_new = alarms != kept.alarms and bool(watcher.alarms)
-            if is_new:
-                entry = entry._replace(alarms=checkpoint.alarms_of(watcher))
+            new = checkpoint.alarms_of(watcher) if is_new else None
         try:
-            saved, size = await asyncio.to_thread(self.store.save, entry, twin, is_new)
+            saved, size = await asyncio.to_thread(self.store.save, entry, twin, new)
         except OnladError as error:  # it could not be loaded again; the others can be saved
             self.service.set_aside(watcher, error)
             return 0
         kept.since, kept.changes, kept.alarms = number, changes, alarms
         kept.saved, kept.size = saved, size
-        await self._snap(watcher, saved, twin.n_seen)
+        await self._snap(watcher, saved.file, twin)
         return size
 
-    async def _snap(self, watcher: Watcher, saved: Saved, seen: int) -> None:
+    async def _snap(self, watcher: Watcher, saved: str, model: Monitor) -> None:
         """Let the model that was just written be a snapshot too, if one is due."""
         now, last = time.monotonic(), self._snapped.get(watcher.number)
         if last is not None and now - last < self.service.config.service.snapshots:
             return
         with contextlib.suppress(OSError):  # the journal says so when the disk is full
-            file = await asyncio.to_thread(self.store.snap_saved, saved, seen)
+            file = await asyncio.to_thread(self.store.snapshot, watcher.number, model, saved)
             self._snapped[watcher.number] = now
-            self.service.orders.note_snapshot(watcher, file, seen, sync=False)
+            self.service.orders.note_snapshot(watcher, file, model.n_seen, sync=False)
 
     async def _commit(self) -> None:
         service, journal = self.service, self.store.journal
@@ -262,7 +258,6 @@ class Disk:
         saved = kept.saved
         if kept.changes == watcher.changes:
             saved = checkpoint.entry(watcher, saved.file, saved.alarm_file)
-            saved = saved._replace(alarms=kept.saved.alarms)
         # Of a device that is set aside the rows are written again, so it may need any segment.
         return saved._replace(since=0 if watcher.failed else kept.since)
 

@@ -23,7 +23,6 @@ MAGIC = b"\xf5onl"
 _HEAD = struct.Struct("<4sII")  # of a frame: MAGIC, its bytes, their CRC-32
 _SIZE = struct.Struct("<I")  # of a record in a frame
 _MANY = struct.Struct("<ccdIHI")  # M, kind of values, seen, records, features, bytes about them
-_ROWS = struct.Struct("<cIQ?dIHH")  # kind, watcher, first row, paused, seen, rows, features, marks
 _MARK = struct.Struct("<HQ")
 
 
@@ -118,9 +117,6 @@ def decode(body: bytes, only: int | None = None) -> Iterator[Record]:
     if body[:1] == b"F":
         yield Fact(*json.loads(body[1:]))
         return
-    if body[:1] != b"M":
-        yield _decode_one(body)
-        return
     _, kind, seen, _, n, size = _MANY.unpack_from(body)
     columns, times = _about(body)
     if only is not None and only not in columns[0]:
@@ -148,17 +144,6 @@ def _about(body: bytes) -> tuple[list[list[Any]], Array]:
         columns.append(np.frombuffer(about, column, k, start).tolist())
         start += np.dtype(column).itemsize * k
     return columns, np.frombuffer(about, "<f8", sum(columns[2]), start).astype(float, copy=False)
-
-
-def _decode_one(body: bytes) -> Rows:
-    """Return rows that were written alone, as journals before this format have them."""
-    kind, watcher, first, paused, seen, rows, n, count = _ROWS.unpack_from(body)
-    at = _ROWS.size
-    marks = [Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + count * _MARK.size])]
-    at += count * _MARK.size
-    times = np.frombuffer(body, "<f8", rows, at).astype(float, copy=False)
-    X = _values(kind, body[at + times.nbytes :], rows, n)
-    return Rows(watcher, first, paused, seen, X, times, marks)
 
 
 def _values(kind: bytes, data: bytes, rows: int, features: int) -> Array:

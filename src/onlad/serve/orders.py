@@ -12,7 +12,7 @@ from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.rules import Rules
-from onlad.serve import checkpoint, logs, replay, whatif
+from onlad.serve import logs, replay, whatif
 from onlad.serve.alarm import LABELS, Alarm, key
 from onlad.serve.checkpoint import StateError
 from onlad.serve.devices import need_columns
@@ -200,9 +200,7 @@ class Orders:
             if self.found(watcher.stream.name, watcher.device) is not watcher:
                 raise UnknownError("there is no such device")
             try:
-                saved = checkpoint.entry(watcher)
-                saved = saved._replace(alarms=checkpoint.alarms_of(watcher))
-                file = service.store.keep_forgotten(saved, watcher.monitor)
+                file = service.store.keep_forgotten(watcher)
             except OSError as error:
                 what = f"the undo file cannot be written: {error.strerror}"
                 raise DiskError(f"{what}. Nothing was changed") from None
@@ -217,7 +215,7 @@ class Orders:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
-            saved, model = service.store.forgotten(file)
+            saved, model, _ = service.store.forgotten(file)
             name = key(saved.stream, saved.device)
             if saved.stream not in devices.streams:
                 raise StateError(f"{name}: there is no stream {saved.stream}")

@@ -189,7 +189,7 @@ class _Repair:
         """Raise `StateError` if a file that a fact needs cannot be read."""
         number, file = fact.values["number"], fact.values["file"]
         if fact.kind == "restored":
-            saved, model = self.store.forgotten(file)
+            saved, model, _ = self.store.forgotten(file)
             self.names.setdefault(number, key(saved.stream, saved.device))
             self.rows.setdefault(number, model.n_seen + saved.lost)
             return

@@ -70,8 +70,7 @@ class _Resumption:
                 self.absent[saved.number] = 0
                 service.disk.absent.append(saved)
                 continue
-            whole = saved._replace(alarms=store.alarms(saved))
-            watcher = service.devices.resurrect(whole, store.model(saved))
+            watcher = service.devices.resurrect(saved, store.model(saved), store.alarms(saved))
             self.watchers[saved.number] = watcher
             service.disk.loaded(watcher, saved, point.segment)
         for message in point.outbox:
@@ -226,7 +225,7 @@ class _Resumption:
         elif number in self.watchers:
             pass  # the checkpoint has it
         elif fact.kind == "restored":
-            saved, _ = service.store.forgotten(values["file"])
+            saved, *_ = service.store.forgotten(values["file"])
             if (name, saved.device) not in service.watchers:
                 self.watchers[number] = service.devices.put_back(number, values["file"])
         elif (name, values["device"]) not in service.watchers:  # else it was forgotten since
@@ -246,15 +245,11 @@ class _Resumption:
             # One that is born later may have alarms of these names.
             self._deliver(f"{watcher.key}/")
             self.service.remove(self.watchers.pop(values["number"]))
-        elif fact.kind == "normal":
-            for alarm in watcher.alarms:
-                if alarm.id == values["alarm"] and not alarm.marked:
-                    watcher.mark_normal(alarm)
         elif fact.kind in replay.REDONE and watcher.journaled == values["row"]:
             replay.redo(watcher, fact, partial(self._snapped, watcher))
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
             watcher.silent, message = True, watcher.silence()
-            if values.get("told", True):
+            if values["told"]:
                 self.service.outbox.waiting[message["id"]] = (message, set())
         elif fact.kind == "suppressed":
             self.service.outbox.waiting.pop(values["alarm"], None)
