@@ -48,7 +48,7 @@ def add(commands: Commands) -> None:
     def run(args: argparse.Namespace) -> int:
         settings = extra("config").load(args.config)
         if args.check:
-            for line in extra("settings").check(settings):
+            for line in extra("devices").check(settings):
                 say(line)
         else:
             try:

@@ -12,7 +12,7 @@ from nicegui import ui
 
 from onlad.errors import OnladError
 from onlad.report.lines import digits
-from onlad.serve import whatif
+from onlad.serve import replay
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import bands, scores, spoken, when
 from onlad.serve.service import Service
@@ -33,7 +33,6 @@ from onlad.serve.shown import (
     small,
 )
 from onlad.serve.watcher import Watcher
-from onlad.serve.whatif import Tried
 
 CAUSES = 6  # features that are named
 FEW = 100  # samples since the start: then the last day is shown with them
@@ -44,7 +43,7 @@ class Device:
 
     def __init__(self, service: Service, watcher: Watcher) -> None:
         self._service, self._watcher, self._by = service, watcher, person()
-        self._tried: Tried | None = None  # the last days, if they are shown
+        self._tried: replay.Tried | None = None  # the last days, if they are shown
         ui.link("All devices", "/").classes("text-sm")
         with ui.row().classes("w-full items-center"):
             ui.label(watcher.key).classes("text-xl font-medium break-all").props(
@@ -60,7 +59,7 @@ class Device:
         known = [str(name) for name in watcher.names]
         with ui.row().classes("w-full items-center"):
             self._sensor = ui.select(known, value=_first(watcher), label="Sensor").classes("w-60")
-            spans = {0.0: "the last samples", 1.0: "the last day", whatif.DAYS: "the last 7 days"}
+            spans = {0.0: "the last samples", 1.0: "the last day", replay.DAYS: "the last 7 days"}
             self._span = ui.select(spans, value=0.0, label="Shown", on_change=self._show_days)
             self._span.classes("w-48")
         self._band = ui.echart(bands([], np.empty((0, 3, 1)), 0)).classes("w-full h-64")
@@ -166,7 +165,7 @@ class Device:
                 self._tried = await self._service.orders.tried(self._watcher, days=1.0)
         self._look()
 
-    async def _try(self, rate: float | None, days: float) -> Tried | None:
+    async def _try(self, rate: float | None, days: float) -> replay.Tried | None:
         try:
             return await self._service.orders.tried(self._watcher, rate, days)
         except OnladError as error:
@@ -189,7 +188,7 @@ class Device:
             answer = ui.column().classes("w-full gap-1").props("role=status")
 
             async def look() -> None:
-                tried = await self._try(10.0 ** -float(rate.value), whatif.DAYS)
+                tried = await self._try(10.0 ** -float(rate.value), replay.DAYS)
                 answer.clear()
                 with answer:
                     if tried is None:

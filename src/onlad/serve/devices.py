@@ -1,14 +1,23 @@
-"""The devices of a service: how they are added, restored and removed."""
+"""The devices of a service: how they are added, restored and removed, and what they keep.
+
+Devices that have learned cannot follow every change of the configuration; `kept_lines` says which.
+"""
 
 from __future__ import annotations
 
-from onlad.monitor import Monitor
-from onlad.serve.alarm import Alarm
-from onlad.serve.checkpoint import Saved, StateError, Store
-from onlad.serve.config import Config, StreamTable
+import contextlib
+from collections.abc import Iterable
+
+from onlad.errors import ModelFileError
+from onlad.monitor import Monitor, MonitorSettings
+from onlad.serve.alarm import Alarm, key
+from onlad.serve.checkpoint import Saved, StateError, Store, monitor, peek
+from onlad.serve.tables import Config, StreamTable
 from onlad.serve.watcher import Watcher
+from onlad.streams.settings import kept
 
 LONGEST_NAME = 200  # letters of a device
+SHOWN = 5  # devices in a line
 
 
 class Devices:
@@ -105,3 +114,51 @@ def _template(stream: StreamTable) -> Monitor:
         return stream.template()
     except ValueError as error:
         raise StateError(f"stream {stream.name}: {error}") from None
+
+
+def shown(names: list[str], most: int = SHOWN) -> str:
+    """Return the first of some names in a line."""
+    return ", ".join(names[:most]) + (" ..." if len(names) > most else "")
+
+
+def kept_by(stream: StreamTable, wanted: MonitorSettings, model: Monitor) -> list[str]:
+    """Return, in words, what a device keeps although the configuration says otherwise."""
+    found = kept(model, wanted)
+    if stream.model is None and model.n_seen and model.timed != stream.patterns:
+        have, want = (str(value).lower() for value in (model.timed, stream.patterns))
+        found.append(f"patterns stays {have}, not {want}")
+    return found
+
+
+def kept_lines(devices: Iterable[tuple[str, str, list[str]]]) -> list[str]:
+    """Return a line for each setting of a stream that devices keep.
+
+    A device is stream, key, and what it keeps in words.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for stream, name, keeps in devices:
+        for what in keeps:
+            found.setdefault((stream, what), []).append(name)
+    return [
+        f"stream {stream}: {what}, for devices that have learned: {shown(names)}. "
+        "To let a device start again: onlad forget"
+        for (stream, what), names in found.items()
+    ]
+
+
+def check(config: Config) -> list[str]:
+    """Return what a service with this configuration would say of its devices at its start.
+
+    Raise `StateError` if it would not start with them.
+    """
+    streams = {stream.name: (stream, stream.template().settings()) for stream in config.streams}
+    devices = []
+    for saved in peek(config.service.state):
+        with contextlib.suppress(OSError, ModelFileError):  # it is replaced just now, or damaged
+            model = monitor(config.service.state / "models" / saved.file)
+            if saved.stream in streams:
+                stream, wanted = streams[saved.stream]
+                need_columns(stream, model)
+                name, keeps = key(saved.stream, saved.device), kept_by(stream, wanted, model)
+                devices.append((saved.stream, name, keeps))
+    return kept_lines(devices)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from onlad.serve.config import MqttTable
+from onlad.serve.tables import MqttTable
 
 STATES = "('alarm', 'silent', 'failed')"  # in which something is wrong
 

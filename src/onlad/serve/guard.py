@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from onlad.serve.config import LOOPBACK, HttpTable
+from onlad.serve.tables import LOOPBACK, HttpTable
 
 OPEN = ("/healthz", "/readyz")  # they say one word, and those who ask have no token
 COOKIE = "onlad"

@@ -13,8 +13,8 @@ from onlad.reference import Array
 from onlad.report.record import record
 from onlad.serve import payload
 from onlad.serve.alarm import rounded
-from onlad.serve.config import StreamTable
 from onlad.serve.frames import Mark, Rows
+from onlad.serve.tables import StreamTable
 from onlad.serve.watcher import Watcher, padded
 from onlad.verdict import Verdicts
 

@@ -85,16 +85,16 @@ def _few(record: logging.LogRecord) -> bool:
     return count <= MOST
 
 
-def event(level: int, what: str, **facts: Any) -> None:
-    """Write one event with its facts."""
-    log.log(level, what, extra={"facts": facts})
-
-
 def info(what: str, **facts: Any) -> None:
-    """Write a normal event."""
-    event(logging.INFO, what, **facts)
+    """Write a normal event with its facts."""
+    log.info(what, extra={"facts": facts})
 
 
 def warning(what: str, **facts: Any) -> None:
     """Write an event that an operator should look at."""
-    event(logging.WARNING, what, **facts)
+    log.warning(what, extra={"facts": facts})
+
+
+def error(what: str, error: Exception, **facts: Any) -> None:
+    """Write an event that is a mistake in onlad, with its place."""
+    log.error(what, exc_info=error, extra={"facts": facts})

@@ -20,11 +20,11 @@ import orjson
 from onlad.reference import Array
 from onlad.serve import discovery, logs, marks
 from onlad.serve.alarm import key
-from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.frames import Mark, digest
 from onlad.serve.intake import Item, message
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
+from onlad.serve.tables import MqttTable, StreamTable
 from onlad.serve.topics import Pattern
 from onlad.serve.watcher import Watcher
 from onlad.streams import wire

@@ -12,13 +12,12 @@ from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.rules import Rules
-from onlad.serve import logs, replay, whatif
+from onlad.serve import logs, replay
 from onlad.serve.alarm import LABELS, Alarm, key
 from onlad.serve.checkpoint import StateError
 from onlad.serve.devices import need_columns
 from onlad.serve.frames import Fact
 from onlad.serve.watcher import Watcher
-from onlad.serve.whatif import Tried
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
@@ -186,12 +185,12 @@ class Orders:
             watcher.serve_at(windows)
 
     async def tried(
-        self, watcher: Watcher, rate: float | None = None, days: float = whatif.DAYS
-    ) -> Tried:
+        self, watcher: Watcher, rate: float | None = None, days: float = replay.DAYS
+    ) -> replay.Tried:
         """Return what would have been said of the last days with another budget."""
         service = self._service
         fresh = service.devices.fresh(watcher.stream)
-        return await asyncio.to_thread(whatif.tried, service.store, watcher, fresh, rate, days)
+        return await asyncio.to_thread(replay.tried, service.store, watcher, fresh, rate, days)
 
     async def forget(self, watcher: Watcher, by: str = "") -> str:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""

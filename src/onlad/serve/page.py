@@ -18,11 +18,10 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from onlad.report.lines import digits
+from onlad.serve.across import FEWEST, Shared, peers, shared
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
 from onlad.serve.devicepage import Device
-from onlad.serve.incidents import Shared, shared
-from onlad.serve.peers import FEWEST, peers
 from onlad.serve.service import Service
 from onlad.serve.shown import (
     ALARMS,

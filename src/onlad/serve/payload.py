@@ -15,7 +15,7 @@ import numpy as np
 from onlad import kernel
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
-from onlad.serve.config import StreamTable
+from onlad.serve.tables import StreamTable
 from onlad.streams import records
 from onlad.streams.times import LATEST, seconds
 

@@ -19,10 +19,9 @@ from onlad import persist
 from onlad.monitor import Monitor
 from onlad.serve import audit, checkpoint, replay
 from onlad.serve.checkpoint import Saved, StateError
-from onlad.serve.config import Config
 from onlad.serve.frames import Fact, Record, Rows
 from onlad.serve.journal import Journal
-from onlad.serve.tables import StreamTable
+from onlad.serve.tables import Config, StreamTable
 from onlad.serve.watcher import Watcher
 
 TRIES = 3  # to read a checkpoint

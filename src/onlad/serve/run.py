@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from onlad.serve import logs
 from onlad.serve.alarm import key
 from onlad.serve.checkpoint import StateError
-from onlad.serve.config import Config
+from onlad.serve.devices import shown
 from onlad.serve.disk import AT_STOP
 from onlad.serve.service import Service
+from onlad.serve.tables import Config
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def _watcher(service: Service, stream: str, device: str) -> Watcher:
     watcher = service.watchers.get((stream, device))
     if watcher is None:
         there = sorted(w.key for w in service.watchers.values())
-        shown = ", ".join(there[:20]) + (" ..." if len(there) > 20 else "")
-        raise StateError(f"there is no device {key(stream, device)}; there are: {shown}")
+        listed = shown(there, 20)
+        raise StateError(f"there is no device {key(stream, device)}; there are: {listed}")
     return watcher
 
 

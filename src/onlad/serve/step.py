@@ -92,8 +92,7 @@ def _failed(service: Service, batch: Batch, item: Item, error: Exception) -> Ans
     watcher = service.watchers.get((item.stream.name, item.device))
     if watcher is not None and watcher.number not in {*service.devices.born, *batch.parts}:
         service.remove(watcher)
-    facts = {"stream": item.stream.name, "device": item.device}
-    logs.log.error("a message could not be read", exc_info=error, extra={"facts": facts})
+    logs.error("a message could not be read", error, stream=item.stream.name, device=item.device)
     return Answer(bad=[(0, payload.why(error))])
 
 
@@ -281,4 +280,4 @@ def _tell_all(service: Service, call: Callable[[Listener], None]) -> None:
         try:
             call(listener)
         except Exception as error:
-            logs.log.error("a listener failed", exc_info=error)
+            logs.error("a listener failed", error)

@@ -20,8 +20,8 @@ from onlad.rows import Names
 from onlad.rules import Rules
 from onlad.serve import logs
 from onlad.serve.alarm import LABELS, LONGEST, Alarm, key, rounded
-from onlad.serve.config import StreamTable
 from onlad.serve.history import History
+from onlad.serve.tables import StreamTable
 from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
@@ -137,7 +137,7 @@ class Watcher:
             "score": rounded(last.score) if last is not None and last.ready else None,
             "threshold": rounded(last.threshold) if last is not None and last.ready else None,
             "drifting": last.drifting if last is not None else None,
-            "severity": self.alarm.severity if self.alarm is not None else 0.0,
+            "severity": self.severity,
             "maintenance": self.serviced,
             "suppressed": self.suppressed,
             "samples": self.monitor.n_seen,
@@ -231,6 +231,11 @@ class Watcher:
         newest = self.alarms[-1] if self.alarms else None
         over = newest is None or self.monitor.n_seen - 1 - newest.last > self.stream.quiet
         return None if over else newest
+
+    @property
+    def severity(self) -> float:
+        """Return the severity of the open alarm, 0 without one."""
+        return self.alarm.severity if self.alarm is not None else 0.0
 
     @property
     def paused(self) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from onlad.serve import logs
-from onlad.serve.config import WebhookTable
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
+from onlad.serve.tables import WebhookTable
 from onlad.streams.aside import aside
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
