@@ -36,18 +36,13 @@ class Mark(NamedTuple):
 class Rows(NamedTuple):
     """Samples of one watcher, and the messages that brought them."""
 
-    watcher: int
+    number: int  # of the watcher
     first: int  # the row of the first sample, counted from the watcher's start
     paused: bool
     seen: float  # when they came, by the clock
     X: Array
     times: Array
     marks: list[Mark]
-
-    @property
-    def number(self) -> int:
-        """Of the watcher."""
-        return self.watcher
 
 
 class Fact(NamedTuple):
@@ -74,11 +69,6 @@ def digest(topic: bytes, payload: bytes) -> int:
     return int.from_bytes(found.digest(), "big")
 
 
-def encode(fact: Fact) -> bytes:
-    """Return the bytes of a fact."""
-    return b"F" + json.dumps([fact.kind, fact.values]).encode()
-
-
 def encode_rows(several: Sequence[Rows]) -> Iterator[bytes]:
     """Yield the bytes of rows that came at one time and have the same number of features.
 
@@ -87,13 +77,13 @@ def encode_rows(several: Sequence[Rows]) -> Iterator[bytes]:
     X = np.concatenate([rows.X for rows in several]).astype("<f8", copy=False)
     values = decimals.packed(X)
     if values is None and len(several) > 1:  # some of them may still be packed
-        runs = [list(run) for _, run in groupby(several, _is_long)]
+        runs = [list(r) for _, r in groupby(several, lambda rows: decimals.packed(rows.X) is None)]
         if len(runs) > 1:
             for run in runs:
                 yield from encode_rows(run)
             return
     columns = (
-        ("<u4", [rows.watcher for rows in several]),
+        ("<u4", [rows.number for rows in several]),
         ("<u8", [rows.first for rows in several]),
         ("<u4", [len(rows.X) for rows in several]),
         ("<u2", [len(rows.marks) for rows in several]),
@@ -106,10 +96,6 @@ def encode_rows(several: Sequence[Rows]) -> Iterator[bytes]:
     head = _MANY.pack(b"M", kind, several[0].seen, len(several), X.shape[1], len(about))
     marks = b"".join([_MARK.pack(*mark) for rows in several for mark in rows.marks])
     yield b"".join((head, about, marks, X.tobytes() if values is None else values))
-
-
-def _is_long(rows: Rows) -> bool:
-    return decimals.packed(rows.X) is None
 
 
 def decode(body: bytes, only: int | None = None) -> Iterator[Record]:
@@ -125,7 +111,11 @@ def decode(body: bytes, only: int | None = None) -> Iterator[Record]:
     marks = [
         Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + sum(columns[3]) * _MARK.size])
     ]
-    X = _values(kind, body[at + len(marks) * _MARK.size :], sum(counts), n)
+    data, total = body[at + len(marks) * _MARK.size :], sum(counts)
+    if kind == b"D":
+        X = decimals.unpacked(data, total, n)
+    else:
+        X = np.frombuffer(data, "<f8", total * n).reshape(total, n).astype(float, copy=False)
     row = mark = 0
     for watcher, first, rows, n_marks, paused in zip(*columns, strict=True):
         here = slice(row, row + rows)
@@ -146,19 +136,12 @@ def _about(body: bytes) -> tuple[list[list[Any]], Array]:
     return columns, np.frombuffer(about, "<f8", sum(columns[2]), start).astype(float, copy=False)
 
 
-def _values(kind: bytes, data: bytes, rows: int, features: int) -> Array:
-    if kind == b"D":
-        return decimals.unpacked(data, rows, features)
-    X = np.frombuffer(data, "<f8", rows * features).reshape(rows, features)
-    return X.astype(float, copy=False)
-
-
 def framed(batch: Iterable[Record]) -> bytes:
     """Return the frame of a batch of records."""
     bodies: list[bytes] = []
     for alike, group in groupby(batch, _alike):
         if alike is None:
-            bodies += [encode(fact) for fact in group if isinstance(fact, Fact)]
+            bodies += [b"F" + json.dumps(fact).encode() for fact in group]
         else:
             bodies += encode_rows([rows for rows in group if isinstance(rows, Rows)])
     frame = b"".join(_SIZE.pack(len(body)) + body for body in bodies)
@@ -186,11 +169,15 @@ def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 def records(frame: bytes, only: int | None = None) -> Iterator[Record]:
     """Yield the records of a frame; of rows, those of a watcher `only` if one is given."""
-    at = 0
-    while at < len(frame):
-        (length,) = _SIZE.unpack_from(frame, at)
+    for body in _bodies(frame, 0):
+        yield from decode(body, only)
+
+
+def _bodies(data: bytes, at: int) -> Iterator[bytes]:
+    while at < len(data):
+        (length,) = _SIZE.unpack_from(data, at)
         at += _SIZE.size + length
-        yield from decode(frame[at - length : at], only)
+        yield data[at - length : at]
 
 
 def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:
@@ -200,12 +187,8 @@ def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:
     """
     at = damaged.find(MAGIC)
     while at >= 0:
-        start = at + _HEAD.size
         with contextlib.suppress(struct.error, zlib.error, ValueError):
-            while start < len(damaged):
-                (length,) = _SIZE.unpack_from(damaged, start)
-                start += _SIZE.size + length
-                body = damaged[start - length : start]
+            for body in _bodies(damaged, at + _HEAD.size):
                 if body[:1] == b"M":
                     (watchers, firsts, counts, *_), _ = _about(body)
                     yield from zip(watchers, firsts, counts, strict=True)

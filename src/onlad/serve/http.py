@@ -34,7 +34,6 @@ from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
 from onlad.serve.orders import DiskError, UnknownError
 from onlad.serve.service import Service
-from onlad.serve.step import SLICE
 from onlad.serve.tables import HttpTable
 from onlad.serve.watcher import Watcher
 
@@ -315,12 +314,12 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def _verdicts(answer: Answer) -> dict[str, Any]:
-    said = []
+    said, watcher, verdicts = list[dict[str, Any]](), answer.watcher, answer.verdicts
     for i in range(answer.rows):
-        assert answer.watcher is not None
-        block, index = divmod(answer.start + i, SLICE)
+        assert watcher is not None
+        assert verdicts is not None
         row, when = answer.first + i, answer.times[i]
-        said.append(message(answer.watcher, answer.verdicts[block], index, row, when))
+        said.append(message(watcher, verdicts, answer.start + i, row, when))
         if i % 100 == 99:
             await asyncio.sleep(0)
     bad = [{"index": index, "why": why} for index, why in answer.bad]
@@ -329,9 +328,8 @@ async def _verdicts(answer: Answer) -> dict[str, Any]:
 
 def _described(watcher: Watcher) -> dict[str, Any]:
     alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
-    device = {"stream": watcher.stream.name, "device": watcher.device}
     more = {"skipped": watcher.bad, "kept": watcher.kept, "alarms": alarms}
-    return device | watcher.status() | more
+    return watcher.where | watcher.status() | more
 
 
 def _loads(body: bytes) -> Any:

@@ -81,14 +81,18 @@ class Orders:
             if marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
             if label == "normal" and not marked:
-                _need_ready(watcher)
+                said = watcher.monitor.describe()
+                if not said["ready"]:  # it has gone back to its warm-up
+                    raise StateError(f"the model of {watcher.key} is not ready yet: {said['why']}")
                 undo = self._keep(watcher, watcher.monitor)
             if ahead is not None and found.label != "fault":
                 taken = _learned_of(watcher, found)
                 back = self._keep(watcher, await self._rest_without(watcher, found, ahead))
                 undo = self._keep(watcher, watcher.monitor)
-            said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST], "undo": undo}
-            facts = [_fact("label", watcher, **said, row=watcher.journaled)]
+            facts = [
+                _fact("label", watcher, alarm=alarm, label=label, comment=comment[:LONGEST],
+                      undo=undo, row=watcher.journaled)
+            ]  # fmt: skip
             if back is not None:
                 model = self._service.store.snapped(watcher.number, back)
                 facts.insert(0, _fact("reverted", watcher, file=back, row=watcher.journaled))
@@ -180,8 +184,8 @@ class Orders:
                 raise StateError(str(error)) from None
             if len(windows) > MOST_WINDOWS:
                 raise StateError(f"at most {MOST_WINDOWS} times of maintenance are kept")
-            said = {"row": watcher.journaled, "windows": list(windows)}
-            self._note([_fact("maintenance", watcher, **said)], watcher, by)
+            fact = _fact("maintenance", watcher, row=watcher.journaled, windows=list(windows))
+            self._note([fact], watcher, by)
             watcher.serve_at(windows)
 
     async def tried(
@@ -205,7 +209,7 @@ class Orders:
                 raise DiskError(f"{what}. Nothing was changed") from None
             self._note([_fact("forgotten", watcher)], watcher, by)
             service.remove(watcher)
-        logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
+        logs.info("forgotten", **watcher.where, undo=file)
         for listener in service.listeners:
             listener.forgotten(watcher)
         return file
@@ -238,9 +242,7 @@ class Orders:
 
     def _note(self, facts: list[Fact], watcher: Watcher | None = None, by: str = "") -> None:
         """Put what a person does into the audit trail and the journal before it is done."""
-        audit, where = self._service.audit, dict[str, Any]()
-        if watcher is not None:
-            where = {"stream": watcher.stream.name, "device": watcher.device}
+        audit, where = self._service.audit, watcher.where if watcher is not None else {}
         end = audit.end
         try:
             for fact in facts:
@@ -271,10 +273,3 @@ def _learned_of(watcher: Watcher, alarm: Alarm) -> int:
     first, end = watcher.rows_of(alarm)
     known = alarm.learned[alarm.before : alarm.before + end - first]
     return sum(known) or (len(known) < end - first)
-
-
-def _need_ready(watcher: Watcher) -> None:
-    """Refuse to learn an alarm with a model that has gone back to its warm-up."""
-    said = watcher.monitor.describe()
-    if not said["ready"]:
-        raise StateError(f"the model of {watcher.key} is not ready yet: {said['why']}")

@@ -41,9 +41,7 @@ class Quarantine:
     def __init__(self, state: Path) -> None:
         self.folder = state / "quarantine"
         self.count = 0  # set aside since the start of the process
-        self.careful = (
-            False  # a block of the journal ended the last start: replay each record alone
-        )
+        self.careful = False  # a block of the journal ended the last start: replay it one by one
         self._fault = state / "fault"
         self._hand = mmap.mmap(-1, _HAND.size)
         # A full disk cannot hold it: then it is kept in memory alone.
@@ -104,9 +102,8 @@ class Quarantine:
             _HAND.pack_into(self._hand, 0, READING, 0, value)
             return ""
         name = f"message-{value:016x}"
-        facts = {"stream": item.stream.name, "device": item.device}
-        self._put(name, facts | {"payload": base64.b64encode(item.payload).decode()})
-        logs.warning("a message is set aside", **facts, file=f"quarantine/{name}.json")
+        self._put(name, item.where | {"payload": base64.b64encode(item.payload).decode()})
+        logs.warning("a message is set aside", **item.where, file=f"quarantine/{name}.json")
         return f"it ended the service once, and is set aside in quarantine/{name}.json"
 
     # -- rows of the journal ------------------------------------------------------------------
@@ -129,7 +126,8 @@ class Quarantine:
             self.folder.mkdir(exist_ok=True)
             known: dict[str, Any] = {"time": time.time()}
             if path.exists():
-                known |= _known(path)
+                with contextlib.suppress(ValueError, TypeError):  # of one that is damaged, nothing
+                    known |= json.loads(path.read_bytes())
             elif sum(1 for _ in self.folder.iterdir()) >= MOST:
                 return
             modelfile.replace(path, json.dumps(known | facts, indent=1).encode())
@@ -137,15 +135,6 @@ class Quarantine:
     def close(self) -> None:
         """Let go of the note."""
         self._hand.close()
-
-
-def _known(path: Path) -> dict[str, Any]:
-    """Return what a file has already; nothing of one that is damaged."""
-    try:
-        known = json.loads(path.read_bytes())
-    except ValueError:
-        return {}
-    return known if isinstance(known, dict) else {}
 
 
 def _rows(number: int, first: int) -> str:

@@ -51,12 +51,16 @@ class _Repair:
             name = self.names[saved.number] = key(saved.stream, saved.device)
             try:
                 seen = self.store.model(saved).n_seen
-                saved = self._with_alarms(saved)  # noqa: PLW2901
             except OnladError as error:
                 self._set_aside(self.store.models / saved.file)
                 yield f"{name}: {error}. The device starts from nothing"
                 continue
             good.append(saved)
+            try:
+                self.store.alarms(saved)
+            except OnladError:
+                self._set_aside(self.store.models / saved.alarm_file)
+                good[-1] = saved._replace(alarm_file="")
             self.rows[saved.number] = seen + saved.lost
         yield from self._journal(point)
         if len(good) != len(point.watchers) or len(list(self._damaged().glob("*"))) > before:
@@ -74,15 +78,6 @@ class _Repair:
             yield f"what was damaged is in {self._damaged()}"
         elif not self.missing:
             yield "nothing is damaged"
-
-    def _with_alarms(self, saved: Saved) -> Saved:
-        """Return a watcher without alarms if those cannot be read."""
-        try:
-            self.store.alarms(saved)
-        except OnladError:
-            self._set_aside(self.store.models / saved.alarm_file)
-            return saved._replace(alarm_file="")
-        return saved
 
     def _checkpoint(self) -> Generator[str, None, Checkpoint]:
         """Return the checkpoint, also one whose checksum is wrong if it can be read at all."""
@@ -172,7 +167,7 @@ class _Repair:
                         self.rows[number] += record.values["rows"]
                 yield record
                 continue
-            number = record.watcher
+            number = record.number
             if number not in self.rows:  # without its birth
                 self._lose(number, record.first, len(record.X))
                 continue

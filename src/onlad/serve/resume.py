@@ -103,15 +103,15 @@ class _Resumption:
     def _gather(self, record: Rows) -> None:
         """Take the rows that the checkpoint does not cover."""
         service = self.service
-        watcher = self.watchers.get(record.watcher)
+        watcher = self.watchers.get(record.number)
         if watcher is None:  # of a stream that the configuration lacks now, or forgotten
             service.marks.add(record.marks)
-            if record.first >= self.absent.get(record.watcher, 1 << 62):  # else it is there twice
-                self.absent[record.watcher] = record.first + len(record.X)
+            if record.first >= self.absent.get(record.number, 1 << 62):  # else it is there twice
+                self.absent[record.number] = record.first + len(record.X)
                 service.disk.records.append(record)
             return
         service.marks.add(record.marks, watcher.stream.name if watcher.stream.time else None)
-        group = self.gathered.get(record.watcher)
+        group = self.gathered.get(record.number)
         last = group[-1] if group else None
         following = watcher.journaled if last is None else last.first + len(last.X)
         known = following - record.first
@@ -121,7 +121,7 @@ class _Resumption:
             raise StateError(f"{what}. Restore it from a copy, or {way}")
         if known >= len(record.X):
             return
-        if service.quarantine.has_rows(record.watcher, record.first):
+        if service.quarantine.has_rows(record.number, record.first):
             self._watch_gathered(watcher)
             self._set_aside(watcher, record.X[known:], "it ended a process by a fault")
             return
@@ -131,7 +131,7 @@ class _Resumption:
         if known:
             X, times = record.X[known:], record.times[known:]
             new = record._replace(first=following, X=X, times=times)
-        self.gathered.setdefault(record.watcher, []).append(new)
+        self.gathered.setdefault(record.number, []).append(new)
         self.waiting += len(new.X)
         if service.quarantine.careful:
             self._watch_gathered(watcher, record.first)

@@ -210,7 +210,7 @@ class Service:
         message = watcher.silence()
         facts = {"number": watcher.number, "row": watcher.journaled, "told": told}
         self._journal([Fact("silent", facts)])  # else it is reported once more after a crash
-        logs.warning("silent", stream=watcher.stream.name, device=watcher.device)
+        logs.warning("silent", **watcher.where)
         if told:
             self.outbox.add(message)
         else:

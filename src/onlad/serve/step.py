@@ -40,26 +40,24 @@ async def step(service: Service, items: list[Item]) -> None:
     try:
         _write(service, batch)
     except OSError as error:
-        unborn = [w for w in service.watchers.values() if w.number not in service.devices.born]
-        for watcher in unborn:
-            service.remove(watcher)
+        for watcher in list(service.watchers.values()):
+            if watcher.number not in service.devices.born:
+                service.remove(watcher)
         trouble = f"the journal cannot be written: {error.strerror}"
         service.health.trouble["journal"] = trouble
         logs.warning("the journal cannot be written", error=error.strerror)
         _refuse(service, batch, trouble)
         return
     service.health.trouble.pop("journal", None)
-    said: dict[int, list[Verdicts]] = {}
+    said: dict[int, Verdicts] = {}
     since = time.perf_counter()
     few, many = _sorted(batch)
-    for number in many:
-        record = batch.rows[number]
-        said[number] = await _watch(service, batch.parts[number], record.X, record.times)
-        if time.perf_counter() - since > TURN:
-            await asyncio.sleep(0)
-            since = time.perf_counter()
-    for first in range(0, len(few), TOGETHER):
-        said |= _watch_beside(service, batch, few[first : first + TOGETHER])
+    together = [few[first : first + TOGETHER] for first in range(0, len(few), TOGETHER)]
+    for numbers in (*([number] for number in many), *together):
+        if numbers[0] in many:
+            said[numbers[0]] = await _watch(service, batch, numbers[0])
+        else:
+            said |= _watch_beside(service, batch, numbers)
         if time.perf_counter() - since > TURN:
             await asyncio.sleep(0)
             since = time.perf_counter()
@@ -81,8 +79,7 @@ def _read(service: Service, items: list[Item]) -> Batch:
         if answer.bad:
             service.health.bad[item.stream.name] += len(answer.bad)
             index, why = answer.bad[0]
-            facts = {"stream": item.stream.name, "device": item.device, "index": index}
-            logs.warning("skipped a sample", **facts, why=why)
+            logs.warning("skipped a sample", **item.where, index=index, why=why)
     return batch
 
 
@@ -92,7 +89,7 @@ def _failed(service: Service, batch: Batch, item: Item, error: Exception) -> Ans
     watcher = service.watchers.get((item.stream.name, item.device))
     if watcher is not None and watcher.number not in {*service.devices.born, *batch.parts}:
         service.remove(watcher)
-    logs.error("a message could not be read", error, stream=item.stream.name, device=item.device)
+    logs.error("a message could not be read", error, **item.where)
     return Answer(bad=[(0, payload.why(error))])
 
 
@@ -105,15 +102,15 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
     why = watcher.failed if watcher is not None else ""
     if why := why or service.quarantine.read(item):
         return Answer(bad=[(0, why)])
-    if watcher is None:
-        names = service.devices.templates[item.stream.name].names or item.stream.columns
-    else:
-        names = watcher.names
+    template = service.devices.templates[item.stream.name]
+    names = watcher.names if watcher is not None else template.names or item.stream.columns
     found = payload.read(item.stream, item.payload, names, batch.now)
     service.quarantine.drop()
-    if found.timed and item.mark is not None and _known_by_time(service, item, item.mark, taken):
-        service.health.duplicates += 1
-        return Answer()
+    if found.timed and item.mark is not None:  # under whatever identifier
+        first = taken.setdefault((item.stream.name, item.mark.digest), item.mark)
+        if first is not item.mark or service.marks.has_timed(item.mark, item.stream.name):
+            service.health.duplicates += 1
+            return Answer()
     if watcher is None and len(found.rows):  # a device begins with a sample that could be read
         watcher = service.devices.begin(item.stream, item.device)
         if watcher is None:
@@ -126,13 +123,12 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
         wider = payload.read(item.stream, item.payload, names, batch.now)
         if len(wider.rows):
             watcher.take(found.later)
-            facts = {"stream": item.stream.name, "device": item.device}
-            logs.info("names came later, and are watched", **facts, names=", ".join(found.later))
+            names_then = ", ".join(found.later)
+            logs.info("names came later, and are watched", **item.where, names=names_then)
             found = wider
     for name in sorted(found.late - watcher.late)[: MOST_LATE - len(watcher.late)]:
         watcher.late.add(name)
-        facts = {"stream": item.stream.name, "device": item.device, "name": name}
-        logs.warning("a name came later and is not watched", **facts)
+        logs.warning("a name came later and is not watched", **item.where, name=name)
     return batch.add(item, watcher, found)
 
 
@@ -141,12 +137,6 @@ def _known(service: Service, mark: Mark, again: bool, taken: Taken) -> bool:
     first = taken.setdefault(mark, mark)
     # Items of one message, for several streams, share the very same mark.
     return again and (first is not mark or mark in service.marks)
-
-
-def _known_by_time(service: Service, item: Item, mark: Mark, taken: Taken) -> bool:
-    """Whether a message whose samples have times was taken, under whatever identifier."""
-    first = taken.setdefault((item.stream.name, mark.digest), mark)
-    return first is not mark or service.marks.has_timed(mark, item.stream.name)
 
 
 def _write(service: Service, batch: Batch) -> None:
@@ -197,7 +187,7 @@ def _sorted(batch: Batch) -> tuple[list[int], list[int]]:
     return few, many
 
 
-def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[int, list[Verdicts]]:
+def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[int, Verdicts]:
     """Return the verdicts on the rows of devices, all judged by one call.
 
     Nothing comes between the call and what follows of it, so a checkpoint has all of it or nothing.
@@ -205,7 +195,7 @@ def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[in
     parts, rows = [batch.parts[n] for n in numbers], [batch.rows[n] for n in numbers]
     service.quarantine.hold(REPLAYING, 0, 0)  # the next start finds out which of them it was
     found = observe_beside([part.watcher.monitor for part in parts], [each.X for each in rows])
-    said: dict[int, list[Verdicts]] = {number: [] for number in numbers}
+    said: dict[int, Verdicts] = {}
     for part, each, verdicts in zip(parts, rows, found, strict=True):
         try:
             if isinstance(verdicts, Exception):
@@ -215,30 +205,30 @@ def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[in
             service.set_aside(part.watcher, error)
             continue
         _say(service, part, each.times, verdicts, alarms)
-        said[part.watcher.number].append(verdicts)
+        said[part.watcher.number] = verdicts
     service.quarantine.drop()
     return said
 
 
-async def _watch(service: Service, part: Part, X: Array, times: Array) -> list[Verdicts]:
-    """Return the verdicts on the rows of a device; fewer if its monitor fails."""
-    watcher = part.watcher
-    said: list[Verdicts] = []
-    row = watcher.journaled
-    for start in range(0, len(X), SLICE):
+async def _watch(service: Service, batch: Batch, number: int) -> Verdicts:
+    """Return the verdicts on the rows of a device; nothing of the rest if its monitor fails."""
+    part, rows = batch.parts[number], batch.rows[number]
+    watcher, row = part.watcher, part.watcher.journaled
+    said = Verdicts(watcher.names, len(rows.X))
+    for start in range(0, len(rows.X), SLICE):
         if start:
             await asyncio.sleep(0)
-        few, when = X[start : start + SLICE], times[start : start + SLICE]
-        service.quarantine.hold(WATCHING, watcher.number, row)
+        here = slice(start, start + SLICE)
+        service.quarantine.hold(WATCHING, number, row)
         try:
-            verdicts, alarms = watcher.observe(few, when)
+            verdicts, alarms = watcher.observe(rows.X[here], rows.times[here])
         except Exception as error:  # half of these rows may be learned: the journal has them all
-            service.quarantine.drop()
             service.set_aside(watcher, error)
-            return said
-        service.quarantine.drop()
-        _say(service, part, when, verdicts, alarms)
-        said.append(verdicts)
+            break
+        finally:
+            service.quarantine.drop()
+        _say(service, part, rows.times[here], verdicts, alarms)
+        said.put(slice(start, start + len(verdicts)), verdicts)
     return said
 
 
@@ -257,11 +247,11 @@ def _say(
     _tell_all(service, lambda listener: listener.judged(watcher, first, times, verdicts))
 
 
-def _tell(service: Service, batch: Batch, said: dict[int, list[Verdicts]]) -> None:
+def _tell(service: Service, batch: Batch, said: dict[int, Verdicts]) -> None:
     """Acknowledge and answer all items, whose samples are safe."""
     for item, answer in batch.answers:
         if answer.rows and answer.watcher is not None:
-            answer.verdicts = said[answer.watcher.number]
+            answer.verdicts = said.get(answer.watcher.number)
             if answer.watcher.failed:
                 answer.bad, answer.rows = [(0, answer.watcher.failed)], 0
         if item.done is not None:
