@@ -124,12 +124,10 @@ class Store:
             what = f"{self.folder} has format {values['format']}; this onlad reads {FORMAT}"
             raise StateError(f"{what}. Use the onlad that wrote it, or another folder")
         self.generation = values["generation"]
-        watchers = [_unpacked(entry) for entry in values["watchers"]]
-        marks = [Mark(*mark) for mark in values["marks"]]
-        return Checkpoint(
-            values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks),
-            base64.b64decode(values["timed"]), values["next"], is_first=False,
-        )  # fmt: skip
+        watchers = tuple(_unpacked(entry) for entry in values["watchers"])
+        marks = tuple(Mark(*mark) for mark in values["marks"])
+        timed, outbox = base64.b64decode(values["timed"]), tuple(values["outbox"])
+        return Checkpoint(values["segment"], watchers, outbox, marks, timed, values["next"], False)
 
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
@@ -169,20 +167,15 @@ class Store:
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint the one that is resumed from, and clear up behind it."""
-        values = {
-            "segment": checkpoint.segment,
-            "outbox": checkpoint.outbox,
-            "marks": checkpoint.marks,
+        values = checkpoint._asdict() | {
             "timed": base64.b64encode(checkpoint.timed).decode(),
-            "next": checkpoint.next,
             "format": FORMAT,
             "generation": self.generation,
             "watchers": [saved._asdict() for saved in checkpoint.watchers],
         }
         modelfile.replace(self.folder / "state.json", _sealed(values))
         self.journal.forget(checkpoint.segment, self._archive)
-        named = {saved.file for saved in checkpoint.watchers}
-        named |= {saved.alarm_file for saved in checkpoint.watchers}
+        named = {name for saved in checkpoint.watchers for name in (saved.file, saved.alarm_file)}
         for path in self.models.iterdir():
             if path.name not in named:
                 path.unlink(missing_ok=True)
@@ -333,16 +326,8 @@ def _unpacked(values: dict[str, Any]) -> Saved:
 
 def entry(watcher: Watcher, file: str = "", alarm_file: str = "") -> Saved:
     """Return what a checkpoint says of a watcher as it is now, besides its alarms."""
+    w = watcher
+    now = (w.paused, w.lost, w.last, w.seen, w.silent)
     return Saved(
-        number=watcher.number,
-        stream=watcher.stream.name,
-        device=watcher.device,
-        file=file,
-        paused=watcher.paused,
-        lost=watcher.lost,
-        last=watcher.last,
-        seen=watcher.seen,
-        silent=watcher.silent,
-        alarm_file=alarm_file,
-        windows=watcher.windows,
+        w.number, w.stream.name, w.device, file, *now, alarm_file=alarm_file, windows=w.windows
     )

@@ -28,7 +28,12 @@ class Devices:
         self.streams: dict[str, StreamTable] = {s.name: s for s in config.streams}
         self.watchers: dict[tuple[str, str], Watcher] = {}
         # Read once: a file that changes or goes later must not end what is being watched.
-        self.templates = {s.name: _template(s) for s in config.streams}
+        self.templates: dict[str, Monitor] = {}
+        for stream in config.streams:
+            try:
+                self.templates[stream.name] = stream.template()
+            except ValueError as error:
+                raise StateError(f"stream {stream.name}: {error}") from None
         self.born: set[int] = set()  # devices that the journal knows, by number
         self.next = 1
 
@@ -94,11 +99,6 @@ class Devices:
         watcher.windows = saved.windows
         return watcher
 
-    def clear(self) -> None:
-        """Remove all devices."""
-        self.watchers.clear()
-        self.born.clear()
-
 
 def need_columns(stream: StreamTable, monitor: Monitor) -> None:
     """Refuse a monitor that has learned other columns than its stream has now."""
@@ -107,13 +107,6 @@ def need_columns(stream: StreamTable, monitor: Monitor) -> None:
             f"stream {stream.name} has learned the columns {list(monitor.names)}, and the "
             f"configuration says {list(stream.columns)}. Give the stream another name"
         )
-
-
-def _template(stream: StreamTable) -> Monitor:
-    try:
-        return stream.template()
-    except ValueError as error:
-        raise StateError(f"stream {stream.name}: {error}") from None
 
 
 def shown(names: list[str], most: int = SHOWN) -> str:

@@ -141,8 +141,7 @@ class Disk:
         async with self.lock:
             async with service.turn:
                 if service.broken:
-                    what = "a step has failed, and only the journal has all of its samples"
-                    raise StateError(what)
+                    raise StateError("a step has failed, and only the journal has its samples")
                 before, number = journal.number, journal.number + 1
                 old = journal.open(number)
                 # Rows that come from here on are in the new segment, and say which row they are: a
@@ -158,19 +157,20 @@ class Disk:
 
     async def _save_some(self, number: int, over: float, until: float) -> None:
         """Write the models that have waited longest."""
-        chosen = self._chosen(unlimited=until < float("inf"))
+        allowed = RATE * self.service.config.service.checkpoint  # bytes
+        if until < float("inf"):
+            allowed = float("inf")
+        chosen = self._chosen(allowed)
         began, pause = time.monotonic(), min(1.0, over / max(1, len(chosen)))
-        allowed = self._allowed if until == float("inf") else float("inf")
         for count, watcher in enumerate(chosen, 1):
-            if count > SURELY and time.monotonic() > until:
-                break
-            if count > FEWEST and allowed < 0:  # models have grown since they were written
+            late = count > SURELY and time.monotonic() > until
+            if late or (count > FEWEST and allowed < 0):  # models grow
                 break
             allowed -= await self._save(watcher, number)
             if pause:
                 await asyncio.sleep(max(0.0, began + count * pause - time.monotonic()))
 
-    def _chosen(self, unlimited: bool) -> list[Watcher]:
+    def _chosen(self, allowed: float) -> list[Watcher]:
         """Return the watchers whose models are written next, the one that waited longest first."""
         waiting = [
             (kept.since, kept.changes >= 0, watcher.number, watcher)
@@ -178,19 +178,13 @@ class Disk:
             if (kept := self._kept.get(watcher.number)) and self._lacks(watcher)
             if watcher.number in self.service.devices.born
         ]
-        allowed = self._allowed
         chosen: list[Watcher] = []
         for *_, watcher in sorted(waiting):
             allowed -= self._kept[watcher.number].size or SIZE
-            if allowed < 0 and len(chosen) >= FEWEST and not unlimited:
+            if allowed < 0 and len(chosen) >= FEWEST:
                 break
             chosen.append(watcher)
         return chosen
-
-    @property
-    def _allowed(self) -> float:
-        """Return how many bytes of models a checkpoint may write."""
-        return RATE * self.service.config.service.checkpoint
 
     async def _save(self, watcher: Watcher, number: int) -> int:
         """Write a model; return how many bytes were written."""

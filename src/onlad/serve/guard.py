@@ -72,8 +72,7 @@ class Guard:
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a WebSocket in, if there are not too many; half of them may come from one address."""
-        address = _address(scope)
-        most = self.table.clients
+        address, most = _address(scope), self.table.clients
         if self._sockets.total() >= most or self._sockets[address] >= max(1, most // 2):
             await self._refuse(scope, send, 503, "there are too many WebSockets")
             return
@@ -82,8 +81,7 @@ class Guard:
             await self.app(scope, receive, send)
         finally:
             self._sockets[address] -= 1
-            if not self._sockets[address]:
-                del self._sockets[address]
+            self._sockets += Counter()  # without those that have none
 
     def _strange(self, headers: Headers) -> str:
         """Return why a request was not meant for this service, or nothing."""

@@ -60,12 +60,8 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
             return _refusal(404, f"there is no stream {name!r:.80}")
         body = await request.body()
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-        def reply(answer: Answer) -> None:
-            if not future.done():
-                future.set_result(answer)
-
-        item = Item(stream, device, body, time.perf_counter(), reply=reply)
+        item = Item(stream, device, body, time.perf_counter())
+        item.reply = lambda answer: None if future.done() else future.set_result(answer)
         if not service.submit(item):
             return _refusal(503, "too many samples wait", {"Retry-After": "1"})
         try:
@@ -164,8 +160,10 @@ def _add_person(app: FastAPI, service: Service) -> None:
         """Add an order: `do` gets the device, the body and the user, and returns the answer."""
 
         async def handle(name: str, request: Request, device: str = "") -> Response:
-            watcher, body = orders.found(name, device), await request.body()
-            return _json(await do(watcher, _loads(body), user(request.headers)))
+            watcher, body, said = orders.found(name, device), await request.body(), None
+            with contextlib.suppress(ValueError):
+                said = orjson.loads(body)
+            return _json(await do(watcher, said, user(request.headers)))
 
         app.add_api_route(f"/streams/{{name}}/{what}", handle, methods=[method])
 
@@ -330,13 +328,6 @@ def _described(watcher: Watcher) -> dict[str, Any]:
     alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
     more = {"skipped": watcher.bad, "kept": watcher.kept, "alarms": alarms}
     return watcher.where | watcher.status() | more
-
-
-def _loads(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except ValueError:
-        return None
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

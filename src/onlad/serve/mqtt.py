@@ -148,10 +148,8 @@ class Mqtt(Listener):
             self._acknowledge(message)
             self.service.health.drop("topic")
             return
-        payload, arrived, mark = message.payload, time.perf_counter(), None
-        if message.qos:
-            mark = Mark(message.mid, digest(message.topic, payload))
-        to = message.subscriptions
+        payload, arrived, to = message.payload, time.perf_counter(), message.subscriptions
+        mark = Mark(message.mid, digest(message.topic, payload)) if message.qos else None
         items = [
             Item(stream, device, payload, arrived, mark, message.again)
             for pattern, identifier, stream in self.streams
@@ -208,10 +206,9 @@ class Mqtt(Listener):
 
     def judged(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
         """Publish verdicts, and the state if it is another."""
-        which: Sequence[int] = range(len(verdicts))
-        if self.table.verdicts != "all":
-            anomalies = verdicts.is_anomaly.nonzero()[0].tolist()
-            which = anomalies if self.table.verdicts == "anomalies" else ()
+        which: Sequence[int] = range(len(verdicts) if self.table.verdicts == "all" else 0)
+        if self.table.verdicts == "anomalies":
+            which = verdicts.is_anomaly.nonzero()[0].tolist()
         client = self._client
         if which and (client is None or client.owed > MOST_OUT):
             self.service.health.drop("verdict", len(which))

@@ -6,7 +6,9 @@ All of it raises `DiskError`, and changes nothing, when the journal cannot be wr
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from onlad import persist
 from onlad.errors import OnladError
@@ -59,7 +61,7 @@ class Orders:
     async def pause(self, watcher: Watcher, paused: bool, by: str = "") -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note([_fact("paused", watcher, paused=paused)], watcher, by)
+            self._note([watcher.fact("paused", paused=paused)], watcher, by)
             watcher.paused = paused
 
     async def label(
@@ -81,21 +83,19 @@ class Orders:
             if marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
             if label == "normal" and not marked:
-                said = watcher.monitor.describe()
-                if not said["ready"]:  # it has gone back to its warm-up
-                    raise StateError(f"the model of {watcher.key} is not ready yet: {said['why']}")
+                known = watcher.monitor.describe()
+                if not known["ready"]:  # it has gone back to its warm-up
+                    raise StateError(f"the model of {watcher.key} is not ready yet: {known['why']}")
                 undo = self._keep(watcher, watcher.monitor)
             if ahead is not None and found.label != "fault":
                 taken = _learned_of(watcher, found)
                 back = self._keep(watcher, await self._rest_without(watcher, found, ahead))
                 undo = self._keep(watcher, watcher.monitor)
-            facts = [
-                _fact("label", watcher, alarm=alarm, label=label, comment=comment[:LONGEST],
-                      undo=undo, row=watcher.journaled)
-            ]  # fmt: skip
+            said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST], "undo": undo}
+            facts = [watcher.fact("label", **said)]
             if back is not None:
                 model = self._service.store.snapped(watcher.number, back)
-                facts.insert(0, _fact("reverted", watcher, file=back, row=watcher.journaled))
+                facts.insert(0, watcher.fact("reverted", file=back))
             self._note(facts, watcher, by)
             if back is not None:
                 watcher.revert(model)
@@ -137,12 +137,9 @@ class Orders:
 
     def _keep(self, watcher: Watcher, model: Monitor, by: str = "") -> str:
         """Keep a model of a device as a snapshot; the trail has its digest."""
-        try:
+        with _written("the snapshot"):
             file = self._service.store.snapshot(watcher.number, model)
             self.note_snapshot(watcher, file, model.n_seen, by=by)
-        except OSError as error:
-            what = f"the snapshot cannot be written: {error.strerror}"
-            raise DiskError(f"{what}. Nothing was changed") from None
         return file
 
     def note_snapshot(
@@ -172,7 +169,7 @@ class Orders:
                 rest = (store, watcher, model, (0, 0), since)
                 file = self._keep(watcher, await asyncio.to_thread(replay.replayed, *rest))
             model = store.snapped(watcher.number, file)
-            self._note([_fact("reverted", watcher, file=file, row=watcher.journaled)], watcher, by)
+            self._note([watcher.fact("reverted", file=file)], watcher, by)
             watcher.revert(model)
 
     async def maintain(self, watcher: Watcher, windows: tuple[str, ...], by: str = "") -> None:
@@ -184,8 +181,7 @@ class Orders:
                 raise StateError(str(error)) from None
             if len(windows) > MOST_WINDOWS:
                 raise StateError(f"at most {MOST_WINDOWS} times of maintenance are kept")
-            fact = _fact("maintenance", watcher, row=watcher.journaled, windows=list(windows))
-            self._note([fact], watcher, by)
+            self._note([watcher.fact("maintenance", windows=list(windows))], watcher, by)
             watcher.serve_at(windows)
 
     async def tried(
@@ -202,12 +198,9 @@ class Orders:
         async with service.turn:
             if self.found(watcher.stream.name, watcher.device) is not watcher:
                 raise UnknownError("there is no such device")
-            try:
+            with _written("the undo file"):
                 file = service.store.keep_forgotten(watcher)
-            except OSError as error:
-                what = f"the undo file cannot be written: {error.strerror}"
-                raise DiskError(f"{what}. Nothing was changed") from None
-            self._note([_fact("forgotten", watcher)], watcher, by)
+            self._note([watcher.fact("forgotten")], watcher, by)
             service.remove(watcher)
         logs.info("forgotten", **watcher.where, undo=file)
         for listener in service.listeners:
@@ -244,18 +237,24 @@ class Orders:
         """Put what a person does into the audit trail and the journal before it is done."""
         audit, where = self._service.audit, watcher.where if watcher is not None else {}
         end = audit.end
-        try:
-            for fact in facts:
-                audit.note(fact.kind, **fact.values | where, by=by)
-            self._service.store.journal.append(facts)
-        except OSError as error:
-            audit.take_back(end)
-            what = f"the journal cannot be written: {error.strerror}"
-            raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None
+        with _written("the journal"):
+            try:
+                for fact in facts:
+                    audit.note(fact.kind, **fact.values | where, by=by)
+                self._service.store.journal.append(facts)
+            except OSError:
+                audit.take_back(end)
+                raise
 
 
-def _fact(kind: str, watcher: Watcher, **values: Any) -> Fact:
-    return Fact(kind, {"number": watcher.number, **values})
+@contextlib.contextmanager
+def _written(what: str) -> Iterator[None]:
+    """Raise `DiskError` if the disk does not take something."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{what} cannot be written: {error.strerror}"
+        raise DiskError(f"{why}. Nothing was changed; try again when there is space") from None
 
 
 def _alarm(watcher: Watcher, name: str) -> Alarm:

@@ -117,8 +117,12 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
             values, given, _ = reader.take(sample)
             time = now if given is None else seconds(given)
             if not names and reader.roles is not None:
-                _refuse_odd(reader.roles.features)
-                names = reader.roles.features
+                first = reader.roles.features
+                if len(first) > MOST_FEATURES:  # which would make a model too large
+                    raise ValueError(f"{len(first)} features; at most {MOST_FEATURES}")
+                if any(len(str(name)) > LONGEST_NAME for name in first):
+                    raise ValueError(f"a name has more than {LONGEST_NAME} letters")
+                names = first
         except Exception as error:
             bad.append((index, why(error)))
         else:
@@ -145,11 +149,3 @@ def _plain(data: bytes) -> Sequence[list[float]]:
     text = data.decode("utf-8")  # UnicodeDecodeError is a ValueError
     lines = [line for line in text.splitlines() if line.strip()]
     return [[float(part) for part in _SEPARATORS.split(line.strip())] for line in lines]
-
-
-def _refuse_odd(names: Names) -> None:
-    """Refuse names that would make a model too large."""
-    if len(names) > MOST_FEATURES:
-        raise ValueError(f"{len(names)} features; at most {MOST_FEATURES}")
-    if any(len(str(name)) > LONGEST_NAME for name in names):
-        raise ValueError(f"a name has more than {LONGEST_NAME} letters")

@@ -40,10 +40,7 @@ class _Target(NamedTuple):
 
     name: str
     model: Monitor
-
-    @property
-    def seen(self) -> int:
-        return self.model.n_seen
+    seen: int  # rows
 
 
 def prove(folder: Path, config: Config) -> Iterator[Proved]:
@@ -55,7 +52,10 @@ def prove(folder: Path, config: Config) -> Iterator[Proved]:
         if saved.stream not in streams:
             yield Proved(f"{saved.stream}: the configuration has no such stream", wrong=False)
             continue
-        targets = [*_snapshots(folder, saved.number), _Target(f"models/{saved.file}", model)]
+        targets = [
+            *_snapshots(folder, saved.number),
+            _Target(f"models/{saved.file}", model, model.n_seen),
+        ]
         stream = streams[saved.stream]
         walk = _Walk(Watcher(saved.number, stream, saved.device, stream.monitor(), 1), targets)
         walk.trail = [each for each in trail if each.get("number") == saved.number]
@@ -75,7 +75,8 @@ def _checkpoint(folder: Path) -> list[tuple[Saved, Monitor]]:
 def _snapshots(folder: Path, number: int) -> Iterator[_Target]:
     for path in checkpoint.snapshots(folder, number):
         with contextlib.suppress(OSError):  # it is removed just now
-            yield _Target(f"snapshots/{path.name}", checkpoint.monitor(path))
+            model = checkpoint.monitor(path)
+            yield _Target(f"snapshots/{path.name}", model, model.n_seen)
 
 
 @dataclass

@@ -32,7 +32,7 @@ def repair(folder: Path) -> Iterator[str]:
 
 class _Repair:
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store, self.damaged = store, store.folder / "damaged"
         self.names: dict[int, str] = {}  # devices by number
         self.rows: dict[int, int] = {}  # of each, the next row of the journal
         self.kept: dict[int, int] = {}
@@ -44,7 +44,7 @@ class _Repair:
 
     def run(self) -> Iterator[str]:
         """Do it."""
-        before = len(list(self._damaged().glob("*")))
+        before = len(list(self.damaged.glob("*")))
         point = yield from self._checkpoint()
         good: list[Saved] = []
         for saved in point.watchers:
@@ -63,7 +63,7 @@ class _Repair:
                 good[-1] = saved._replace(alarm_file="")
             self.rows[saved.number] = seen + saved.lost
         yield from self._journal(point)
-        if len(good) != len(point.watchers) or len(list(self._damaged().glob("*"))) > before:
+        if len(good) != len(point.watchers) or len(list(self.damaged.glob("*"))) > before:
             if not point.is_first:  # also where a state.json was taken that has no right checksum
                 self.store.commit(point._replace(watchers=tuple(good)))
             for number, (first, end) in self.gone.items():
@@ -75,7 +75,7 @@ class _Repair:
                 yield f"{name}: {kept:,} rows of the journal are kept, {lost:,} are lost"
             if self.illegible or self.missing:
                 yield "of some rows it cannot be told whose they were: more may be lost"
-            yield f"what was damaged is in {self._damaged()}"
+            yield f"what was damaged is in {self.damaged}"
         elif not self.missing:
             yield "nothing is damaged"
 
@@ -126,18 +126,14 @@ class _Repair:
                 continue
             for start, stop in gaps:
                 yield f"{path.name}: bytes {start:,} to {stop:,} cannot be read"
-                self._count(data[start:stop])
+                whose_rows = list(legible(data[start:stop]))
+                self.illegible = self.illegible or not whose_rows
+                for whose in whose_rows:
+                    self._lose(*whose)
             yield from self.left_out
             self.left_out.clear()
             self._set_aside(path)
             modelfile.replace(path, new)
-
-    def _count(self, damaged: bytes) -> None:
-        """Note whose rows stood in bytes that cannot be read."""
-        there = list(legible(damaged))
-        self.illegible = self.illegible or not there
-        for number, first, rows in there:
-            self._lose(number, first, rows)
 
     def _lose(self, number: int, first: int, rows: int) -> None:
         begin, end = self.gone.get(number, (first, 0))
@@ -195,15 +191,12 @@ class _Repair:
             what = f"{name} stays what it was before it went back to a snapshot"
             raise StateError(f"{what}: {error}") from None
 
-    def _damaged(self) -> Path:
-        return self.store.folder / "damaged"
-
     def _set_aside(self, path: Path) -> None:
         """Copy a file to where what was damaged is."""
-        self._damaged().mkdir(exist_ok=True)
+        self.damaged.mkdir(exist_ok=True)
         if path.exists():
-            target, count = self._damaged() / path.name, 0
+            target, count = self.damaged / path.name, 0
             while target.exists():
                 count += 1
-                target = self._damaged() / f"{path.name}.{count}"
+                target = self.damaged / f"{path.name}.{count}"
             target.write_bytes(path.read_bytes())

@@ -50,7 +50,7 @@ class _Resumption:
     """One attempt. Blocks in `failed` are watched with care, by watcher and first row."""
 
     def __init__(self, service: Service, failed: set[tuple[int, int]]) -> None:
-        self.service, self.failed = service, failed
+        self.service, self.failed, self.folder = service, failed, service.store.folder
         self.watchers: dict[int, Watcher] = {}
         self.absent: dict[int, int] = {}  # by number: the next row of the journal
         self.gathered: dict[int, list[Rows]] = {}
@@ -93,8 +93,8 @@ class _Resumption:
         service.disk.begin(point.segment)
         for watcher in self.watchers.values():
             watcher.begin_counts()
-        if kept := service.disk.records:
-            logs.warning("kept records of streams that the configuration lacks", records=len(kept))
+        if kept := len(service.disk.records):
+            logs.warning("kept records of streams that the configuration lacks", records=kept)
         if self.watchers:
             logs.info("resumed", watchers=len(self.watchers), replayed=self.replayed)
 
@@ -116,9 +116,8 @@ class _Resumption:
         following = watcher.journaled if last is None else last.first + len(last.X)
         known = following - record.first
         if known < 0:
-            way = f"salvage the rest: onlad repair {service.store.folder}"
-            what = f"the journal lacks rows of {watcher.key}"
-            raise StateError(f"{what}. Restore it from a copy, or {way}")
+            way = f"Restore it from a copy, or salvage the rest: onlad repair {self.folder}"
+            raise StateError(f"the journal lacks rows of {watcher.key}. {way}")
         if known >= len(record.X):
             return
         if service.quarantine.has_rows(record.number, record.first):
@@ -127,10 +126,8 @@ class _Resumption:
             return
         if service.quarantine.careful or (group and group[0].paused != record.paused):
             self._watch_gathered(watcher)
-        new = record
-        if known:
-            X, times = record.X[known:], record.times[known:]
-            new = record._replace(first=following, X=X, times=times)
+        X, times = record.X[known:], record.times[known:]
+        new = record._replace(first=following, X=X, times=times)
         self.gathered.setdefault(record.number, []).append(new)
         self.waiting += len(new.X)
         if service.quarantine.careful:
@@ -204,15 +201,11 @@ class _Resumption:
             self.delivered.add(values["id"])
         elif fact.kind == "session":
             service.marks.clear()
-        elif values["number"] in self.absent:
-            self._keep(fact)
+        elif values["number"] in self.absent:  # once and in order
+            records = service.disk.records
+            records[:] = [*(record for record in records if record != fact), fact]
         elif values["number"] in self.watchers:  # else forgotten, and the checkpoint knows it
             self._change(self.watchers[values["number"]], fact)
-
-    def _keep(self, fact: Fact) -> None:
-        """Keep what the journal says of a device that is absent, once and in order."""
-        records = self.service.disk.records
-        records[:] = [*(record for record in records if record != fact), fact]
 
     def _birth(self, fact: Fact) -> None:
         service, values = self.service, fact.values
@@ -264,8 +257,8 @@ class _Resumption:
         try:
             return store.snapped(watcher.number, file)
         except StateError as error:
-            what = f"{watcher.key} went back to a snapshot in {store.folder / 'snapshots'}: {error}"
-            way = f"Restore it from a copy, or go on without it: onlad repair {store.folder}"
+            what = f"{watcher.key} went back to a snapshot in {self.folder / 'snapshots'}: {error}"
+            way = f"Restore it from a copy, or go on without it: onlad repair {self.folder}"
             raise StateError(f"{what}. {way}") from None
 
     def _deliver(self, prefix: str = "") -> None:

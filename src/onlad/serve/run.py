@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from onlad.serve import logs
@@ -46,33 +47,24 @@ def serve(config: Config) -> None:
 
 def forget(config: Config, stream: str, device: str) -> str:
     """Forget a device of a service that is stopped; return the file to undo it with."""
-
-    async def work(service: Service) -> str:
-        return await service.orders.forget(_watcher(service, stream, device))
-
-    return _stopped(config, work)
+    with _stopped(config) as service:
+        return asyncio.run(service.orders.forget(_watcher(service, stream, device)))
 
 
 def undo(config: Config, file: str) -> str:
     """Put a forgotten device of a service that is stopped back; return its name."""
-
-    async def work(service: Service) -> str:
-        return (await service.orders.restore(file)).key
-
-    return _stopped(config, work)
+    with _stopped(config) as service:
+        return asyncio.run(service.orders.restore(file)).key
 
 
 def revert(config: Config, stream: str, device: str, file: str | None, again: bool) -> list[str]:
     """Go back to a snapshot of a device of a service that is stopped; without one, list them."""
-
-    async def work(service: Service) -> str:
+    with _stopped(config) as service:
         watcher = _watcher(service, stream, device)
         if file is None:
-            return "\n".join(service.store.snapshots(watcher.number))
-        await service.orders.revert(watcher, file, by="onlad revert", again=again)
-        return ""
-
-    return _stopped(config, work).split()
+            return service.store.snapshots(watcher.number)
+        asyncio.run(service.orders.revert(watcher, file, by="onlad revert", again=again))
+        return []
 
 
 def _watcher(service: Service, stream: str, device: str) -> Watcher:
@@ -84,20 +76,14 @@ def _watcher(service: Service, stream: str, device: str) -> Watcher:
     return watcher
 
 
-def _stopped(config: Config, work: Callable[[Service], Awaitable[str]]) -> str:
-    """Do something to the state of a service that is stopped."""
+@contextlib.contextmanager
+def _stopped(config: Config) -> Iterator[Service]:
+    """Open the state of a service that is stopped."""
     logs.setup(config.service.log, "warning")
-
-    async def open_and_work() -> str:
-        service = Service(config)
-        try:
-            for _ in service.resume():
-                pass
-            return await work(service)
-        finally:
-            service.close()
-
-    return asyncio.run(open_and_work())
+    with contextlib.closing(Service(config)) as service:
+        for _ in service.resume():
+            pass
+        yield service
 
 
 async def run(service: Service, stop: asyncio.Event) -> None:

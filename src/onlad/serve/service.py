@@ -90,8 +90,7 @@ class Service:
             want = wanted[watcher.stream.name]
             rate = want.false_alarms
             if watcher.settle({"false_alarms": rate}):
-                facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
-                changed.append(Fact("false_alarms", facts))
+                changed.append(watcher.fact("false_alarms", rate=rate))
                 with contextlib.suppress(OSError):
                     self.audit.note("false_alarms", sync=False, device=watcher.key, rate=rate)
             watcher.kept = kept_by(watcher.stream, want, watcher.monitor)
@@ -108,7 +107,8 @@ class Service:
 
     def forget_all(self) -> None:
         """Be a service that has seen nothing again."""
-        self.devices.clear()
+        self.watchers.clear()
+        self.devices.born.clear()
         self.marks.clear()
         self.outbox.waiting.clear()
         self.disk = Disk(self, self.store)
@@ -203,13 +203,12 @@ class Service:
         watcher.suppress(alarm)
         logs.info("suppressed", id=alarm.id)
         # Else it is reported after a crash.
-        self._journal([Fact("suppressed", {"number": watcher.number, "alarm": alarm.id})])
+        self._journal([watcher.fact("suppressed", alarm=alarm.id)])
 
     def _silence(self, watcher: Watcher) -> None:
         watcher.silent, told = True, self.outbox.allows()
         message = watcher.silence()
-        facts = {"number": watcher.number, "row": watcher.journaled, "told": told}
-        self._journal([Fact("silent", facts)])  # else it is reported once more after a crash
+        self._journal([watcher.fact("silent", told=told)])  # else a crash reports it once more
         logs.warning("silent", **watcher.where)
         if told:
             self.outbox.add(message)

@@ -16,7 +16,7 @@ import numpy as np
 from onlad.fleet.beside import observe_beside
 from onlad.reference import Array
 from onlad.serve import logs, payload
-from onlad.serve.frames import Fact, Mark, Record
+from onlad.serve.frames import Mark, Record
 from onlad.serve.intake import Answer, Batch, Item, Part
 from onlad.serve.listener import Listener
 from onlad.serve.quarantine import REPLAYING, WATCHING
@@ -146,11 +146,9 @@ def _write(service: Service, batch: Batch) -> None:
     for part in batch.parts.values():
         w = part.watcher
         if w.number not in born:
-            facts = {"number": w.number, "stream": w.stream.name, "device": w.device}
-            records.append(Fact("birth", facts | {"names": list(w.names)}))
+            records.append(w.fact("birth", **w.where, names=list(w.names)))
         elif w.unnamed:
-            facts = {"number": w.number, "row": w.journaled, "names": list(w.unnamed)}
-            records.append(Fact("named", facts))
+            records.append(w.fact("named", names=list(w.unnamed)))
         batch.rows[w.number] = part.record()
     # Rows of one width are written together.
     by_width = sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])

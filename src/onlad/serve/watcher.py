@@ -18,6 +18,7 @@ from onlad.reference import Array
 from onlad.rows import Names
 from onlad.serve import logs
 from onlad.serve.alarm import LABELS, LONGEST, Alarm, band, key, rounded
+from onlad.serve.frames import Fact
 from onlad.serve.history import History
 from onlad.serve.tables import StreamTable
 from onlad.streams.settings import settle
@@ -107,6 +108,10 @@ class Watcher:
     def names(self) -> Names:
         """Return the names of the features; none before the first sample."""
         return self.monitor.names
+
+    def fact(self, kind: str, **values: Any) -> Fact:
+        """Return what happens to the device at its next row, for the journal."""
+        return Fact(kind, {"number": self.number, "row": self.journaled, **values})
 
     def name(self, names: Names) -> None:
         """Name the features before the first sample is observed."""
