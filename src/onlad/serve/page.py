@@ -63,16 +63,12 @@ def attach(app: FastAPI, service: Service) -> None:
     ui.run_with(app, title="onlad", dark=None, language="en-US", show_welcome_message=False)
 
 
-def _make_room() -> None:
-    """Remove views whose browser never came, or is gone: NiceGUI keeps each for a minute."""
+def _frame(service: Service) -> None:
+    """Add the head of a page: links, and whether the service is ready."""
+    # Views whose browser never came, or is gone, make room: NiceGUI keeps each for a minute.
     waiting = [client for client in Client.instances.values() if not client.has_socket_connection]
     for client in waiting[:-WAITING]:
         client.delete()
-
-
-def _frame(service: Service) -> None:
-    """Add the head of a page: links, and whether the service is ready."""
-    _make_room()
     ui.query(".nicegui-content").classes("w-full max-w-5xl mx-auto gap-3")
     with ui.header().classes("items-center py-2 bg-primary"):
         ui.link("onlad", "/").classes("text-xl font-bold text-white no-underline")

@@ -16,6 +16,7 @@ from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.serve import logs, replay
 from onlad.serve.checkpoint import StateError
+from onlad.serve.disk import Disk
 from onlad.serve.frames import Fact, Rows
 from onlad.serve.quarantine import REPLAYING, WATCHING
 from onlad.serve.watcher import Watcher
@@ -43,7 +44,10 @@ def resume(service: Service) -> Iterator[str]:
             yield from resumption.run()
             return
         except _Failed:  # from the start again, and row by row where it failed
-            service.forget_all()
+            for known in (service.watchers, service.devices.born, service.marks,
+                          service.outbox.waiting):  # fmt: skip
+                known.clear()
+            service.disk = Disk(service, service.store)
 
 
 class _Resumption:
@@ -241,7 +245,7 @@ class _Resumption:
         elif fact.kind in replay.REDONE and watcher.journaled == values["row"]:
             replay.redo(watcher, fact, partial(self._snapped, watcher))
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
-            watcher.silent, message = True, watcher.silence()
+            message = watcher.silence()
             if values["told"]:
                 self.service.outbox.waiting[message["id"]] = (message, set())
         elif fact.kind == "suppressed":

@@ -105,14 +105,6 @@ class Service:
         if listener.courier:
             self.outbox.couriers.append(listener)
 
-    def forget_all(self) -> None:
-        """Be a service that has seen nothing again."""
-        self.watchers.clear()
-        self.devices.born.clear()
-        self.marks.clear()
-        self.outbox.waiting.clear()
-        self.disk = Disk(self, self.store)
-
     def remove(self, watcher: Watcher) -> None:
         """Watch a device no more."""
         self.devices.remove(watcher)
@@ -180,9 +172,8 @@ class Service:
 
         At the next start the journal's rows are judged again, those that fail one by one.
         """
-        watcher.fail(error)
         logs.error("a monitor failed", error, device=watcher.key)
-        self.outbox.add(watcher.failure())
+        self.outbox.add(watcher.fail(error))
 
     async def keep_listening(self) -> None:
         """Report devices that have fallen silent."""
@@ -206,8 +197,7 @@ class Service:
         self._journal([watcher.fact("suppressed", alarm=alarm.id)])
 
     def _silence(self, watcher: Watcher) -> None:
-        watcher.silent, told = True, self.outbox.allows()
-        message = watcher.silence()
+        message, told = watcher.silence(), self.outbox.allows()
         self._journal([watcher.fact("silent", told=told)])  # else a crash reports it once more
         logs.warning("silent", **watcher.where)
         if told:

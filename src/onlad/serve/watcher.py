@@ -195,17 +195,15 @@ class Watcher:
         return not bool(self.rules.calendar.during([time.time()])[0])
 
     def silence(self) -> dict[str, Any]:
-        """Return the alarm of a silent device."""
+        """Note that the device is silent; return the alarm."""
+        self.silent = True
         since = datetime.fromtimestamp(self.seen, timezone.utc)
         return self._notice_of("silent", f"no sample since {since.isoformat(' ', 'seconds')}")
 
-    def fail(self, error: Exception) -> None:
-        """Set the device aside until the next start, because its monitor raised."""
+    def fail(self, error: Exception) -> dict[str, Any]:
+        """Set the device aside until the next start, since its monitor raised; return the alarm."""
         way = "Restart the service to leave out what it failed on, or forget the device"
         self.failed = f"the device is set aside: its monitor failed with {error!r:.200}. {way}"
-
-    def failure(self) -> dict[str, Any]:
-        """Return the alarm of a device that is set aside."""
         return self._notice_of("failed", self.failed)
 
     def _notice_of(self, kind: str, text: str) -> dict[str, Any]:
