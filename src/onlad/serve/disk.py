@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
-from onlad.serve import checkpoint, logs
+from onlad.serve import checkpoint
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
 from onlad.serve.frames import Record
 from onlad.serve.watcher import Watcher
@@ -108,14 +108,12 @@ class Disk:
 
         The caller holds a lock: during a step no segment is closed either.
         """
-        trouble = self.service.health.trouble
         try:
             await asyncio.to_thread(self.store.journal.sync)
         except OSError as error:
-            trouble["disk"] = f"the disk takes nothing: {error.strerror}"
-            logs.warning("the disk takes nothing", error=error.strerror)
+            self.service.health.fail("disk", "the disk takes nothing", error.strerror)
             return False
-        trouble.pop("disk", None)
+        self.service.health.trouble.pop("disk", None)
         return True
 
     async def checkpoint(self, over: float = 0.0, until: float = float("inf")) -> None:
@@ -127,8 +125,7 @@ class Disk:
             await self._checkpoint(over, until)
         except (OSError, OnladError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
-            self.service.health.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
-            logs.warning("no checkpoint can be written", error=why)
+            self.service.health.fail("checkpoint", "no checkpoint can be written", why)
             return
         self._checkpointed = time.monotonic()
         self.service.health.trouble.pop("checkpoint", None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onlad.reference import Array
+from onlad.serve import logs
 from onlad.serve.devices import shown
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class Health:
         self.webhook_failures = 0
         self.latency = np.zeros(len(BUCKETS) + 1, int)
         self.latency_sum = 0.0
+
+    def fail(self, part: str, what: str, why: str | None) -> None:
+        """Note that something cannot be done."""
+        self.trouble[part] = f"{what}: {why}"
+        logs.warning(what, error=why)
 
     def drop(self, what: str, count: int = 1) -> None:
         """Count what was dropped."""

@@ -71,12 +71,11 @@ class Quarantine:
         self.drop()
         with contextlib.suppress(FileNotFoundError):
             why = self._fault.read_text("utf-8", "replace")
-            if why and what == READING:
-                self._put(f"message-{value:016x}", {"why": why})
-                logs.warning("a message ended the last process", digest=f"{value:016x}")
-            elif why and what == WATCHING:
-                self._put(_rows(number, value), {"why": why})
-                logs.warning("rows ended the last process", device=number, row=value)
+            names = {READING: f"message-{value:016x}", WATCHING: _rows(number, value)}
+            if why and what in names:
+                self._put(names[what], {"why": why})
+                whose = "a message" if what == READING else "rows"
+                logs.warning(f"{whose} ended the last process", file=names[what])
             elif why and what == REPLAYING:
                 self.careful = True
                 logs.warning("the journal ended the last process", device=number, row=value)

@@ -43,28 +43,31 @@ async def step(service: Service, items: list[Item]) -> None:
         for watcher in list(service.watchers.values()):
             if watcher.number not in service.devices.born:
                 service.remove(watcher)
-        trouble = f"the journal cannot be written: {error.strerror}"
-        service.health.trouble["journal"] = trouble
-        logs.warning("the journal cannot be written", error=error.strerror)
-        _refuse(service, batch, trouble)
+        service.health.fail("journal", "the journal cannot be written", error.strerror)
+        _refuse(service, batch, service.health.trouble["journal"])
         return
     service.health.trouble.pop("journal", None)
     said: dict[int, Verdicts] = {}
     since = time.perf_counter()
     few, many = _sorted(batch)
-    together = [few[first : first + TOGETHER] for first in range(0, len(few), TOGETHER)]
-    for numbers in (*([number] for number in many), *together):
-        if numbers[0] in many:
-            said[numbers[0]] = await _watch(service, batch, numbers[0])
-        else:
-            said |= _watch_beside(service, batch, numbers)
-        if time.perf_counter() - since > TURN:
-            await asyncio.sleep(0)
-            since = time.perf_counter()
+    for number in many:
+        said[number] = await _watch(service, batch, number)
+        since = await _turn(since)
+    for first in range(0, len(few), TOGETHER):
+        said |= _watch_beside(service, batch, few[first : first + TOGETHER])
+        since = await _turn(since)
     if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
         _refuse(service, batch, service.health.trouble["disk"])
         return
     _tell(service, batch, said)
+
+
+async def _turn(since: float) -> float:
+    """Let others have their turn, if they had none for a while; return when it was."""
+    if time.perf_counter() - since <= TURN:
+        return since
+    await asyncio.sleep(0)
+    return time.perf_counter()
 
 
 def _read(service: Service, items: list[Item]) -> Batch:
