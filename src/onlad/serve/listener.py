@@ -32,19 +32,15 @@ class Listener(Protocol):
 
     def judged(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
         """Take note that samples of a device were judged, from row `first` on."""
-        return
 
     def alarmed(self, message: Message) -> None:
         """Deliver an alarm. Only couriers are asked."""
-        return
 
     def stepped(self) -> None:
         """Take note that a step is done, and that its samples are safe."""
-        return
 
     def forgotten(self, watcher: Watcher) -> None:
         """Take note that a device was forgotten."""
-        return
 
 
 class Outbox:

@@ -181,9 +181,14 @@ class Service:
         while True:
             await asyncio.sleep(min([1.0, *(wait / 4 for wait in waits)]))
             async with self.turn:
-                for watcher in self.watchers.values():
-                    if watcher.falls_silent():
-                        self._silence(watcher)
+                for watcher in filter(Watcher.falls_silent, self.watchers.values()):
+                    message, told = watcher.silence(), self.outbox.allows()
+                    # Else a crash reports it once more.
+                    self._journal([watcher.fact("silent", told=told)])
+                    logs.warning("silent", **watcher.where)
+                    if told:
+                        self.outbox.add(message)
+                    watcher.suppressed += not told
 
     def tell(self, watcher: Watcher, alarm: Alarm) -> None:
         """Report an alarm that began, unless there were too many of all devices."""
@@ -195,15 +200,6 @@ class Service:
         logs.info("suppressed", id=alarm.id)
         # Else it is reported after a crash.
         self._journal([watcher.fact("suppressed", alarm=alarm.id)])
-
-    def _silence(self, watcher: Watcher) -> None:
-        message, told = watcher.silence(), self.outbox.allows()
-        self._journal([watcher.fact("silent", told=told)])  # else a crash reports it once more
-        logs.warning("silent", **watcher.where)
-        if told:
-            self.outbox.add(message)
-        else:
-            watcher.suppressed += 1
 
     def _delivered(self, alarm: str) -> None:
         self._journal([Fact("delivered", {"id": alarm})])  # else it is delivered once more
