@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from onlad.reference import Array
 from onlad.serve.watcher import Watcher
@@ -22,7 +22,7 @@ HOUR = 3600.0  # seconds
 Message: TypeAlias = dict[str, Any]  # an alarm, as it is sent
 
 
-class Listener(Protocol):
+class Listener:
     """Hears what happens in a service. A class that inherits from it overrides what it needs.
 
     All of it is called on the service's event loop, in the middle of a step.
