@@ -91,8 +91,8 @@ def test_only_times_show_that_a_day_is_like_one_of_another_kind():
 def test_a_job_of_every_morning_stops_to_be_an_alarm():
     for seed in range(8):
         t, X = office(seed)  # without faults: an alarm of one may last into the morning
-        told = Monitor().observe_many(X, times=t).is_anomaly.reshape(-1, PER_DAY)
-        assert not told[14:, 71:77].any()
+        anomalies = Monitor().observe_many(X, times=t).is_anomaly.reshape(-1, PER_DAY)
+        assert not anomalies[14:, 71:77].any()
 
 
 def learned(t, X):

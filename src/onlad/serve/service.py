@@ -188,7 +188,8 @@ class Service:
                     logs.warning("silent", **watcher.where)
                     if told:
                         self.outbox.add(message)
-                    watcher.suppressed += not told
+                    else:
+                        watcher.suppressed += 1
 
     def tell(self, watcher: Watcher, alarm: Alarm) -> None:
         """Report an alarm that began, unless there were too many of all devices."""
