@@ -182,14 +182,16 @@ class Service:
             await asyncio.sleep(min([1.0, *(wait / 4 for wait in waits)]))
             async with self.turn:
                 for watcher in filter(Watcher.falls_silent, self.watchers.values()):
-                    message, told = watcher.silence(), self.outbox.allows()
-                    # Else a crash reports it once more.
-                    self._journal([watcher.fact("silent", told=told)])
-                    logs.warning("silent", **watcher.where)
-                    if told:
-                        self.outbox.add(message)
-                    else:
-                        watcher.suppressed += 1
+                    self._silence(watcher)
+
+    def _silence(self, watcher: Watcher) -> None:
+        message, told = watcher.silence(), self.outbox.allows()
+        self._journal([watcher.fact("silent", told=told)])  # else a crash reports it once more
+        logs.warning("silent", **watcher.where)
+        if told:
+            self.outbox.add(message)
+        else:
+            watcher.suppressed += 1
 
     def tell(self, watcher: Watcher, alarm: Alarm) -> None:
         """Report an alarm that began, unless there were too many of all devices."""
