@@ -82,6 +82,7 @@ public:
     }
 
 private:
+    friend class Packed;
     const Constants& c;
     std::vector<float> sorted;
 

@@ -105,6 +105,12 @@ class Watching:
     @property
     def learned_rows(self) -> int: ...
 
+class Packed:
+    def __init__(self, monitor: Watching, /) -> None: ...
+    def watching(self, names: tuple[Any, ...], verdict: type, /) -> Watching: ...
+    @property
+    def nbytes(self) -> int: ...
+
 class Portable:
     def __init__(
         self,
@@ -139,7 +145,7 @@ def watch_all(
     threads: int,
 ) -> None: ...
 def watch_fleet(
-    monitors: list[Watching | None],
+    monitors: list[Any],  # all of them `Watching`, or all `Packed`
     *,
     first_row: Array,
     first_value: Array,

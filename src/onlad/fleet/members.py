@@ -5,23 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from onlad import compiled, kernel, modelfile, samples
+from onlad import compiled, modelfile, samples
+from onlad._kernel import Packed
 from onlad.errors import OnladError
 from onlad.fleet import monitorsfile
 from onlad.modelfile import refusal
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.verdict import Verdict
 from onlad.watching import WatchingState
 
 if TYPE_CHECKING:
     from onlad.fleet.tensors.bank import TensorMonitors
 
 Own = TypeVar("Own", bound="Members")
+Storage: TypeAlias = Literal["exact", "compact"]
+STORAGES: tuple[Storage, ...] = ("exact", "compact")
 
 
 class Members:
@@ -35,9 +39,12 @@ class Members:
         names: Names | None = None,
         device: Literal["cpu", "cuda"] = "cpu",
         threads: int | None = None,
+        storage: Storage = "exact",
     ) -> None:
         if not isinstance(monitor, Monitor):
             raise TypeError(f"monitor must be a Monitor, got {monitor!r:.60}")
+        samples.choice("storage", storage, STORAGES)
+        self.storage: Storage = storage
         self.threads = None if threads is None else samples.whole("threads", threads, 1)
         self.names: Names = tuple(names or monitor.names)
         if not self.names:
@@ -49,11 +56,16 @@ class Members:
         self._settings: list[MonitorSettings] = []
         self.device = device
         self._gpu = _gpu(device)
-        # On a GPU, of devices that are young alone.
-        self._watching: list[kernel.Watching | None] = []
+        # A `kernel.Watching`, or packed; on a GPU, of devices that are young alone.
+        self._watching: list[Any] = []
         self._young: dict[int, Monitor] = {}  # devices that have not started, or are young
         self._start = _copy(monitor, self.names)
         self.grow(samples.whole("devices", devices, 0))
+
+    @property
+    def _apart(self) -> bool:
+        """Whether monitors that are not young are kept in another way than young ones."""
+        return self._gpu is not None or self.storage == "compact"
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -144,6 +156,7 @@ class Members:
         *,
         device: Literal["cpu", "cuda"] = "cpu",
         threads: int | None = None,
+        storage: Storage = "exact",
     ) -> Own:
         """Return the bank in the file `path`; it goes on to the last bit as the saved one would.
 
@@ -153,7 +166,9 @@ class Members:
             The file is not onlad's, is damaged, or holds no valid bank. The message says which.
         """
         data = modelfile.read(path, monitorsfile.LARGEST_BANK)
-        return cls._made(data, path, trusted=False, device=device, threads=threads)
+        return cls._made(
+            data, path, trusted=False, device=device, threads=threads, storage=storage
+        )
 
     def to_bytes(self) -> bytes:
         """Return what `save` would write, for a place that is no file."""
@@ -175,7 +190,7 @@ class Members:
         return cls._made(modelfile.check(data, name), name, trusted=trusted, threads=threads)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _copied, (type(self), self.to_bytes(), self.device, self.threads)
+        return _copied, (type(self), self.to_bytes(), self.device, self.threads, self.storage)
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -211,8 +226,8 @@ class Members:
         if self._gpu:
             watching = self._gpu.learned(at)
         else:
-            assert own is not None
-            watching = compiled.learned(own)
+            is_packed = isinstance(own, Packed)
+            watching = compiled.learned(own.watching(self._names[at], Verdict) if is_packed else own)
         return MonitorState(self._names[at], int(self._seen[at]), watching=watching)
 
     def _add(
@@ -264,12 +279,16 @@ class Members:
             return
         for at in places:
             rate, seed = settings.false_alarms, settings.seed
-            self._watching[at] = compiled.resumed(state, rate, seed, self._names[at])
+            if self.storage == "exact":
+                self._watching[at] = compiled.resumed(state, rate, seed, self._names[at])
+            else:
+                own = compiled.resumed(state, rate, seed, self._names[at]) if at == places[0] else own
+                self._watching[at] = Packed(own)
 
     def _grown_up(self, device: int) -> None:
         """Let a device that is no longer young go where the others are."""
         monitor = self._young.pop(device)
-        if self._gpu:
+        if self._apart:
             state = monitor.learned()
             assert state is not None
             assert state.watching is not None
@@ -313,9 +332,10 @@ def _gpu(device: str) -> TensorMonitors | None:
         raise OnladError(f"device='cuda' needs a GPU, but {error}. Use 'cpu'") from None
 
 
-def _copied(kind: type[Own], data: bytes, device: str, threads: int | None) -> Own:
+def _copied(kind: type[Own], data: bytes, device: str, threads: int | None, storage: str) -> Own:
     """Return a bank that was pickled."""
-    return kind._made(data, "the data", trusted=True, device=device, threads=threads)
+    options = {"device": device, "threads": threads, "storage": storage}
+    return kind._made(data, "the data", trusted=True, **options)
 
 
 def _copy(monitor: Monitor, names: Names) -> Monitor:

@@ -38,6 +38,10 @@ class MonitorBank(Members):
         are young, are watched on the processor until then.
     threads
         On the processor; by default as many as this process has cores. Results do not depend on it.
+    storage
+        ``exact``, or ``compact`` for a third of the memory: on the processor, too, monitors are
+        then kept in half, single and fixed precision, and are equal within rounding. Those on a
+        GPU always are.
 
     Attributes
     ----------
@@ -163,7 +167,7 @@ class MonitorBank(Members):
             if monitor is None:
                 continue
             monitor.paused = bool(self.paused[own[k]])
-            alone[k] = self._gpu is not None or monitor.beside(int(counts[k])) is None
+            alone[k] = self._apart or monitor.beside(int(counts[k])) is None
         at = np.flatnonzero(np.repeat(~alone, counts))
         others = FleetVerdicts(devices[at], self._names, self._rate, self.widest)
         if len(at):
