@@ -294,7 +294,7 @@ public:
         Bytes bytes(moving, false);
         pass_moving(bytes, w);
         const bool whole = w.at + rows >= w.tick_rows;  // a tick needs the sums
-        unpack(w, whole);
+        unpack(w, whole, whole || rows > few);
         const std::size_t before = w.at;
         work(w);
         if (whole)
@@ -310,11 +310,13 @@ public:
         Watching w(layer, ordered);
         Bytes bytes(moving, false);
         pass_moving(bytes, w);
-        unpack(w, true);
+        unpack(w, true, true);
         return w;
     }
 
 private:
+    static constexpr std::size_t few = 4;  // rows whose place among recent scores is counted
+
     std::vector<std::uint8_t> moving;  // what each row changes
     std::vector<std::uint8_t> judged;  // what rows are judged by
     std::vector<std::uint8_t> summed;  // what a tick needs besides
@@ -369,14 +371,14 @@ private:
         }
     }
 
-    void pass_judged(Bytes& bytes, Watching& w) {
+    void pass_judged(Bytes& bytes, Watching& w, bool sorts) {
         for (const auto& each : w.modes) pass_mode(bytes, *layer, *each);
         Limit& limit = w.limit;
         limit.rate = rate;
         for (double* each : {&limit.edge, &limit.base, &limit.factor, &limit.since, &limit.rows,
                              &limit.peak, &limit.alarms})
             bytes.pass<double>(*each);
-        pass_scores(bytes, limit.recent, &limit.sorted);
+        pass_scores(bytes, limit.recent, sorts ? &limit.sorted : nullptr);
     }
 
     void pass_summed(Bytes& bytes, Watching& w) {
@@ -419,9 +421,9 @@ private:
         return origin.data() + (row < layer->width - 1 + w.tick_rows ? 0 : layer->n);
     }
 
-    void unpack(Watching& w, bool whole) {
+    void unpack(Watching& w, bool whole, bool sorts) {
         Bytes bytes(judged, false);
-        pass_judged(bytes, w);
+        pass_judged(bytes, w, sorts);
         if (whole) {
             const std::size_t n = layer->n, window = w.tick_rows + w.at;
             const std::vector<double> unit = units(w);
@@ -439,7 +441,7 @@ private:
     void pack(Watching& w) {
         const std::size_t n = layer->n, before = layer->width - 1;
         write(moving, [&](Bytes& bytes) { pass_moving(bytes, w); });
-        write(judged, [&](Bytes& bytes) { pass_judged(bytes, w); });
+        write(judged, [&](Bytes& bytes) { pass_judged(bytes, w, false); });
         write(summed, [&](Bytes& bytes) { pass_summed(bytes, w); });
         // Differences from a row of their tick: it does not matter where a stream has gone.
         origin.resize(2 * n);
