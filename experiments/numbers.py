@@ -192,7 +192,10 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gpu double": lambda: exactness("float64", "model"),
     "farthest": lambda: str(limit.FARTHEST),
     "gpu memory of eight": lambda: (
-        f"{result('monitors-kept')['bytes per device']['8'] / 1e3:.1f} kB"
+        f"{result('monitors-kept')['GPU']['bytes per device']['8'] / 1e3:.1f} kB"
+    ),
+    "compact memory of eight": lambda: (
+        f"{result('monitors-kept')['compact']['bytes per device']['8'] / 1e3:.1f} kB"
     ),
 }
 
@@ -224,15 +227,16 @@ def result(name: str) -> dict[str, Any]:
 
 
 def monitors_kept() -> str:
-    """Return what differs between a bank on a GPU and monitors in float64."""
+    """Return what differs between a bank that keeps less and monitors in float64."""
     names = "streams|rows|rows in alarm|rows with another alarm|episodes|episodes of one alone"
     rows = []
-    for title, found in result("monitors-kept").items():
-        if isinstance(found, dict) and "rows" in found:
-            alone = sum(found[f"episodes of the {one} alone"] for one in ("bank", "monitor"))
-            shown = found | {"episodes of one alone": alone}
-            rows.append([title, *(f"{shown[name]:,}" for name in names.split("|"))])
-    return markdown(["", *names.split("|")], rows)
+    for kind in ("GPU", "compact"):
+        for title, found in result("monitors-kept")[kind].items():
+            if "rows" in found:
+                alone = sum(found[f"episodes of the {one} alone"] for one in ("bank", "monitor"))
+                shown = found | {"episodes of one alone": alone}
+                rows.append([kind, title, *(f"{shown[name]:,}" for name in names.split("|"))])
+    return markdown(["bank", "streams of", *names.split("|")], rows)
 
 
 def on_paper() -> str:

@@ -9,6 +9,7 @@ import pytest
 from onlad import Monitor, OnladError
 from onlad.counter import Counters
 from onlad.fleet import MonitorBank
+from onlad.limit import RECENT
 from onlad.mode import Mode
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu)")
@@ -55,8 +56,8 @@ def _exact(monkeypatch):
         if hasattr(module, "halved"):
             monkeypatch.setattr(module, "halved", lambda values: values)
     monkeypatch.setattr(modes.Modes, "fields", wide_fields)
-    monkeypatch.setattr(modes, "three_bytes", lambda values: values[..., None])
-    monkeypatch.setattr(modes, "of_three_bytes", lambda kept: kept[..., 0].clone())
+    monkeypatch.setattr(modes.pool, "three_bytes", lambda values: values[..., None])
+    monkeypatch.setattr(modes.pool, "of_three_bytes", lambda kept: kept[..., 0].clone())
     steps = {"BITS": 32, "STEPS": torch.int32, "EMPTY": -(2**31), "LARGEST": 2**32 - 2}
     for name, value in steps.items():
         monkeypatch.setattr(limits, name, value)
@@ -64,14 +65,14 @@ def _exact(monkeypatch):
 
 def test_the_kernel_counts_as_pytorch_does(monkeypatch):
     kernels = pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
-    recent = torch.randint(-(2**15) + 1, 2**15, (3, limits.RECENT), dtype=torch.int16)
+    recent = torch.randint(-(2**15) + 1, 2**15, (3, RECENT), dtype=torch.int16)
     recent[0, 7:] = -(2**15)  # not there yet
     scores = torch.randint(-(2**15) + 1, 2**15, (3, 4))
     scores = torch.cat((scores, recent[:, :2].long()), dim=1)
     found = torch.empty(3, 6, dtype=torch.int32)
     on = [each.to("cuda" if torch.cuda.is_available() else "cpu") for each in (recent, scores)]
     found = found.to(on[0].device)
-    kernels.count_at_least[3,](*on, found, 6, limits.RECENT)
+    kernels.count_at_least[3,](*on, found, 6, RECENT)
     assert found.tolist() == limits.counted(recent, scores).tolist()
 
 

@@ -166,9 +166,7 @@ class Members:
             The file is not onlad's, is damaged, or holds no valid bank. The message says which.
         """
         data = modelfile.read(path, monitorsfile.LARGEST_BANK)
-        return cls._made(
-            data, path, trusted=False, device=device, threads=threads, storage=storage
-        )
+        return cls._made(data, path, trusted=False, device=device, threads=threads, storage=storage)
 
     def to_bytes(self) -> bytes:
         """Return what `save` would write, for a place that is no file."""
@@ -227,7 +225,9 @@ class Members:
             watching = self._gpu.learned(at)
         else:
             is_packed = isinstance(own, Packed)
-            watching = compiled.learned(own.watching(self._names[at], Verdict) if is_packed else own)
+            watching = compiled.learned(
+                own.watching(self._names[at], Verdict) if is_packed else own
+            )
         return MonitorState(self._names[at], int(self._seen[at]), watching=watching)
 
     def _add(
@@ -277,13 +277,12 @@ class Members:
         if self._gpu:
             self._gpu.put(np.array(places), state, settings)
             return
+        rate, seed = settings.false_alarms, settings.seed
+        own = None
         for at in places:
-            rate, seed = settings.false_alarms, settings.seed
-            if self.storage == "exact":
-                self._watching[at] = compiled.resumed(state, rate, seed, self._names[at])
-            else:
-                own = compiled.resumed(state, rate, seed, self._names[at]) if at == places[0] else own
-                self._watching[at] = Packed(own)
+            if own is None or self.storage == "exact":  # one can be packed many times
+                own = compiled.resumed(state, rate, seed, self._names[at])
+            self._watching[at] = own if self.storage == "exact" else Packed(own)
 
     def _grown_up(self, device: int) -> None:
         """Let a device that is no longer young go where the others are."""

@@ -24,55 +24,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from onlad import mode
+from onlad.fleet.tensors import pool
 from onlad.fleet.tensors.anchors import Anchors
-from onlad.fleet.tensors.pool import (
-    FLOAT,
-    SINGLE,
-    Pool,
-    halved,
-    of_three_bytes,
-    tensor,
-    three_bytes,
-)
+from onlad.fleet.tensors.pool import FLOAT, SINGLE, Fields, Pool, halved, tensor
 from onlad.instance import CONSTANT, HIDDEN, RIDGE
-from onlad.mode import (
-    CLIP,
-    COVERED,
-    FORGETTING,
-    MEMORY,
-    NARROWEST,
-    OFTEN,
-    PRIOR,
-    PRIOR_SQUARE,
-    STATISTICS,
-    STILL,
-    WIDENING,
-    Mode,
-    ModeState,
-    packed,
-    unpacked,
-)
+from onlad.mode import Mode, ModeState, packed, unpacked
 
 
 class Modes(Pool):
     """Modes of one shape, each with its anchor."""
-
-    root: Any
-    size: Any
-    beta: Any
-    linear_root: Any
-    linear_size: Any
-    linear_beta: Any
-    centre: Any
-    scale: Any
-    usual: Any
-    largest: Any
-    band: Any
-    leaning: Any
-    levels: Any
-    weight: Any
-    count: Any
-    inverse: Any  # root of one over each usual square
 
     def __init__(self, features: int, width: int, seed: int, count: int, device: str) -> None:
         self.features, self.width = features, width
@@ -95,7 +56,7 @@ class Modes(Pool):
         self.anchors = Anchors(features, self.units)
         self.anchors.make(count, device)
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         n, G, M = self.features, self.groups, self.units
         shapes = {
@@ -107,9 +68,9 @@ class Modes(Pool):
             "largest": (2, n),
             "band": (n,),
             "leaning": (2, n),
-            "levels": (6, STATISTICS),
+            "levels": (6, mode.STATISTICS),
             "weight": (),
-            "inverse": (2, n),
+            "inverse": (2, n),  # root of one over each usual square
         }
         fields = {name: (shape, SINGLE, 0.0) for name, shape in shapes.items()}
         return fields | {
@@ -142,7 +103,8 @@ class Modes(Pool):
         scale = self.scale[at]
         scale = torch.where(scale > 0, scale, torch.inf)[:, None]
         Z = (rows - self.centre[at][:, None]).div_(scale)
-        return torch.nan_to_num_(Z, nan=0.0, posinf=CLIP, neginf=-CLIP).clamp_(-CLIP, CLIP)
+        most = mode.CLIP
+        return torch.nan_to_num_(Z, nan=0.0, posinf=most, neginf=-most).clamp_(-most, most)
 
     def hidden(self, Z: Any) -> tuple[Any, Any]:
         """Return the tanh units, (groups * modes, rows, HIDDEN), and the inputs of the other.
@@ -202,7 +164,7 @@ class Modes(Pool):
         asleep = ~(scale > 0) & ~x.isnan()
         centre = torch.where(asleep & centre.isnan(), x, centre)
         moved = (x - centre).abs()
-        moves = asleep & (moved > STILL * centre.abs() + 1e-30)
+        moves = asleep & (moved > mode.STILL * centre.abs() + 1e-30)
         self.centre[at], self.scale[at] = centre, torch.where(moves, moved, scale)
 
     # -- learning -----------------------------------------------------------------------------
@@ -213,7 +175,7 @@ class Modes(Pool):
         H, U = self.hidden(Z)
         E = self.errors(at, Z, H, U)
         count = chosen.sum(1)
-        forgotten = torch.pow(FORGETTING, 2 * count.to(FLOAT))
+        forgotten = torch.pow(mode.FORGETTING, 2 * count.to(FLOAT))
         added = self.sums(Z[:, self.width - 1 :], H, U, chosen)
         for old, new in zip(self.past(at), added, strict=True):
             new.add_(old.mul_(forgotten.view(-1, *[1] * (old.ndim - 1))))
@@ -253,7 +215,7 @@ class Modes(Pool):
         """Return the roots of gram + ridge of both instances."""
         found = []
         for name, below, N in self._triangles():
-            entries = of_three_bytes(getattr(self, f"{name}root")[at])
+            entries = pool.of_three_bytes(getattr(self, f"{name}root")[at])
             entries.mul_(getattr(self, f"{name}size")[at][..., None])
             L = entries.new_zeros(*entries.shape[:-1], N * N)
             found.append(L.index_copy_(-1, below, entries).unflatten(-1, (N, N)))
@@ -275,16 +237,16 @@ class Modes(Pool):
         total = (weight[:, None, None] + seen).clamp(min=1)
         mean = (weight[:, None, None] * usual + squares.sum(2)) / total
         self.write("usual", at, torch.where(seen > 0, mean, usual))
-        self.write("weight", at, (weight + count).clamp(max=MEMORY))
+        self.write("weight", at, (weight + count).clamp(max=mode.MEMORY))
 
     def widen(self, at: Any, errors: Any, known: Any, moves: Any) -> None:
         """Let the bands of some modes follow errors of their predictions that are known."""
         band = self.band[at]
         outside = ((errors.abs() > band[:, None]) & known).sum(1)
-        within = (1 - COVERED) * known.sum(1).to(FLOAT)
-        grown = band * torch.exp(WIDENING * (outside - within))
-        least = NARROWEST * self.usual[at][:, 1].sqrt()
-        grown = torch.maximum(grown, least).clamp(max=CLIP)
+        within = (1 - mode.COVERED) * known.sum(1).to(FLOAT)
+        grown = band * torch.exp(mode.WIDENING * (outside - within))
+        least = mode.NARROWEST * self.usual[at][:, 1].sqrt()
+        grown = torch.maximum(grown, least).clamp(max=mode.CLIP)
         self.write("band", at, torch.where(moves[:, None], grown, band))
 
     def solve(self, at: Any, sums: list[Any]) -> None:
@@ -295,7 +257,7 @@ class Modes(Pool):
         for (name, below, _), root in zip(self._triangles(), (L, linear[:, None]), strict=True):
             size = root.square().sum(-1).amax(-1).sqrt().log2().ceil().exp2()  # of the longest row
             self.write(f"{name}size", at, size)
-            kept = three_bytes(root.flatten(-2)[..., below].div_(size[..., None]))
+            kept = pool.three_bytes(root.flatten(-2)[..., below].div_(size[..., None]))
             self.write(f"{name}root", at, kept)
 
     def solution(
@@ -314,9 +276,9 @@ class Modes(Pool):
     def settle(self, at: Any) -> None:
         """Compute the inverse of the usual squares, and give modes that are due an anchor."""
         usual, weight = self.usual[at], self.weight[at][:, None, None]
-        least = usual.mean(2, keepdim=True).clamp(min=PRIOR_SQUARE)
-        mixed = (weight * usual + PRIOR * least) / (weight + PRIOR)
-        self.write("inverse", at, torch.maximum(mixed, self.largest[at] / OFTEN).rsqrt())
+        least = usual.mean(2, keepdim=True).clamp(min=mode.PRIOR_SQUARE)
+        mixed = (weight * usual + mode.PRIOR * least) / (weight + mode.PRIOR)
+        self.write("inverse", at, torch.maximum(mixed, self.largest[at] / mode.OFTEN).rsqrt())
 
     def anchor(self, at: Any) -> None:
         """Give modes an anchor."""

@@ -6,20 +6,12 @@ from typing import Any
 
 import torch
 
+from onlad import watching
 from onlad.fleet.tensors.pool import FLOAT
 from onlad.fleet.tensors.rows import chosen
 from onlad.fleet.tensors.starting import start
 from onlad.fleet.tensors.store import ROOM, Store
-from onlad.watching import (
-    CANDIDATE,
-    EXPIRING,
-    FOREIGN,
-    LONGEST,
-    MODES,
-    PATIENCE,
-    SHORTEST,
-    TICK,
-)
+from onlad.watching import MODES, TICK
 
 
 class Refusing(Store):
@@ -32,7 +24,7 @@ class Refusing(Store):
         leaves = (~some & decided & (quarantine >= 0)).nonzero()[:, 0]
         if len(leaves):
             at = quarantine[leaves]
-            gone = self.refuge.size[at].clamp(max=EXPIRING)
+            gone = self.refuge.size[at].clamp(max=watching.EXPIRING)
             self.refuge.start[at] = (self.refuge.start[at] + gone) % ROOM
             self.refuge.size[at] -= gone
             empty = leaves[self.refuge.size[at] == 0]
@@ -57,7 +49,7 @@ class Refusing(Store):
         self.refuge.windows[at[who], place[who, when] % ROOM] = torch.cat(lags, 1)
         size = size + unusual.sum(1)
         self.refuge.size[at] = size
-        self._make_candidates(devices[size >= CANDIDATE])
+        self._make_candidates(devices[size >= watching.CANDIDATE])
 
     def _make_candidates(self, devices: Any) -> None:
         """Start a mode from the quarantine of each of the devices."""
@@ -85,8 +77,9 @@ class Refusing(Store):
         foreign = self.foreign[devices] + (unusual & ~fits).sum(1)
         self.write("explained", devices, explained)
         self.write("foreign", devices, foreign)
-        dropped = foreign > FOREIGN * (explained + CANDIDATE)
-        patience = (PATIENCE * self.learned_rows(devices).to(FLOAT)).clamp(SHORTEST, LONGEST)
+        dropped = foreign > watching.FOREIGN * (explained + watching.CANDIDATE)
+        patience = watching.PATIENCE * self.learned_rows(devices).to(FLOAT)
+        patience = patience.clamp(watching.SHORTEST, watching.LONGEST)
         confirmed = ~dropped & (explained >= patience)
         if bool(dropped.any()):
             self.more.free += at[dropped].tolist()

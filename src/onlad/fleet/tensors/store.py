@@ -15,23 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from onlad import limit
+from onlad import limit, watching
 from onlad.fleet.tensors.limits import Limits
 from onlad.fleet.tensors.modes import Modes
-from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Pool, halved, tensor
+from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Fields, Pool, halved, tensor
 from onlad.fleet.tensors.rows import indices
 from onlad.mode import STATISTICS
-from onlad.watching import (
-    CANDIDATE,
-    MODES,
-    REFUSED,
-    SHELVED,
-    TICK,
-    YOUNG,
-    WatchingState,
-)
+from onlad.watching import MODES, TICK, WatchingState
 
-ROOM = CANDIDATE + TICK  # rows of a quarantine
+ROOM = watching.CANDIDATE + TICK  # rows of a quarantine
 # The unit in which rows are kept, in scales of the first mode, rounded up to a power of 2. Half
 # precision then has differences of up to 7e7 scales, rounds none by more than 1e-4 scales or
 # 0.05 %, and counts and switches not at all.
@@ -41,14 +33,10 @@ UNIT = 1024.0
 class Refuge(Pool):
     """Quarantines: rings of raw windows."""
 
-    windows: Any
-    start: Any
-    size: Any
-
     def __init__(self, inputs: int) -> None:
         self.inputs = inputs
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         whole = torch.int64
         return {
@@ -75,33 +63,6 @@ class Store(Pool):
 
     at_once = 2**20  # rows that are worked on together: their hidden units take a GiB
 
-    kept: Any  # values held of the rows of two ticks, with those before, and one that is not read
-    origin: Any  # of the rows of the tick before, and of this one
-    unit: Any  # of rows that are kept; 0 while a feature never moved
-    past: Any  # the last rows that a window has, at least one, the newest last
-    present: Any  # a bit for each feature
-    score: Any
-    mode: Any
-    refused: Any
-    open: Any
-    age: Any
-    patience: Any
-    counted: Any  # of counters the last value, else NaN; rows since then
-    means: Any
-    leans: Any
-    current: Any
-    at: Any
-    begun: Any
-    drifting: Any
-    explained: Any
-    foreign: Any
-    slots: Any  # of the modes after the first, in `more`
-    candidate: Any  # in `more`, or -1
-    quarantine: Any  # in `refuge`, or -1
-    now: Any
-    doubt: Any
-    gate: Any
-
     def __init__(self, features: int, width: int, ordered: bool, seed: int, device: str) -> None:
         self.features, self.width, self.ordered, self.seed = features, width, ordered, seed
         self.make(0, device)
@@ -112,23 +73,26 @@ class Store(Pool):
         self.refuge = Refuge(features * width)
         self.refuge.make(0, device)
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         n, rows = self.features, 2 * TICK + 1
         whole, nan = torch.int32, torch.nan
         return {
+            # Values held of the rows of two ticks, with those before, and one that is not read;
+            # origins are those of the rows of the tick before, and of this one.
             "kept": ((self.width - 1 + rows, n), HALF, nan),
             "origin": ((2, n), FLOAT, 0.0),
-            "unit": ((n,), SINGLE, 0.0),
+            "unit": ((n,), SINGLE, 0.0),  # of rows that are kept; 0 while a feature never moved
+            # The last rows that a window has, at least one, the newest last.
             "past": ((max(self.width - 1, 1), n), FLOAT, nan),
-            "present": ((rows, -(-n // 8)), torch.uint8, 0),
+            "present": ((rows, -(-n // 8)), torch.uint8, 0),  # a bit for each feature
             "score": ((rows,), SINGLE, 0.0),
             "mode": ((rows,), torch.int8, 0),
             "refused": ((rows,), torch.bool, 0),
             "open": ((rows,), torch.bool, 0),
             "age": ((n,), SINGLE, 0.0),
             "patience": ((n,), SINGLE, 0.0),
-            "counted": ((2, n), FLOAT, nan),
+            "counted": ((2, n), FLOAT, nan),  # of counters the last value; rows since then
             "means": ((STATISTICS,), SINGLE, 0.0),
             "leans": ((2, n), SINGLE, 0.0),
             "current": ((), whole, 0),
@@ -137,9 +101,9 @@ class Store(Pool):
             "drifting": ((), whole, -1),
             "explained": ((), whole, 0),
             "foreign": ((), whole, 0),
-            "slots": ((MODES - 1,), torch.int64, -1),
-            "candidate": ((), torch.int64, -1),
-            "quarantine": ((), torch.int64, -1),
+            "slots": ((MODES - 1,), torch.int64, -1),  # of the modes after the first, in `more`
+            "candidate": ((), torch.int64, -1),  # in `more`, or -1
+            "quarantine": ((), torch.int64, -1),  # in `refuge`, or -1
             "now": ((), FLOAT, torch.inf),
             "doubt": ((), FLOAT, 1.0),
             "gate": ((), FLOAT, torch.inf),
@@ -227,11 +191,11 @@ class Store(Pool):
         now = self.limits.value(devices, learned)
         trust: Any = 1.0
         if self.ordered:
-            top = SHELVED * self.score[devices, :TICK].amax(1)
+            top = watching.SHELVED * self.score[devices, :TICK].amax(1)
             now = torch.where(self.limits.shelved(devices), torch.maximum(now, top), now)
-            trust = 1 + YOUNG / learned.to(FLOAT)
+            trust = 1 + watching.YOUNG / learned.to(FLOAT)
         self.now[devices], self.doubt[devices] = now, self.limits.doubt(learned)
-        self.gate[devices] = REFUSED * self.limits.edge[devices].clamp(min=1.0) * trust
+        self.gate[devices] = watching.REFUSED * self.limits.edge[devices].clamp(min=1.0) * trust
 
     def limits_of(self, devices: Any, place: Any, rows: int) -> Any:
         """Return from which score each row is an anomaly, of rows at a place whose scores are kept.
