@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from experiments.benchmark import machines, normals
 from experiments.benchmark.series import Series
 
 from benchmarks.serve import commit
 from onlad import Monitor
 from onlad.fleet import MonitorBank
-from onlad.fleet.tensors import bank as tensors
 from onlad.reference import Array
 
 BANKS: dict[str, dict[str, Any]] = {"GPU": {"device": "cuda"}, "compact": {"storage": "compact"}}
@@ -47,6 +45,15 @@ def only(one: Array, other: Array) -> int:
     return sum(not other[max(0, a - GAP) : b + GAP + 1].any() for a, b in episodes(one))
 
 
+def on_processor(how: dict[str, Any]) -> dict[str, Any]:
+    """Return how a bank is made; let PyTorch run on the processor."""
+    if "device" in how:
+        from onlad.fleet.tensors import bank as tensors  # noqa: PLC0415  (an extra)
+
+        tensors.device = lambda: "cpu"
+    return how
+
+
 def watched(bank: MonitorBank, rests: list[Array]) -> dict[str, list[Array]]:
     """Return columns of what the bank says of the rows of each device."""
     devices = np.repeat(np.arange(len(rests)), [len(X) for X in rests])
@@ -60,14 +67,16 @@ def watched(bank: MonitorBank, rests: list[Array]) -> dict[str, list[Array]]:
         said = bank.observe_rows(devices[call], rows[call], details="none")
         for name, column in found.items():
             column[call] = getattr(said, name)
-    return {name: [column[devices == i] for i in range(len(rests))] for name, column in found.items()}
+    return {
+        name: [column[devices == i] for i in range(len(rests))] for name, column in found.items()
+    }
 
 
 def compare(streams: list[Series], how: dict[str, Any]) -> Counter[str]:
     """Return what differs on streams with one number of features."""
     starts = [Monitor().fit(each.X[: each.history]) for each in streams]
     rests = [each.X[each.history :] for each in streams]
-    bank = MonitorBank(starts[0], 0, **how)
+    bank = MonitorBank(starts[0], 0, **on_processor(how))
     for start in starts:
         bank.grow(1, start)
     alone = [monitor.observe_many(X) for monitor, X in zip(starts, rests, strict=True)]
@@ -114,20 +123,19 @@ def bytes_of(features: int, how: dict[str, Any], devices: int = 100) -> float:
     """Return the bytes of a device in a bank, started from a history."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4_096, features)) + np.sin(np.arange(4_096) / 20)[:, None]
-    bank = MonitorBank(Monitor().fit(X), devices, **how)
+    bank = MonitorBank(Monitor().fit(X), devices, **on_processor(how))
     total = bank._gpu.nbytes() if bank._gpu else sum(each.nbytes for each in bank._watching)
     return total / devices
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.monitors_kept", description=__doc__)
-    parser.add_argument("--json", default=FILE, help="where the numbers go")
-    args = parser.parse_args()
-    tensors.device = lambda: "cpu"
-    record: dict[str, Any] = {}
-    for name, how in BANKS.items():
-        size = {str(n): bytes_of(n, how) for n in (8, 64)}
-        record[name] = {"bytes per device": size}
+    parser.add_argument("bank", nargs="*", choices=[*BANKS, []], help="of the two; both by default")
+    names = parser.parse_args().bank or [*BANKS]
+    record: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for name in names:
+        how = BANKS[name]
+        record[name] = {"bytes per device": {str(n): bytes_of(n, how) for n in (8, 64)}}
         for collection in (machines.COLLECTION, normals.COLLECTION):
             total: Counter[str] = Counter()
             for streams in by_features([collection.load(each) for each in collection.names()]):
@@ -135,13 +143,12 @@ def main() -> None:
                 print(name, collection.name, streams[0].X.shape[1], dict(part), flush=True)
                 total.update(part)
             record[name][collection.title] = dict(total)
-    record |= {
-        "torch": torch.__version__,
-        "machine": platform.machine(),
-        "command": "python -m benchmarks.monitors_kept",
-        "commit": commit(),
-    }
-    Path(args.json).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        record[name] |= {
+            "machine": platform.machine(),
+            "command": f"python -m benchmarks.monitors_kept {name}",
+            "commit": commit(),
+        }
+        FILE.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

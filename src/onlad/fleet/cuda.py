@@ -13,7 +13,7 @@ import triton
 
 from onlad import kernel
 from onlad.fleet import kernels
-from onlad.fleet.models import FACTOR, Layer, Models, refuse
+from onlad.fleet.models import Engine, Layer, Models, refuse
 from onlad.reference import LEAST_LEVERAGE
 
 INTERPRETED = not isinstance(kernels.step, triton.runtime.JITFunction)
@@ -49,14 +49,15 @@ def _tensor(array: Any) -> Any:
     return torch.as_tensor(array if writable else array.copy())
 
 
-class CudaEngine:
+class CudaEngine(Engine):
     """Models of one shape in the memory of a GPU."""
 
     def __init__(self, layer: Layer, count: int) -> None:
         n, N = layer.alpha.shape
         if N > LARGEST_HIDDEN:
             raise ValueError(f"a bank on a GPU has at most {LARGEST_HIDDEN} hidden units, got {N}")
-        self.layer, self.device = layer, device()
+        super().__init__(layer)
+        self.device = device()
         self._alpha, self._b = (
             torch.as_tensor(part).to(self.device) for part in (layer.alpha, layer.b)
         )
@@ -77,53 +78,24 @@ class CudaEngine:
         self._shape = {"n": n, "N": N, "BLOCK": self._block}
         self._bends = layer.activation in ("sigmoid", "tanh")
 
-    def __len__(self) -> int:
-        return len(self._models.beta)
+    def made(self, count: int) -> Engine:
+        """Return an engine of this kind, for `count` models."""
+        return CudaEngine(self.layer, count)
 
-    def numbers(self) -> Any:
-        """Return a copy of the numbers, as a NumPy array."""
-        return self._models.numbers.cpu().numpy().copy()
+    def own(self, array: Any) -> Any:
+        """Return an array as a tensor on the device."""
+        return _tensor(array).to(self.device)
 
-    def counts(self) -> Any:
-        """Return a copy of the counts, as a NumPy array."""
-        return self._models.counts.cpu().numpy().copy()
-
-    def set_factors(self, factors: Any) -> None:
-        """Give each model its forgetting factor."""
-        self._models.numbers[:, FACTOR] = torch.as_tensor(factors).to(self.device)
-
-    def models(self) -> Models:
-        """Return copies of all models."""
-        return self.take(slice(None))
-
-    def take(self, which: Any) -> Models:
-        """Return copies of the models of a slice."""
-        return Models(*(part[which].cpu().numpy().copy() for part in self._models))
-
-    def put(self, which: Any, models: Models) -> None:
-        """Copy models into the place of a slice."""
-        for mine, new in zip(self._models, models, strict=True):
-            mine[which] = _tensor(new).to(self.device)
-
-    def resized(self, count: int) -> CudaEngine:
-        """Return an engine for `count` models, the first of which are these."""
-        other = CudaEngine(self.layer, count)
-        kept = slice(min(count, len(self._models.beta)))
-        for mine, new in zip(self._models, other._models, strict=True):
-            new[kept] = mine[kept]
-        return other
-
-    def keep(self, which: Any) -> None:
-        """Keep the models with these indices, in this order."""
-        index = torch.as_tensor(which, device=self.device)
-        self._models = Models(*(part[index] for part in self._models))
+    def array(self, own: Any) -> Any:
+        """Return a copy of a tensor, as a NumPy array."""
+        return own.cpu().numpy().copy()
 
     def samples(self, X: Any, mask: Any) -> tuple[Any, Any]:
         """Return samples and mask as tensors on the device."""
         X = _tensor(X).to(self.device, self.dtype).contiguous()
         if mask is None:
             mask = torch.ones(X.shape[:-1], dtype=torch.bool, device=self.device)
-        mask = _tensor(mask).to(self.device).contiguous()
+        mask = self.own(mask).contiguous()
         low, high = torch.stack(X.aminmax()).tolist()  # one pass, which NaN goes through
         largest = LARGEST[self.dtype]
         if not (-largest <= low and high <= largest):

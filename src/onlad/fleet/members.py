@@ -11,8 +11,7 @@ import numpy as np
 
 from onlad import compiled, modelfile, samples
 from onlad._kernel import Packed
-from onlad.errors import OnladError
-from onlad.fleet import monitorsfile
+from onlad.fleet import given, monitorsfile
 from onlad.modelfile import refusal
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.reference import Array
@@ -92,7 +91,7 @@ class Members:
 
     def names_of(self, device: int) -> Names:
         """Return the features of a device, in the order of its columns."""
-        return self._names[self._place(device)]
+        return self._names[given.place(device, len(self), "device")]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(devices={len(self)}, names={self.names!r:.60})"
@@ -101,14 +100,14 @@ class Members:
 
     def __getitem__(self, device: int) -> Monitor:
         """Return a copy of one device's monitor."""
-        at = self._place(device)
+        at = given.place(device, len(self), "device")
         monitor = Monitor.resumed(self._settings[at], self._state(at), self._names[at])
         monitor.paused = bool(self.paused[at])
         return monitor
 
     def __setitem__(self, device: int, monitor: Monitor) -> None:
         """Replace one device's monitor by a copy of another; a fresh one starts it from nothing."""
-        at = self._place(device)
+        at = given.place(device, len(self), "device")
         start = _copy(monitor, self._names[at])
         self._put([at], start.settings(), start.learned())
         self.paused[at] = monitor.paused
@@ -130,8 +129,7 @@ class Members:
 
     def remove(self, devices: Any) -> None:
         """Take devices out, by their indices. Those after them move up."""
-        gone = {self._place(device) for device in np.atleast_1d(np.asarray(devices)).tolist()}
-        kept = [at for at in range(len(self)) if at not in gone]
+        kept = given.others(devices, len(self), "device")
         self._watching = [self._watching[at] for at in kept]
         if self._gpu:
             self._gpu.keep(kept)
@@ -300,13 +298,6 @@ class Members:
         self._width: Array = np.array([len(names) for names in self._names], "int64")
         self.widest = max(map(len, self.shapes))
 
-    def _place(self, device: Any) -> int:
-        if not isinstance(device, (int, np.integer)):
-            raise TypeError(f"a device is named by its index, got {device!r:.60}")
-        if not -len(self) <= device < len(self):
-            raise IndexError(f"there is no device {device}: the bank has {len(self)}")
-        return int(device) % len(self)
-
 
 def _identity(pair: tuple[int, tuple[MonitorSettings, MonitorState | None]]) -> tuple[int, int]:
     """Return what tells how devices start apart."""
@@ -316,19 +307,13 @@ def _identity(pair: tuple[int, tuple[MonitorSettings, MonitorState | None]]) -> 
 
 def _gpu(device: str) -> TensorMonitors | None:
     """Return where devices on a GPU are, if that is where they are."""
-    if device == "cpu":
-        return None
-    if device != "cuda":
-        raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    try:
+
+    def there() -> TensorMonitors:
         from onlad.fleet.tensors.bank import TensorMonitors  # noqa: PLC0415  (an extra)
 
         return TensorMonitors()
-    except ImportError as error:
-        missing = f"device='cuda' needs PyTorch ({error})"
-        raise OnladError(f"{missing}: pip install 'onlad[gpu]'") from None
-    except RuntimeError as error:
-        raise OnladError(f"device='cuda' needs a GPU, but {error}. Use 'cpu'") from None
+
+    return None if device == "cpu" else given.on_gpu(device, there)
 
 
 def _copied(kind: type[Own], data: bytes, device: str, threads: int | None, storage: str) -> Own:

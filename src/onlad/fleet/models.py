@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from onlad.fleet.given import named
+from onlad.reference import Score, combine
 
 TRACE, TRACE_START, SHRINK, WEIGHT, FACTOR = range(5)  # columns of the numbers
 SEEN, SKIPPED, PAUSED = range(3)  # columns of the counts
 NAMED = 10  # models that an error names
+AT_ONCE = 1024  # models that are copied together
 
 
 class Layer(NamedTuple):
@@ -37,46 +43,22 @@ class Models(NamedTuple):
     counts: Any  # (M, 3) int64
 
 
-class Engine(Protocol):
+class Engine:
     """Where the models of a bank live and learn. Samples and masks are of the engine's own kind."""
 
-    layer: Layer
+    _models: Models  # of the engine's own kind
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
 
     def __len__(self) -> int:
-        """Return how many models there are."""
-        ...
+        return len(self._models.beta)
 
-    def numbers(self) -> Any:
-        """Return a copy of the numbers of all models, as a NumPy array."""
-        ...
+    # -- what an engine does by itself --------------------------------------------------------
 
-    def counts(self) -> Any:
-        """Return a copy of the counts of all models, as a NumPy array."""
-        ...
-
-    def set_factors(self, factors: Any) -> None:
-        """Give each model its forgetting factor."""
-        ...
-
-    def models(self) -> Models:
-        """Return all models as NumPy arrays: views of the memory where that can be."""
-        ...
-
-    def take(self, which: Any) -> Models:
-        """Return the models of a slice, as NumPy arrays."""
-        ...
-
-    def put(self, which: Any, models: Models) -> None:
-        """Put NumPy arrays in the place of the models of a slice; one model may stand for many."""
-        ...
-
-    def resized(self, count: int) -> Any:
-        """Return an engine with `count` models, the first of which are these."""
-        ...
-
-    def keep(self, which: Any) -> None:
-        """Keep the models with these indices, in this order."""
-        ...
+    def made(self, count: int) -> Engine:
+        """Return an engine of this kind, for `count` models."""
+        raise NotImplementedError
 
     def samples(self, X: Any, mask: Any) -> tuple[Any, Any]:
         """Return samples, (M, T, n), and mask, (M, T), in the form that `step` and `many` take.
@@ -84,25 +66,70 @@ class Engine(Protocol):
         A sample that is there, but not finite or too large, is refused here or by those two,
         before a model has changed.
         """
-        ...
-
-    def combine(self, losses: Any, leverages: Any, score: Any) -> Any:
-        """Return the scores."""
-        ...
+        raise NotImplementedError
 
     def step(self, X: Any, mask: Any, learn: bool) -> tuple[Any, Any]:
         """Score the samples one by one, (M, T, n); return losses and leverages, (M, T)."""
-        ...
+        raise NotImplementedError
 
     def many(self, X: Any, mask: Any) -> tuple[Any, Any]:
-        """Score the samples and learn each, in blocks."""
-        ...
+        """Score the samples and learn each, in blocks where that pays."""
+        raise NotImplementedError
+
+    # -- what it does as NumPy does, unless it has other arrays -------------------------------
+
+    def own(self, array: Any) -> Any:
+        """Return a NumPy array as one of the engine's own."""
+        return array
+
+    def array(self, own: Any) -> Any:
+        """Return a copy of one of the engine's arrays, as a NumPy array."""
+        return np.array(own)
+
+    def combine(self, losses: Any, leverages: Any, score: Score) -> Any:
+        """Return the scores."""
+        return combine(losses, leverages, score)
+
+    # -- models in and out --------------------------------------------------------------------
+
+    def models(self) -> Models:
+        """Return all models as NumPy arrays: views of the memory where that can be."""
+        return self.take(slice(None))
+
+    def numbers(self) -> Any:
+        """Return a copy of the numbers of all models, as a NumPy array."""
+        return self.array(self._models.numbers)
+
+    def counts(self) -> Any:
+        """Return a copy of the counts of all models, as a NumPy array."""
+        return self.array(self._models.counts)
+
+    def set_factors(self, factors: Any) -> None:
+        """Give each model its forgetting factor."""
+        self._models.numbers[:, FACTOR] = self.own(factors)
+
+    def take(self, which: Any) -> Models:
+        """Return copies of the models of a slice, as NumPy arrays."""
+        return Models(*(self.array(part[which]) for part in self._models))
+
+    def put(self, which: Any, models: Models) -> None:
+        """Put NumPy arrays in the place of the models of a slice; one model may stand for many."""
+        for mine, new in zip(self._models, models, strict=True):
+            mine[which] = self.own(new)
+
+    def kept(self, which: Any, more: int = 0) -> Engine:
+        """Return an engine with the models of these indices, in this order, and place for more."""
+        other = self.made(len(which) + more)
+        for source, target in zip(self._models, other._models, strict=True):
+            for first in range(0, len(which), AT_ONCE):  # no second copy of all that stays
+                some = which[first : first + AT_ONCE]
+                target[first : first + len(some)] = source[self.own(some)]
+        return other
 
 
 def refuse(bad: list[int]) -> NoReturn:
     """Say which models' samples are not finite, or too large."""
-    names = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
     raise ValueError(
         f"X holds numbers that are not finite, or too large, for {len(bad)} of the models: "
-        f"{names}. Leave them out by the mask. No model was changed"
+        f"{named(bad, NAMED)}. Leave them out by the mask. No model was changed"
     )
