@@ -19,6 +19,7 @@ from onlad.reference import LEAST_LEVERAGE
 INTERPRETED = not isinstance(kernels.step, triton.runtime.JITFunction)
 LARGEST_HIDDEN = 128  # S of one model must fit in the registers of one program
 SAMPLES = 128  # of each model that one round of `many` takes
+ROWS = 128  # whose hidden units one program computes
 CHUNK = 32  # rows whose errors are solved for at once
 SCRATCH = 2**31  # bytes that a round may use besides the models
 TILE_BYTES = 2**15  # of beta that a program holds
@@ -77,6 +78,7 @@ class CudaEngine(Engine):
         self._size = self._tile * self._block  # of the tile of beta that a program holds
         self._shape = {"n": n, "N": N, "BLOCK": self._block}
         self._bends = layer.activation in ("sigmoid", "tanh")
+        self._absolute = layer.loss == "absolute"
 
     def made(self, count: int) -> Engine:
         """Return an engine of this kind, for `count` models."""
@@ -118,22 +120,11 @@ class CudaEngine(Engine):
         M = len(X)
         losses, leverages = (self._empty(M, 1, dtype=torch.float64) for _ in range(2))
         kernels.step[(M,)](
-            X,
-            self._alpha,
-            self._b,
-            *self._models,
-            mask,
-            losses,
-            leverages,
-            **self._shape,
-            TILE=self._step_tile,
-            ACTIVATION=self.layer.activation,
-            BENDS=self._bends,
-            LEARN=learn,
-            ABSOLUTE=self.layer.loss == "absolute",
-            num_warps=min(8, max(1, self._block**2 // 1024)),
-            **OPTIONS,
-        )
+            X, self._alpha, self._b, *self._models, mask, losses, leverages,
+            TILE=self._step_tile, LEARN=learn, num_warps=min(8, max(1, self._block**2 // 1024)),
+            BENDS=self._bends, ABSOLUTE=self._absolute, ACTIVATION=self.layer.activation,
+            **self._shape, **OPTIONS,
+        )  # fmt: skip
         return losses, leverages
 
     def many(self, X: Any, mask: Any) -> tuple[Any, Any]:
@@ -164,78 +155,28 @@ class CudaEngine(Engine):
         layer = {"N": self._shape["N"], "BLOCK": self._block}
         self._hidden(X, H, pitch, room)
         kernels.learn_roots[(M,)](
-            H,
-            own.S,
-            own.numbers,
-            own.counts,
-            mask,
-            gains,
-            order,
-            n_rows,
-            leverages,
-            T,
-            pitch,
-            room,
-            **layer,
-            BENDS=self._bends,
-            num_warps=1 if self._block <= 64 else 8,
-            **OPTIONS,
-        )
+            H, own.S, own.numbers, own.counts, mask, gains, order, n_rows, leverages,
+            T, pitch, room, **layer, BENDS=self._bends,
+            num_warps=1 if self._block <= 64 else 8, **OPTIONS,
+        )  # fmt: skip
         kernels.invert[(M, chunks)](
-            H,
-            gains,
-            order,
-            n_rows,
-            inverse,
-            T,
-            room,
-            **layer,
-            CHUNK=CHUNK,
-            num_warps=1,
-            **OPTIONS,
+            H, gains, order, n_rows, inverse, T, room, **layer, CHUNK=CHUNK, num_warps=1, **OPTIONS
         )
         kernels.teach[(M, sums.shape[-1])](
-            X,
-            H,
-            gains,
-            inverse,
-            order,
-            n_rows,
-            own.beta,
-            sums,
-            T,
-            pitch,
-            room,
-            **self._shape,
-            CHUNK=CHUNK,
-            TILE=self._tile,
-            ABSOLUTE=self.layer.loss == "absolute",
-            PRECISION=self._precision,
+            X, H, gains, inverse, order, n_rows, own.beta, sums, T, pitch, room,
+            CHUNK=CHUNK, TILE=self._tile, ABSOLUTE=self._absolute, PRECISION=self._precision,
             num_warps=min(8, max(1, self._size // 1024)),
             num_stages=1,  # registers are worth more here than early loads
-            **OPTIONS,
-        )
+            **self._shape, **OPTIONS,
+        )  # fmt: skip
 
     def _hidden(self, X: Any, H: Any, pitch: int, room: int) -> None:
-        M, T = X.shape[:2]
-        rows = 128
-        kernels.hidden[(_up(M * T, rows),)](
-            X,
-            self._alpha,
-            self._b,
-            H,
-            M * T,
-            T,
-            pitch,
-            room,
-            **self._shape,
-            ROWS=rows,
-            DEPTH=32,
-            ACTIVATION=self.layer.activation,
-            PRECISION=self._precision,
-            num_warps=4,
-            **OPTIONS,
-        )
+        rows = len(X) * X.shape[1]
+        kernels.hidden[(_up(rows, ROWS),)](
+            X, self._alpha, self._b, H, rows, X.shape[1], pitch, room, ROWS=ROWS, DEPTH=32,
+            ACTIVATION=self.layer.activation, PRECISION=self._precision, num_warps=4,
+            **self._shape, **OPTIONS,
+        )  # fmt: skip
 
     def _zeros(self, *shape: int, dtype: Any = None) -> Any:
         return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)

@@ -119,6 +119,9 @@ class FleetVerdicts(Sequence[Verdict]):
         """Add the details of rows."""
         if not len(rows):
             return
+        lack = self.wide.shape[2] - wide.shape[2]  # features that these devices do not have
+        values = np.pad(values, ((0, 0), (0, lack)), constant_values=np.nan)
+        wide = np.pad(wide, ((0, 0), (0, 0), (0, lack)), constant_values=np.nan)
         rows = np.concatenate((self.detailed, rows))
         order = np.argsort(rows, kind="stable")
         self.detailed = rows[order]
@@ -132,9 +135,5 @@ class FleetVerdicts(Sequence[Verdict]):
         wanted = np.ones(len(said), bool) if details == "all" else said.is_anomaly
         if details == "none" or not wanted.any():
             return
-        n, (rows, widest) = len(said.names), (np.count_nonzero(wanted), self.wide.shape[2])
-        values, wide = np.full((rows, widest), np.nan), np.full((rows, 3, widest), np.nan)
-        values[:, :n] = said.values[wanted]
-        for k, column in enumerate((said.shares, said.expected, said.reach)):
-            wide[:, k, :n] = column[wanted]
-        self.detail(at[wanted], values, wide)
+        wide = np.stack((said.shares, said.expected, said.reach), axis=1)
+        self.detail(at[wanted], said.values[wanted], wide[wanted])

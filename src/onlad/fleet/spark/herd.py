@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.fleet.monitors import MonitorBank
+from onlad.fleet.verdicts import FleetVerdicts
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
 
-NUMBERS = ("score", "threshold", "p_value", "severity")
-FLAGS = ("ready", "is_anomaly", "learned", "drift")
 MAGIC = b"onlad herd"
 _PART = struct.Struct("<qq")  # place of a device, or -1 for the bank; bytes
-
-
-class Told:
-    """What is said of rows: columns of numbers, flags and what drifts, and wide arrays."""
-
-    def __init__(self, rows: int, widest: int) -> None:
-        self.columns: dict[str, Array] = {name: np.zeros(rows) for name in NUMBERS}
-        self.columns |= {name: np.zeros(rows, bool) for name in FLAGS}
-        self.columns["drifting"] = np.full(rows, None, object)
-        self.wide: Array = np.full((rows, 3, widest), np.nan)  # shares, expected, half widths
 
 
 @dataclass
@@ -87,36 +75,29 @@ class Herd:
         moved = {place: new for new, place in enumerate(kept)}
         self.alone = {moved[p]: monitor for p, monitor in self.alone.items() if p in moved}
 
-    def observe(self, places: Array, X: Array, times: Array, pause: Array) -> Told:
+    def observe(self, places: Array, X: Array, times: Array, pause: Array) -> FleetVerdicts:
         """Return what is said of rows, (rows, widest), each in the order of its device's names.
 
-        `times` are NaN without patterns. Where `pause` is True a row is not learned.
+        `times` are NaN without patterns. Where `pause` is True a row is not learned. There are
+        details of all rows.
         """
-        told = Told(len(X), X.shape[1])
+        names = [self.names_of(place) for place in range(len(self))]
+        said = FleetVerdicts(places, names, np.zeros(len(self)), X.shape[1])
         for place in np.unique(places[pause]).tolist():
             self._take_out(place)
         by_itself = np.isin(places, list(self.alone))
         at = np.flatnonzero(~by_itself)
         if len(at):
-            width = self.bank.widest
-            found = self.bank.observe_rows(places[at], X[at, :width], details="all")
-            self._tell(told, at, found, found.wide)
+            rows = X[at, : self.bank.widest]
+            said.put(at, self.bank.observe_rows(places[at], rows, details="all"))
         for place in np.unique(places[by_itself]).tolist():
             at, monitor = np.flatnonzero(places == place), self.alone[place]
             n, is_timed = len(monitor.names), monitor.timed or (not monitor.n_seen and self.timed)
             if is_timed and np.isnan(times[at]).any():
                 raise OnladError("a model has learned patterns of time: give `patterns` again")
             when = times[at] if is_timed else None
-            said = monitor.observe_many(X[at, :n], pause=pause[at], times=when)
-            self._tell(told, at, said, np.stack((said.shares, said.expected, said.reach), axis=1))
-        return told
-
-    def _tell(self, told: Told, at: Array, found: Any, wide: Array) -> None:
-        for name in NUMBERS + FLAGS:
-            told.columns[name][at] = getattr(found, name)
-        told.wide[at, :, : wide.shape[2]] = wide
-        for i in np.flatnonzero(found.drifting >= 0).tolist():
-            told.columns["drifting"][at[i]] = found[i].drifting
+            said.take(at, monitor.observe_many(X[at, :n], pause=pause[at], times=when), "all")
+        return said
 
     def to_bytes(self) -> bytes:
         """Return all of it for a store. Without a device by itself that is the file of the bank."""
