@@ -12,6 +12,9 @@ from onlad.fleet.models import Layer, Models
 from onlad.forgetting import Constant
 from onlad.state import DetectorSettings, DetectorState
 
+NUMBERS = ("trace", "trace_start", "shrink", "weight")  # before the factor
+COUNTS = ("seen", "skipped", "paused")
+
 
 def settings(detector: Detector) -> DetectorSettings:
     """Return the settings of a detector, whose forgetting factor must be one for good."""
@@ -26,12 +29,9 @@ def settings(detector: Detector) -> DetectorSettings:
 def model(detector: Detector) -> Models:
     """Return a started detector as one model."""
     one = detector.started()
-    return Models(
-        one.beta.T[None],
-        one.S[None],
-        np.array([[one.trace, one.trace_start, one.shrink, one.weight, detector.factor]]),
-        np.array([[one.seen, one.skipped, one.paused]], "int64"),
-    )
+    numbers = [*(getattr(one, name) for name in NUMBERS), detector.factor]
+    counts = [getattr(one, name) for name in COUNTS]
+    return Models(one.beta.T[None], one.S[None], np.array([numbers]), np.array([counts], "int64"))
 
 
 def fitting(detector: Any, wanted: DetectorSettings, layer: Layer) -> Models:
@@ -59,11 +59,9 @@ def fitting(detector: Any, wanted: DetectorSettings, layer: Layer) -> Models:
 
 def detector(one: Models, wanted: DetectorSettings, layer: Layer) -> Detector:
     """Return one model as a detector of its own."""
-    trace, trace_start, shrink, weight, a = one.numbers[0].tolist()
-    seen, skipped, paused = one.counts[0].tolist()
+    *numbers, a = one.numbers[0].tolist()
+    own = dict(zip((*NUMBERS, *COUNTS), (*numbers, *one.counts[0].tolist()), strict=True))
     state = DetectorState(
-        S=one.S[0], alpha=layer.alpha, b=layer.b, beta=one.beta[0].T, memory=np.array([a]),
-        seen=seen, skipped=skipped, paused=paused, trace=trace, trace_start=trace_start,
-        shrink=shrink, weight=weight,
-    )  # fmt: skip
+        S=one.S[0], alpha=layer.alpha, b=layer.b, beta=one.beta[0].T, memory=np.array([a]), **own
+    )
     return Detector.resumed(replace(wanted, forgetting=Constant(a)), state)

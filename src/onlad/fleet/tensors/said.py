@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.verdicts import ON_GPU
+from onlad.fleet.verdicts import COLUMNS, ON_GPU
 
 
 class Details(NamedTuple):
@@ -30,24 +30,16 @@ class Details(NamedTuple):
 class Said:
     """Verdicts of rows as tensors, (devices, rows); `details` are of alarms alone, or of all."""
 
-    score: Any
-    threshold: Any
-    p_value: Any
-    severity: Any
-    unusual: Any
-    is_anomaly: Any
-    learned: Any
-    drift: Any
-    drifting: Any
     details: Details
 
+    if TYPE_CHECKING:  # a column
+
+        def __getattr__(self, name: str) -> Any: ...
+
     def __init__(self, devices: int, rows: int, features: int, device: str) -> None:
-        kinds = {"is_anomaly": torch.bool, "learned": torch.bool, "drift": torch.bool}
-        kinds["drifting"] = torch.int64
-        firsts = {"threshold": torch.inf, "p_value": 1.0, "unusual": 1.0, "drifting": -1}
         for name in ON_GPU:
-            kind, start = kinds.get(name, FLOAT), firsts.get(name, 0)
-            made = torch.full((devices, rows), start, dtype=kind, device=device)
+            kind, first = COLUMNS[name]
+            made = torch.full((devices, rows), first, dtype=getattr(torch, kind), device=device)
             setattr(self, name, made)
         wide = torch.empty(0, features, dtype=FLOAT, device=device)
         around = torch.empty(0, 2 * features, dtype=FLOAT, device=device)
