@@ -32,7 +32,7 @@ from rich.table import Table
 from onlad import Monitor, persist
 from onlad.fleet import spark as fleet
 from onlad.fleet.spark import keeper
-from onlad.fleet.spark.kept import FOLDED
+from onlad.fleet.spark.herd import FOLDED
 from onlad.kernel import BACKEND
 
 FEATURES = [f"x{j}" for j in range(8)]

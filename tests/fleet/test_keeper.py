@@ -18,8 +18,8 @@ from pyspark.sql import types as st
 from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fields import values
+from onlad.fleet.spark.herd import Kept, Memory, herd_of
 from onlad.fleet.spark.keeper import Keeper, answers
-from onlad.fleet.spark.kept import Kept, Memory, herd_of
 from onlad.rules import Rules, Sensor
 from onlad.watching import CANDIDATE
 
@@ -142,7 +142,7 @@ def test_a_bank_is_written_before_it_expires():
 
 
 def test_a_process_remembers_as_many_banks_as_it_may(monkeypatch):
-    monkeypatch.setattr("onlad.fleet.spark.kept.REMEMBERED", 100)
+    monkeypatch.setattr("onlad.fleet.spark.herd.REMEMBERED", 100)
     here = Memory()
     here.put(b"a", "first", 60)
     here.put(b"b", "second", 60)

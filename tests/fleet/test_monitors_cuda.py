@@ -18,7 +18,7 @@ tensors = pytest.importorskip("onlad.fleet.tensors.bank")
 anchors = pytest.importorskip("onlad.fleet.tensors.anchors")
 store = pytest.importorskip("onlad.fleet.tensors.store")
 limits = pytest.importorskip("onlad.fleet.tensors.limits")
-counting = pytest.importorskip("onlad.fleet.tensors.counting")
+watchers = pytest.importorskip("onlad.fleet.tensors.watchers")
 modes = pytest.importorskip("onlad.fleet.tensors.modes")
 scoring = pytest.importorskip("onlad.fleet.tensors.scoring")
 starting = pytest.importorskip("onlad.fleet.tensors.starting")
@@ -265,7 +265,7 @@ def test_rates_of_devices_with_different_numbers_of_rows_are_those_of_each():
     counts = np.array([rows, 25, 7, 1, 0])
     counted = np.array([[[NAN, 2.0, 1.5], [0.0, 3.0, 0.0]]] * 5)
     on = [torch.tensor(each, device=tensors.device()) for each in (counted, X, counts)]
-    said = [each.cpu().numpy() for each in counting.rates(*on)]
+    said = [each.cpu().numpy() for each in watchers.rates(*on)]
     for i, count in enumerate(counts):
         alone = Counters(counted[i].copy())
         for mine, theirs in zip(said[:3], alone.rates(X[i, :count]), strict=True):

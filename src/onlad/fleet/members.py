@@ -244,10 +244,11 @@ class Members:
         self._rate = np.append(self._rate, np.zeros(count))
         if self._gpu:
             self._gpu.grow(count)
-        alike = groupby(enumerate(zip(settings, states, strict=True), before), _identity)
-        for _, group in alike:
-            places, pairs = zip(*group, strict=True)
-            self._put(places, *pairs[0])
+        pairs = [*zip(settings, states, strict=True)]
+        alike = groupby(range(count), lambda k: (id(settings[k]), id(states[k])))
+        for _, group in alike:  # devices that start from the same
+            own = [*group]
+            self._put([before + k for k in own], *pairs[own[0]])
         self._sort()
 
     def _put(
@@ -297,12 +298,6 @@ class Members:
         self.shapes: tuple[Names, ...] = tuple(dict.fromkeys(self._names)) or (self.names,)
         self._width: Array = np.array([len(names) for names in self._names], "int64")
         self.widest = max(map(len, self.shapes))
-
-
-def _identity(pair: tuple[int, tuple[MonitorSettings, MonitorState | None]]) -> tuple[int, int]:
-    """Return what tells how devices start apart."""
-    settings, state = pair[1]
-    return id(settings), id(state)
 
 
 def _gpu(device: str) -> TensorMonitors | None:

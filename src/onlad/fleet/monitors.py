@@ -15,7 +15,7 @@ from onlad.reference import Array
 from onlad.rows import LARGEST
 
 if TYPE_CHECKING:
-    from onlad.fleet.tensors.said import Said
+    from onlad.fleet.tensors.rows import Said
 
 NAMED = 5  # devices that a message names
 
@@ -78,7 +78,7 @@ class MonitorBank(Members):
         Where `mask` is False there is no row: its verdict is not ready, and its device stays as it
         is. `details`, causes and expected values, are wide: they are there for alarms, for all
         rows, or for none. Arrays give `FleetVerdicts`. On a GPU a tensor gives
-        `onlad.fleet.tensors.said.Said`: tensors, with the details of alarms.
+        `onlad.fleet.tensors.rows.Said`: tensors, with the details of alarms.
 
         Raises
         ------

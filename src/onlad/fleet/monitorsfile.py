@@ -9,7 +9,7 @@ import numpy as np
 
 from onlad import modelfile
 from onlad.fields import read, values
-from onlad.fleet.stacked import by_shape, column, items
+from onlad.fleet.stacked import column, items
 from onlad.modelfile import Record, Values, need, short
 from onlad.monitor import MonitorSettings, MonitorState
 from onlad.reference import Array
@@ -35,11 +35,10 @@ def tree(saved: Saved) -> Record:
     distinct = list(dict.fromkeys(saved.settings))
     number = {settings: k for k, settings in enumerate(distinct)}
     which = np.array([number[settings] for settings in saved.settings], "int64")
-    width = [
-        0 if state is None or state.watching is None else state.watching.width
-        for state in saved.states
-    ]
-    shapes = by_shape(list(zip(saved.features, width, strict=True)))
+    shapes: dict[Any, list[int]] = {}
+    for at, (names, state) in enumerate(zip(saved.features, saved.states, strict=True)):
+        width = state.watching.width if state and state.watching else 0
+        shapes.setdefault((names, width), []).append(at)
     learned = {
         "names": list(saved.names),
         "settings": [values(settings) for settings in distinct],
@@ -50,11 +49,11 @@ def tree(saved: Saved) -> Record:
     return Record("MonitorBank", {"learned": learned})
 
 
-def _shape(names: Names, places: Array, states: Sequence[MonitorState | None]) -> Values:
-    own = [states[at] for at in places.tolist()]
+def _shape(names: Names, places: list[int], states: Sequence[MonitorState | None]) -> Values:
+    own = [states[at] for at in places]
     return {
         "names": list(names),
-        "places": places,
+        "places": np.array(places, "int64"),
         "n_seen": column(int, [0 if state is None else state.n_seen for state in own]),
         "warming": column(Array | None, [None if s is None else s.warming for s in own]),
         "refused": column(Array | None, [None if s is None else s.refused for s in own]),
@@ -75,13 +74,8 @@ def parse(data: bytes, *, trusted: bool = False) -> Saved:
 
 
 def _read(learned: Values, trusted: bool) -> Saved:
-    kinds = {
-        "names": list,
-        "settings": list,
-        "which": np.ndarray,
-        "paused": np.ndarray,
-        "shapes": list,
-    }
+    kinds = {name: list for name in ("names", "settings", "shapes")}
+    kinds |= {name: np.ndarray for name in ("which", "paused")}
     there = {name: type(value) for name, value in learned.items()}
     need(there == kinds, f"a bank has {short(sorted(kinds))}, got {short(sorted(there))}")
     which, paused = learned["which"], learned["paused"]

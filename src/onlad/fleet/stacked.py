@@ -17,7 +17,6 @@ import numpy as np
 
 from onlad.fields import hints
 from onlad.modelfile import need
-from onlad.reference import Array
 
 SCALARS = {bool: "bool", int: "int64", float: "float64"}
 
@@ -104,11 +103,3 @@ def _ends(rows: Any, count: int) -> list[int]:
     need(bool((rows >= 0).all()) and bool((rows < 2**40).all()), "a number of rows is wrong")
     ends: list[int] = np.concatenate(([0], np.cumsum(rows))).tolist()
     return ends
-
-
-def by_shape(keys: Sequence[Any]) -> dict[Any, Array]:
-    """Return the places of each key, in the order in which they come."""
-    places: dict[Any, list[int]] = {}
-    for at, key in enumerate(keys):
-        places.setdefault(key, []).append(at)
-    return {key: np.array(found, "int64") for key, found in places.items()}

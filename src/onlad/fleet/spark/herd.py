@@ -1,9 +1,11 @@
-"""`Herd`: the monitors of a bucket of devices."""
+"""`Herd`: the monitors of a bucket of devices. `Kept`: what Spark keeps of it."""
 
 from __future__ import annotations
 
+import random
 import struct
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from onlad.reference import Array
 from onlad.rows import Names
 
 MAGIC = b"onlad herd"
+FOLDED = 16  # rows of each device since a bank was written, above which it is written again
+REMEMBERED = 2**28  # bytes of banks that a process remembers, so that it need not read them
 _PART = struct.Struct("<qq")  # place of a device, or -1 for the bank; bytes
 
 
@@ -119,3 +123,57 @@ class Herd:
         bank = MonitorBank.from_bytes(parts.pop(-1), name, threads=1, trusted=True)
         alone = {place: persist.from_bytes(part, name) for place, part in parts.items()}
         return cls(bank, timed, alone)
+
+
+class Kept(NamedTuple):
+    """The state of a bucket: a bank, the rows since, and of each device key and times.
+
+    A bank is large and changes little with a row, so it is written now and then. Who reads the
+    state lets it see the rows that came since.
+    """
+
+    bank: bytes | None  # of a herd; None: it is in the store, as it was
+    keys: list[Any]
+    last: list[Any]  # time of the last row
+    heard: list[int]  # when it came, in milliseconds of Spark's clock
+    devices: bytes = b""  # of the rows since, int32
+    rows: bytes = b""  # float64; behind its time, and whether it is paused, if a device is alone
+    mark: bytes = b""  # no other state has it
+    written: int = 0  # when the bank was
+
+
+def herd_of(kept: Kept, name: str, *, timed: bool = False) -> Herd:
+    """Return the herd in the state of a bucket; `name` is what an error calls it."""
+    assert kept.bank is not None
+    herd = Herd.from_bytes(bytes(kept.bank), name, timed=timed)
+    if kept.devices:
+        devices = np.frombuffer(kept.devices, "int32")
+        rows = np.frombuffer(kept.rows).reshape(len(devices), -1)
+        if not herd.alone:
+            rows = np.pad(rows, ((0, 0), (2, 0)))
+        herd.observe(devices, rows[:, 2:], rows[:, 0], rows[:, 1] > 0)
+    return herd
+
+
+class Memory:
+    """Banks that this process has made, by the marks of the states that they are.
+
+    Where Spark gives the rows of a bucket to the process that had them last, nothing is read.
+    """
+
+    def __init__(self) -> None:
+        self._banks: dict[bytes, tuple[Herd, int]] = {}
+
+    def take(self, mark: bytes) -> tuple[Herd, int] | None:
+        """Return a herd and its bytes. It is then forgotten here: it will change."""
+        return self._banks.pop(bytes(mark), None)
+
+    def put(self, mark: bytes, bank: Herd, size: int) -> None:
+        """Remember a herd and its size in bytes; others are dropped for it, at random."""
+        while self._banks and size + sum(each for _, each in self._banks.values()) > REMEMBERED:
+            del self._banks[random.choice([*self._banks])]
+        if size <= REMEMBERED:
+            self._banks[mark] = bank, size
+
+
+memory = Memory()

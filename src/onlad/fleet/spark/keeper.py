@@ -15,8 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.fleet.monitors import MonitorBank
-from onlad.fleet.spark.herd import Herd
-from onlad.fleet.spark.kept import FOLDED, Kept, herd_of, memory
+from onlad.fleet.spark.herd import FOLDED, Herd, Kept, herd_of, memory
 from onlad.fleet.verdicts import FleetVerdicts
 from onlad.monitor import Monitor
 from onlad.reference import Array
@@ -56,24 +55,9 @@ def answers(rows: st.StructType) -> st.StructType:
 class Keeper(StatefulProcessor):
     """Answers the rows of a bucket of devices.
 
-    Parameters
-    ----------
-    names
-        Of the features; their columns are x0, x1, ...
-    start
-        The model file that a device starts with.
-    key
-        Type of the key.
-    clock
-        Type of the time, or None when there is no time.
-    expire
-        How long a device without rows is kept.
-    renew
-        Whether a model of other features is replaced.
-    patterns
-        Whether new devices learn patterns of a day and of a week.
-    rules
-        Of people; their zone is that of patterns, too.
+    The features `names` are the columns x0, x1, ... A device starts with the model file `start`.
+    `key` and `clock` are the types of the key and of the time, None when there is no time. The rest
+    is as `onlad.fleet.spark.watch` has it.
     """
 
     def __init__(

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.tensors.rows import Found, Rows, chosen, indices
-from onlad.fleet.tensors.said import Details, Said
+from onlad.fleet.tensors.rows import Details, Found, Rows, Said, chosen, indices
 from onlad.fleet.tensors.scoring import scored
 from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
@@ -186,23 +185,14 @@ class Judging(Store):
             leaning[to, rank] = pool.leaning[at].to(FLOAT)
             there[to, rank] = True
         columns = all_E, all_standard, all_made, levels, leaning, there
-        among = self._among(own, *columns, there_of)
+        among = self._among(own, columns, there_of)
         for whole, piece in zip(found, among, strict=True):
             whole[several] = piece
         return found
 
-    def _among(
-        self,
-        devices: Any,
-        E: Any,
-        standard: Any,
-        made: Any,
-        levels: Any,
-        leaning: Any,
-        there: Any,
-        present: Any,
-    ) -> Found:
-        """Return what rows score if there are several modes, (devices, modes, ...)."""
+    def _among(self, devices: Any, columns: tuple[Any, ...], present: Any) -> Found:
+        """Return what rows score if there are several modes; columns are (devices, modes, ...)."""
+        E, standard, made, levels, leaning, there = columns
         b, R, _, T, n = E.shape
         some = present.any(2)
         means, leans = self.means[devices].to(FLOAT), self.leans[devices].to(FLOAT)

@@ -28,6 +28,10 @@ ROOM = watching.CANDIDATE + TICK  # rows of a quarantine
 # precision then has differences of up to 7e7 scales, rounds none by more than 1e-4 scales or
 # 0.05 %, and counts and switches not at all.
 UNIT = 1024.0
+# What is kept under the names of `WatchingState`.
+ARRAYS = ("age", "patience", "counted", "means", "leans")
+BY_ROW = ("score", "mode", "refused", "open")
+NUMBERS = ("current", "at", "begun", "drifting", "explained", "foreign")
 
 
 class Refuge(Pool):
@@ -232,16 +236,16 @@ class Store(Pool):
         at = indices(devices, self.device)
         self.forget(at)
         before = self.width - 1
-        for name in ("score", "mode", "refused", "open"):
+        for name in BY_ROW:
             column = getattr(self, name)
             array = tensor(getattr(state, name), self.device, column.dtype)
             column[devices, : 2 * TICK] = array
         self.present[devices, : 2 * TICK] = bits(tensor(state.present, self.device))
-        for name in ("age", "patience", "counted", "means", "leans"):
+        for name in ARRAYS:
             self.write(name, devices, tensor(getattr(state, name), self.device))
         past = state.past[::-1].copy() if before else state.held[None]
         self.past[devices] = tensor(past, self.device)
-        for name in ("current", "at", "begun", "drifting", "explained", "foreign"):
+        for name in NUMBERS:
             getattr(self, name)[devices] = getattr(state, name)
         self.first.put(devices, state.modes[0])
         self.unit[devices] = 0.0
@@ -286,44 +290,29 @@ class Store(Pool):
 
         def array(name: str, stop: int | None = None) -> Any:
             found = getattr(self, name)[device][:stop]
-            return (found.to(FLOAT) if found.is_floating_point() else found).cpu().numpy().copy()
-
-        def number(name: str) -> int:
-            return int(getattr(self, name)[device])
+            whole = found if found.dtype == torch.bool else found.long()
+            return (found.to(FLOAT) if found.is_floating_point() else whole).cpu().numpy().copy()
 
         slots = [slot for slot in self.slots[device].tolist() if slot >= 0]
-        candidate, past = number("candidate"), array("past")
+        candidate, past = int(self.candidate[device]), array("past")
+        pools = [(self.first, device), *((self.more, slot) for slot in slots)]
         kept = self._raw(slice(device, device + 1), 0, self.width - 1 + 2 * TICK)
         present = of_bits(self.present[device, : 2 * TICK], self.features)
+        numbers: Any = {name: int(getattr(self, name)[device]) for name in NUMBERS}
         return WatchingState(
             width=self.width,
             ordered=self.ordered,
             past=past[::-1][: self.width - 1].copy(),
             kept=kept[0].cpu().numpy(),
             held=past[-1],
-            age=array("age"),
-            patience=array("patience"),
-            counted=array("counted"),
-            means=array("means"),
-            leans=array("leans"),
-            score=array("score", 2 * TICK),
             present=present.cpu().numpy(),
-            refused=array("refused", 2 * TICK),
-            open=array("open", 2 * TICK),
-            mode=array("mode", 2 * TICK).astype("int64"),
-            current=number("current"),
-            drifting=number("drifting"),
-            at=number("at"),
-            begun=number("begun"),
-            explained=number("explained"),
-            foreign=number("foreign"),
-            modes=(self.first.learned(device), *(self.more.learned(slot) for slot in slots)),
+            **{name: array(name) for name in ARRAYS},
+            **{name: array(name, 2 * TICK) for name in BY_ROW},
+            **numbers,
+            modes=tuple(pool.learned(at) for pool, at in pools),
             candidate=None if candidate < 0 else self.more.learned(candidate),
-            anchors=(
-                self.first.anchors.learned(device),
-                *(self.more.anchors.learned(slot) for slot in slots),
-            ),
-            quarantine=self.refuge.rows(number("quarantine")),
+            anchors=tuple(pool.anchors.learned(at) for pool, at in pools),
+            quarantine=self.refuge.rows(int(self.quarantine[device])),
             limit=self.limits.learned(device),
         )
 
