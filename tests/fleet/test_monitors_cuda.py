@@ -20,7 +20,7 @@ store = pytest.importorskip("onlad.fleet.tensors.store")
 limits = pytest.importorskip("onlad.fleet.tensors.limits")
 watchers = pytest.importorskip("onlad.fleet.tensors.watchers")
 modes = pytest.importorskip("onlad.fleet.tensors.modes")
-scoring = pytest.importorskip("onlad.fleet.tensors.scoring")
+judging = pytest.importorskip("onlad.fleet.tensors.judging")
 starting = pytest.importorskip("onlad.fleet.tensors.starting")
 
 NAN = np.nan
@@ -89,12 +89,12 @@ def test_the_kernel_scores_as_pytorch_does(n, ordered):
     present = torch.tensor(rng.uniform(size=(devices, rows, n)) < 0.8)
     present[1, 4:6] = False
     state = [torch.tensor(rng.normal(size=shape)) for shape in ((devices, 4), (devices, 2, n))]
-    expected = scoring.in_pytorch(pool, slice(0, devices), E.clone(), present, *state, ordered)
+    expected = judging.in_pytorch(pool, slice(0, devices), E.clone(), present, *state, ordered)
     where = "cuda" if torch.cuda.is_available() else "cpu"
     for name in pool.fields():
         setattr(pool, name, getattr(pool, name).to(where))
     E, present, means, leans = (each.to(where) for each in (E, present, *state))
-    found = scoring.in_a_kernel(pool, slice(0, devices), E, present, means, leans, ordered)
+    found = judging.in_a_kernel(pool, slice(0, devices), E, present, means, leans, ordered)
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine.cpu(), theirs, rtol=1e-12, atol=1e-12)
 

@@ -9,9 +9,22 @@ import numpy as np
 
 from onlad import samples
 from onlad.detector import Detector
-from onlad.fleet import bankfile, given, single
+from onlad.fleet import bankfile, given
 from onlad.fleet.host import HostEngine
-from onlad.fleet.models import AT_ONCE, FACTOR, PAUSED, SEEN, SKIPPED, Engine, Layer, Models
+from onlad.fleet.models import (
+    AT_ONCE,
+    FACTOR,
+    PAUSED,
+    SEEN,
+    SKIPPED,
+    Engine,
+    Layer,
+    Models,
+    detector_of,
+    fitting,
+    model_of,
+    settings_of,
+)  # fmt: skip
 from onlad.forgetting import check_factor
 from onlad.reference import Array
 
@@ -73,8 +86,8 @@ class Bank:
                 f"n_features is {n_features}, but the detector was started with "
                 f"{detector.n_features}"
             )
-        self._settings = single.settings(detector)
-        self._start = single.model(detector)
+        self._settings = settings_of(detector)
+        self._start = model_of(detector)
         state = detector.started()
         self._layer = Layer(state.alpha, state.b, detector.activation, detector.loss)
         self.device = device
@@ -166,21 +179,17 @@ class Bank:
         """Return a copy of one model as a detector of its own."""
         at = given.place(model, len(self), "model")
         one = self._engine.take(slice(at, at + 1))
-        return single.detector(one, self._settings, self._layer)
+        return detector_of(one, self._settings, self._layer)
 
     def __setitem__(self, model: int, detector: Detector) -> None:
         """Replace one model by a copy of a detector; a fresh one starts it from nothing."""
         at = given.place(model, len(self), "model")
-        self._engine.put(slice(at, at + 1), single.fitting(detector, self._settings, self._layer))
+        self._engine.put(slice(at, at + 1), fitting(detector, self._settings, self._layer))
 
     def grow(self, models: int = 1, detector: Detector | None = None) -> None:
         """Add models at the end, which start as `detector`, by default as the first ones did."""
         count = samples.whole("models", models, 0)
-        start = (
-            self._start
-            if detector is None
-            else single.fitting(detector, self._settings, self._layer)
-        )
+        start = self._start if detector is None else fitting(detector, self._settings, self._layer)
         before = len(self)
         self._engine = self._engine.kept(np.arange(before), count)
         self._engine.put(slice(before, before + count), start)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from onlad.detector import Detector
 from onlad.fleet.given import named
+from onlad.forgetting import Constant
 from onlad.reference import Score, combine
+from onlad.state import DetectorSettings, DetectorState
 
 TRACE, TRACE_START, SHRINK, WEIGHT, FACTOR = range(5)  # columns of the numbers
 SEEN, SKIPPED, PAUSED = range(3)  # columns of the counts
 NAMED = 10  # models that an error names
 AT_ONCE = 1024  # models that are copied together
+NUMBERS = ("trace", "trace_start", "shrink", "weight")  # the first columns, as a state has them
+COUNTS = ("seen", "skipped", "paused")
 
 
 class Layer(NamedTuple):
@@ -133,3 +139,57 @@ def refuse(bad: list[int]) -> NoReturn:
         f"X holds numbers that are not finite, or too large, for {len(bad)} of the models: "
         f"{named(bad, NAMED)}. Leave them out by the mask. No model was changed"
     )
+
+
+# -- one model as a detector, and back, without loss ------------------------------------------
+
+
+def settings_of(detector: Detector) -> DetectorSettings:
+    """Return the settings of a detector, whose forgetting factor must be one for good."""
+    if not isinstance(detector.forgetting, Constant):
+        raise ValueError(
+            "a bank takes a constant forgetting factor, which may differ by model; got "
+            f"{detector.forgetting!r}"
+        )
+    return replace(detector.settings(), forgetting=Constant(detector.factor))
+
+
+def model_of(detector: Detector) -> Models:
+    """Return a started detector as one model."""
+    one = detector.started()
+    numbers = [*(getattr(one, name) for name in NUMBERS), detector.factor]
+    counts = [getattr(one, name) for name in COUNTS]
+    return Models(one.beta.T[None], one.S[None], np.array([numbers]), np.array([counts], "int64"))
+
+
+def fitting(detector: Any, wanted: DetectorSettings, layer: Layer) -> Models:
+    """Return a detector as one model of a bank with these settings, if it can be one."""
+    if not isinstance(detector, Detector):
+        raise TypeError(f"a model of a bank is a Detector, got {detector!r:.60}")
+    theirs = settings_of(detector)
+    wanted = replace(wanted, forgetting=theirs.forgetting)  # it may differ by model
+    both = [(f.name, getattr(wanted, f.name), getattr(theirs, f.name)) for f in fields(wanted)]
+    other = [pair for pair in both if pair[1] != pair[2]]
+    if other:
+        own = ", ".join(f"{name}={value!r}" for name, value, _ in other)
+        found = ", ".join(f"{name}={value!r}" for name, _, value in other)
+        raise ValueError(f"the models of this bank have {own}; the detector has {found}")
+    if detector.n_features is None:
+        detector = Detector.resumed(theirs).start(layer.n_features)
+    one = detector.started()
+    if not (np.array_equal(one.alpha, layer.alpha) and np.array_equal(one.b, layer.b)):
+        raise ValueError(
+            f"the detector has another random layer: {detector.n_features} features, where "
+            f"the bank has {layer.n_features}, or other weights"
+        )
+    return model_of(detector)
+
+
+def detector_of(one: Models, wanted: DetectorSettings, layer: Layer) -> Detector:
+    """Return one model as a detector of its own."""
+    *numbers, a = one.numbers[0].tolist()
+    own = dict(zip((*NUMBERS, *COUNTS), (*numbers, *one.counts[0].tolist()), strict=True))
+    state = DetectorState(
+        S=one.S[0], alpha=layer.alpha, b=layer.b, beta=one.beta[0].T, memory=np.array([a]), **own
+    )
+    return Detector.resumed(replace(wanted, forgetting=Constant(a)), state)
