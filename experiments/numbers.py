@@ -44,7 +44,7 @@ from onlad import (
 from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
-from onlad.fleet.spark import kept
+from onlad.fleet.spark import herd
 from onlad.serve import checkpoint, connection, disk, marks, service
 from onlad.streams import block, lines
 
@@ -166,8 +166,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "headers": lambda: f"{connection.HEADERS:g} to {2 * connection.HEADERS:g}",
     "model of eight": lambda: model_of(8),
     "memory of eight": lambda: f"{results('monitors')[1]['kB_in_memory']:.0f} kB",
-    "folded": lambda: str(kept.FOLDED),
-    "remembered": lambda: f"{kept.REMEMBERED // 2**20} MiB",
+    "folded": lambda: str(herd.FOLDED),
+    "remembered": lambda: f"{herd.REMEMBERED // 2**20} MiB",
     "monitor sums": lambda: sums_of(8),
     "float32 run": lambda: precision(2, mean=False),
     "float32 mean": lambda: precision(2, mean=True),
