@@ -31,6 +31,8 @@ from onlad.fleet.tensors.pool import FLOAT, SINGLE, Fields, Pool, halved, tensor
 from onlad.instance import CONSTANT, HIDDEN, RIDGE
 from onlad.mode import Mode, ModeState, packed, unpacked
 
+ARRAYS = ("centre", "scale", "usual", "largest", "band", "leaning", "levels")  # as `ModeState` has
+
 
 class Modes(Pool):
     """Modes of one shape, each with its anchor."""
@@ -293,7 +295,7 @@ class Modes(Pool):
 
     def put(self, at: Any, state: ModeState) -> None:
         """Let modes go on from a state. `at` has at least one."""
-        for name in ("centre", "scale", "usual", "largest", "band", "leaning", "levels"):
+        for name in ARRAYS:
             self.write(name, at, tensor(getattr(state, name), self.device))
         self.weight[at], self.count[at] = state.weight, state.count
         sums = [unpacked(state.gram), self._grouped(state.moment)]
@@ -307,20 +309,15 @@ class Modes(Pool):
 
     def learned(self, at: int) -> ModeState:
         """Return all that was learned of one mode."""
-
-        def array(name: str) -> Any:
-            return getattr(self, name)[at].to(FLOAT).cpu().numpy().copy()
-
         gram, moment, linear_gram, *rest = (
             each[0].cpu().numpy() for each in self.past(slice(at, at + 1))
         )
         moment = moment.transpose(1, 2, 0).reshape(HIDDEN, -1)[:, : self.features]
         return ModeState(
             gram=packed(gram), linear_gram=packed(linear_gram[None])[0], moment=moment.copy(),
-            linear_moment=rest[0] if rest else np.empty(0), centre=array("centre"),
-            scale=array("scale"), usual=array("usual"), largest=array("largest"),
-            band=array("band"), leaning=array("leaning"), levels=array("levels"),
-            weight=float(self.weight[at]), count=int(self.count[at]),
+            linear_moment=rest[0] if rest else np.empty(0), weight=float(self.weight[at]),
+            count=int(self.count[at]),
+            **{name: getattr(self, name)[at].to(FLOAT).cpu().numpy().copy() for name in ARRAYS},
         )  # fmt: skip
 
     def _grouped(self, moment: Any) -> Any:
