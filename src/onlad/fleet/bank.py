@@ -91,7 +91,7 @@ class Bank:
         state = detector.started()
         self._layer = Layer(state.alpha, state.b, detector.activation, detector.loss)
         self.device = device
-        self._engine = self._make(count)
+        self._engine = self._make(count, device)
         self._engine.put(slice(None), self._start)
 
     # -- learning ---------------------------------------------------------------------------
@@ -202,15 +202,11 @@ class Bank:
     def to(self, device: Literal["cpu", "cuda"]) -> Bank:
         """Move all models to ``cpu`` or ``cuda``, and return the bank."""
         if device != self.device:
-            old, self.device = (self._engine, self.device), device
-            try:
-                self._engine = self._make(len(old[0]))
-            except BaseException:
-                self.device = old[1]
-                raise
+            engine = self._make(len(self), device)
             for first in range(0, len(self), AT_ONCE):
                 some = slice(first, first + AT_ONCE)
-                self._engine.put(some, old[0].take(some))
+                engine.put(some, self._engine.take(some))
+            self._engine, self.device = engine, device
         return self
 
     # -- files and copies -------------------------------------------------------------------
@@ -253,8 +249,8 @@ class Bank:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _make(self, count: int) -> Engine:
-        if self.device == "cpu":
+    def _make(self, count: int, device: str) -> Engine:
+        if device == "cpu":
             return HostEngine(self._layer, count, self.threads)
 
         def there() -> Engine:
@@ -262,10 +258,10 @@ class Bank:
 
             return CudaEngine(self._layer, count)
 
-        return given.on_gpu(self.device, there)
+        return given.on_gpu(device, there)
 
     def _fill(self, models: Models) -> None:
-        self._engine = self._make(len(models.counts))
+        self._engine = self._make(len(models.counts), self.device)
         for first in range(0, len(self), AT_ONCE):
             some = slice(first, first + AT_ONCE)
             self._engine.put(some, Models(*(part[some] for part in models)))
