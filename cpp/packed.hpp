@@ -344,6 +344,7 @@ private:
         for (const auto& each : w.modes) pass_units(bytes, l, *each);
         bytes.pass<std::uint8_t>(w.at);
         bytes.pass<std::uint8_t>(w.current);
+        bytes.pass<std::uint8_t>(w.first_modes);
         bytes.pass<std::int32_t>(w.drifting);
         // The rows that the window of the next one has.
         bytes.pass<double>(w.kept.data() + (T + w.at) * l.n, (l.width - 1) * l.n);
@@ -354,6 +355,7 @@ private:
         bytes.pass<float>(w.means, statistics);
         bytes.pass<float>(w.leans.data(), 2, l.n, l.s);
         bytes.pass<float>(w.score.data(), 2 * T);
+        bytes.pass<std::uint16_t>(w.run.data(), 2 * T);
         for (std::size_t t = 0; t < 2 * T; ++t) {
             int flags = int(w.mode[t]) << 2 | int(w.open[t]) << 1 | int(w.refused[t]);
             bytes.pass<std::uint8_t>(flags);

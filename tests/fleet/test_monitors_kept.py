@@ -1,6 +1,7 @@
 """What a bank of monitors keeps in few bytes, packed or on a GPU, and what that changes."""
 
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -227,3 +228,20 @@ def test_bits_hold_what_was_there(present):
     kept = store.bits(torch.tensor(present))
     assert kept.nbytes == len(present) * -(-present.shape[1] // 8)
     np.testing.assert_array_equal(store.of_bits(kept, present.shape[1]), present)
+
+
+def test_no_window_reaches_over_a_change_between_modes_of_the_start(kept):
+    start = Monitor().fit(history(1_500, 3))
+    start.observe_many(40 + history(3_000, 3, seed=1))
+    learned = start.learned()
+    assert (len(learned.watching.modes), learned.watching.width) == (2, 4)
+    both = replace(learned, watching=replace(learned.watching, first_modes=2))
+    start = Monitor.resumed(start.settings(), both)
+    X = np.stack([history(700, 3, seed=seed) for seed in (2, 3)])
+    X += 40 * (np.arange(700) // 85 % 2)[None, :, None]
+    X[1, 500:540, 1] = np.nan  # what is missing for long is made up, in the mode that it is in
+    bank = MonitorBank(start, 2, **kept)
+    bank.observe_many(X[:, :88])
+    assert (bank[0].learned().watching.run < 3).any()
+    bank = MonitorBank(start, 2, **kept)
+    agree(bank, [Monitor.resumed(start.settings(), start.learned()) for _ in X], X)

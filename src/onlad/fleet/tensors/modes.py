@@ -108,14 +108,17 @@ class Modes(Pool):
         most = mode.CLIP
         return torch.nan_to_num_(Z, nan=0.0, posinf=most, neginf=-most).clamp_(-most, most)
 
-    def hidden(self, Z: Any) -> tuple[Any, Any]:
+    def hidden(self, Z: Any, alone: Any) -> tuple[Any, Any]:
         """Return the tanh units, (groups * modes, rows, HIDDEN), and the inputs of the other.
 
-        `Z` has the `width` - 1 rows before the first, (modes, width - 1 + rows, features).
+        `Z` has the `width` - 1 rows before the first, (modes, width - 1 + rows, features). A row
+        that is `alone`, (modes, rows), stands in for those before it; None: no row is.
         """
         before = self.width - 1
         rows = Z.shape[1] - before
         lags = [Z[:, before - lag : before - lag + rows] for lag in range(self.width)]
+        if before and alone is not None:
+            lags = [torch.where(alone[..., None], lags[0], each) for each in lags]
         return self.layers(Z[:, before:], torch.cat(lags, 2) if before else Z)
 
     def layers(self, X: Any, V: Any) -> tuple[Any, Any]:
@@ -154,10 +157,10 @@ class Modes(Pool):
         found = statistics(E**2, present.sum(2).clamp(min=1)[:, None])
         return found.sub_(levels[:, 0, :, None]).div_(levels[:, 1, :, None])
 
-    def fits(self, at: Any, rows: Any, present: Any) -> Any:
+    def fits(self, at: Any, rows: Any, present: Any, alone: Any) -> Any:
         """Return the scores of rows without order, (modes, rows)."""
         Z = self.scaled(at, rows)
-        E = self.errors(at, Z, *self.hidden(Z))
+        E = self.errors(at, Z, *self.hidden(Z, alone))
         return self.standardised(at, E, present).clamp(min=0.0).mean(1)
 
     def wake(self, at: Any, x: Any) -> None:
@@ -171,10 +174,10 @@ class Modes(Pool):
 
     # -- learning -----------------------------------------------------------------------------
 
-    def learn(self, at: Any, rows: Any, present: Any, chosen: Any) -> None:
+    def learn(self, at: Any, rows: Any, present: Any, alone: Any, chosen: Any) -> None:
         """Learn the chosen rows, (modes, rows), and forget as much of the past."""
         Z = self.scaled(at, rows)
-        H, U = self.hidden(Z)
+        H, U = self.hidden(Z, alone)
         E = self.errors(at, Z, H, U)
         count = chosen.sum(1)
         forgotten = torch.pow(mode.FORGETTING, 2 * count.to(FLOAT))

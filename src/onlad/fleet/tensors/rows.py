@@ -44,6 +44,7 @@ class Found(NamedTuple):
 
     score: Any
     mode: Any
+    run: Any
     means: Any  # (devices, 4) after the last row
     leans: Any  # (devices, 2, n)
     current: Any  # (devices,)

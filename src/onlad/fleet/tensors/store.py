@@ -30,8 +30,8 @@ ROOM = watching.CANDIDATE + TICK  # rows of a quarantine
 UNIT = 1024.0
 # What is kept under the names of `WatchingState`.
 ARRAYS = ("age", "patience", "counted", "means", "leans")
-BY_ROW = ("score", "mode", "refused", "open")
-NUMBERS = ("current", "at", "begun", "drifting", "explained", "foreign")
+BY_ROW = ("score", "mode", "run", "refused", "open")
+NUMBERS = ("current", "at", "begun", "first_modes", "drifting", "explained", "foreign")
 
 
 class Refuge(Pool):
@@ -92,6 +92,7 @@ class Store(Pool):
             "present": ((rows, -(-n // 8)), torch.uint8, 0),  # a bit for each feature
             "score": ((rows,), SINGLE, 0.0),
             "mode": ((rows,), torch.int8, 0),
+            "run": ((rows,), torch.int16, self.width - 1),  # rows before it in its window, at most
             "refused": ((rows,), torch.bool, 0),
             "open": ((rows,), torch.bool, 0),
             "age": ((n,), SINGLE, 0.0),
@@ -102,6 +103,7 @@ class Store(Pool):
             "current": ((), whole, 0),
             "at": ((), whole, 0),
             "begun": ((), whole, 0),
+            "first_modes": ((), whole, 0),
             "drifting": ((), whole, -1),
             "explained": ((), whole, 0),
             "foreign": ((), whole, 0),
@@ -157,11 +159,15 @@ class Store(Pool):
             total[own] += pool.count[at]
         return total
 
-    def _tick_rows(self, devices: Any, start: int) -> tuple[Any, Any]:
-        """Return raw rows of a tick, with those before, and which values were there."""
-        stop = start + TICK
-        bits = self.present[devices, start:stop]
-        return self._raw(devices, start, stop + self.width - 1), of_bits(bits, self.features)
+    def _tick_rows(self, devices: Any, start: int) -> tuple[Any, Any, Any]:
+        """Return raw rows of a tick with those before, which values were there, and who is alone.
+
+        A row that is alone stands in for those before it.
+        """
+        stop, before = start + TICK, self.width - 1
+        present = of_bits(self.present[devices, start:stop], self.features)
+        alone = self.run[devices, start:stop] < before
+        return self._raw(devices, start, stop + before), present, alone
 
     def _raw(self, devices: Any, start: int, stop: int) -> Any:
         """Return rows that are kept, by their place there."""

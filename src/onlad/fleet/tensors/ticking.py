@@ -16,7 +16,7 @@ from onlad.fleet.tensors.modes import Modes
 from onlad.fleet.tensors.pool import FLOAT
 from onlad.fleet.tensors.rows import chosen, count
 from onlad.fleet.tensors.starting import start as start_modes
-from onlad.fleet.tensors.store import ROOM, Store
+from onlad.fleet.tensors.store import BY_ROW, ROOM, Store
 from onlad.watching import MODES, SPARED, TICK
 
 
@@ -55,7 +55,7 @@ class Ticking(Store):
         """Make the rows of this tick those of the tick before."""
         before, origin = self.width - 1, self.origin[devices, 1]
         first = self._keep(devices, self._raw(devices, TICK, TICK + before), origin)
-        for name in ("kept", "present", "score", "mode", "refused", "open"):
+        for name in ("kept", "present", *BY_ROW):
             column = getattr(self, name)
             rows = before + TICK if name == "kept" else TICK
             column[devices, :rows] = column[devices, TICK : TICK + rows].clone()
@@ -68,8 +68,9 @@ class Ticking(Store):
         """Let modes learn rows of a tick, which begins at row `start`."""
         for pool, at, which, mine, _ in self._each_mode(devices, usual, start):
             for part in self._parts(mine):
-                rows, present = self._tick_rows(chosen(which, part), start)
-                pool.learn(chosen(at, part), rows, present, mine[part])
+                pool.learn(
+                    chosen(at, part), *self._tick_rows(chosen(which, part), start), mine[part]
+                )
 
     def _each_mode(
         self, devices: Any, wanted: Any, start: int
@@ -95,9 +96,9 @@ class Ticking(Store):
         late = slice(TICK, 2 * TICK)
         refused = self.open[devices, late] & self.refused[devices, late]
         for pool, at, which, mine, _ in self._each_mode(devices, refused, TICK):
-            rows, present = self._tick_rows(which, TICK)
+            rows, present, alone = self._tick_rows(which, TICK)
             Z = pool.scaled(at, rows)
-            E = pool.errors(at, Z, *pool.hidden(Z))
+            E = pool.errors(at, Z, *pool.hidden(Z, alone))
             pool.widen(at, E[:, 1], present & mine[..., None], mine.any(1))
 
     def _look_for_drift(self, devices: Any) -> None:
@@ -119,11 +120,12 @@ class Ticking(Store):
     def _follow(self, pool: Modes, at: Any, devices: Any, quiet: Any) -> None:
         """Let the anchors of modes follow quiet rows of their devices."""
         before, rows = self.width - 1, quiet.sum(1)
-        kept = self._raw(devices, TICK, 2 * TICK + before)
+        kept, _, alone = self._tick_rows(devices, TICK)
         means = []
         for lag in range(self.width):
             first = before - lag
-            each = torch.where(quiet[..., None], kept[:, first : first + TICK], 0.0)
+            each = torch.where(alone[..., None], kept[:, before:], kept[:, first : first + TICK])
+            each = torch.where(quiet[..., None], each, 0.0)
             means.append(each.sum(1) / rows[:, None])
         pool.anchors.follow(at, torch.stack(means, 1), rows, pool.projection)
 
@@ -155,9 +157,9 @@ class Ticking(Store):
         who, when = unusual.nonzero(as_tuple=True)
         size = self.refuge.size[at]
         place = self.refuge.start[at][:, None] + size[:, None] + unusual.cumsum(1) - 1
-        rows, _ = self._tick_rows(devices, 0)
-        before = self.width - 1
-        lags = [rows[who, when + before - lag] for lag in range(self.width)]
+        rows, _, alone = self._tick_rows(devices, 0)
+        newest, back = when + self.width - 1, (~alone[who, when]).long()
+        lags = [rows[who, newest - lag * back] for lag in range(self.width)]
         self.refuge.windows[at[who], place[who, when] % ROOM] = torch.cat(lags, 1)
         size = size + unusual.sum(1)
         self.refuge.size[at] = size
@@ -178,13 +180,13 @@ class Ticking(Store):
     def _explain(self, devices: Any, unusual: Any) -> Any:
         """Let candidates learn refused rows that they explain; return which are confirmed."""
         at = self.candidate[devices]
-        rows, present = self._tick_rows(devices, 0)
+        rows, present, alone = self._tick_rows(devices, 0)
         if bool((~(self.more.scale[at] > 0)).any()):
             own = rows[:, self.width - 1 :]
             for t in range(TICK):
                 self.more.wake(at, torch.where(unusual[:, t, None], own[:, t], torch.nan))
-        fits = unusual & (self.more.fits(at, rows, present) <= 1)
-        self.more.learn(at, rows, present, fits)
+        fits = unusual & (self.more.fits(at, rows, present, alone) <= 1)
+        self.more.learn(at, rows, present, alone, fits)
         explained = self.explained[devices] + fits.sum(1)
         foreign = self.foreign[devices] + (unusual & ~fits).sum(1)
         self.write("explained", devices, explained)
@@ -215,6 +217,8 @@ class Ticking(Store):
         counts = torch.cat((self.first.count[devices][:, None], self.more.count[slots]), 1)
         ranks = torch.arange(MODES, device=self.device)
         least = torch.where(counts == counts.amin(1, keepdim=True), ranks, MODES).amin(1)[:, None]
+        first_modes = self.first_modes[devices]
+        self.write("first_modes", devices, first_modes - (least[:, 0] < first_modes).int())
         moves = devices[least[:, 0] == 0]
         self.first.copy(moves, self.more, self.slots[moves, 0])
         gone = ranks[:-1] == (least - 1).clamp(min=0)

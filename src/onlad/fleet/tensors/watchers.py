@@ -150,7 +150,7 @@ def rates(counted: Any, X: Any, counts: Any) -> tuple[Any, Any, Any, Any]:
     base = torch.where(seen, X.gather(1, before.clamp(min=0)), last[:, None])
     gap = torch.where(seen, (order - before).to(FLOAT), since[:, None] + order + 1)
     reset = (base > X) & (X.abs() <= RESET * base.abs())
-    found = (X - torch.where(reset, 0.0, base)) / gap
+    found = torch.where(reset, torch.nan, (X - base) / gap)
     end = torch.full_like(newest[:, 0, 0], T) if counts is None else counts
     final = newest.gather(1, (end - 1).clamp(min=0)[:, None, None].expand(-1, 1, X.shape[2]))
     final = torch.where((end > 0)[:, None], final[:, 0], -1)
