@@ -81,6 +81,7 @@ class Store(Pool):
         """Return shape, type and first value of each tensor, by its name."""
         n, rows = self.features, 2 * TICK + 1
         whole, nan = torch.int32, torch.nan
+        short = torch.uint8 if self.width <= 256 else torch.int16
         return {
             # Values held of the rows of two ticks, with those before, and one that is not read;
             # origins are those of the rows of the tick before, and of this one.
@@ -92,7 +93,7 @@ class Store(Pool):
             "present": ((rows, -(-n // 8)), torch.uint8, 0),  # a bit for each feature
             "score": ((rows,), SINGLE, 0.0),
             "mode": ((rows,), torch.int8, 0),
-            "run": ((rows,), torch.int16, self.width - 1),  # rows before it in its window, at most
+            "run": ((rows,), short, self.width - 1),  # rows before it in its window, at most
             "refused": ((rows,), torch.bool, 0),
             "open": ((rows,), torch.bool, 0),
             "age": ((n,), SINGLE, 0.0),
