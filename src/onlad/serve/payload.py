@@ -17,6 +17,7 @@ from onlad.reference import Array
 from onlad.rows import LARGEST, Names
 from onlad.serve.config import StreamTable
 from onlad.streams import records
+from onlad.streams.block import number
 from onlad.streams.times import LATEST, seconds
 
 # A message is read in one go, so its size bounds how long others wait for their turn.
@@ -144,7 +145,8 @@ def why(error: Exception) -> str:
 def _plain(data: bytes) -> Sequence[list[float]]:
     text = data.decode("utf-8")  # UnicodeDecodeError is a ValueError
     lines = [line for line in text.splitlines() if line.strip()]
-    return [[float(part) for part in _SEPARATORS.split(line.strip())] for line in lines]
+    cells = [enumerate(_SEPARATORS.split(line.strip())) for line in lines]
+    return [[number(part, i) for i, part in line] for line in cells]
 
 
 def _refuse_odd(names: Names) -> None:

@@ -52,7 +52,9 @@ def tried(
         if recent.any():
             begin = min(begin, float(part.times[recent][0]))
             at = int(recent.argmax())
-            history.add(part.first + at, part.times[at:], verdicts.after(at))
+            history.add(
+                part.first + at, part.times[at:], verdicts.part(verdicts.names, slice(at, None))
+            )
     found += incidents.finish()
     return Tried([each for each in found if each.times[0] >= since], history, begin)
 
