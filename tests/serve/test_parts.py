@@ -14,10 +14,9 @@ from paho.mqtt.client import topic_matches_sub
 
 from onlad import Monitor
 from onlad.serve import charts, logs, payload
-from onlad.serve.config import StreamTable
 from onlad.serve.history import History, Point
-from onlad.serve.listener import Listener
-from onlad.serve.outbox import MOST, Outbox
+from onlad.serve.listener import MOST, Listener, Outbox
+from onlad.serve.tables import StreamTable
 from onlad.serve.topics import Pattern
 from onlad.streams import wire
 from onlad.streams.client import BrokerError, Calls
@@ -318,7 +317,7 @@ def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
         logs.setup(kind, "info")
         logs.info("started", port=7)
         logs.warning("skipped a sample", why="evil\nerror: all is lost" + "x" * 1000)
-        logs.event(logging.DEBUG, "hidden")
+        logs.log.debug("hidden")
         try:
             raise ValueError("seven")
         except ValueError:

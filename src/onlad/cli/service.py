@@ -76,7 +76,7 @@ def serve(args: argparse.Namespace) -> int:
     """
     settings = service("config").load(args.config)
     if args.check:
-        for line in service("settings").check(settings):
+        for line in service("devices").check(settings):
             say(line)
         return 0
     try:
