@@ -251,7 +251,7 @@ inline void pass_scores(Bytes& bytes, std::vector<float>& values, std::vector<fl
     bytes.pass<float>(size);
     steps.resize(values.size());
     for (std::size_t i = 0; i < values.size(); ++i)
-        steps[i] = std::uint16_t(values[i] / size * most + 0.5f);
+        steps[i] = std::uint16_t(std::lround(values[i] / size * most));
     bytes.pass_all<std::uint16_t>(steps);
     if (bytes.writes) return;
     const auto read = [&](std::vector<float>& to) {
