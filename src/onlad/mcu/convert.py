@@ -8,7 +8,7 @@ from onlad.anchor import MEASURED
 from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT, TOLD
-from onlad.mcu.definition import bin_of
+from onlad.mcu.definition import Recent, bin_of
 from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes, State
 from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
@@ -140,12 +140,14 @@ def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
 def _limit(state: State, watching: Watching) -> None:
     limit = watching.limit
     since, rows, peak, alarms = limit.episode
-    recent = np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]
-    for root in recent:
-        state.histogram[bin_of(float(root) ** 2)] += 1
-    state["total"] = len(recent)
-    state["base"], state["factor"] = limit.base, np.exp(limit.factor)
+    recent = Recent()
+    for root in np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]:
+        recent.count(float(root) ** 2)
+    state.histogram[:], state["total"] = recent.rows, recent.rows[:, 0].sum()
+    state.before[: len(recent.before)] = recent.before
+    state["factor"], state["doubt"] = np.exp(limit.factor), watching._doubt
     state["now"], state["gate"] = watching._now, watching._gate
+    state["last"] = watching.score[TICK + watching.at - 1]
     state["since"], state["episode"] = since + 1, min(rows, LASTING)
     state["alarms"], state["peak"] = min(alarms, TOLD), peak
 

@@ -23,7 +23,7 @@ DELAY = watching.TICK
 FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
 PART = WARMUP // 12  # rows of a part of the start
 BLOCK = 512  # the mean of the largest of these rows is about the 0.999 quantile
-OCTAVE, LOWEST = 16, -7  # bins of the histogram in a factor of two, from 2^LOWEST on
+OCTAVE, LOWEST = 16, -5  # bins of the histogram in a factor of two, from 2^LOWEST on
 ANCHOR_CLIP = 20.0  # the largest scaled value that counts for an anchor
 LARGEST = 1e15  # what a sensor may say; more is a missing value
 
@@ -73,8 +73,8 @@ class Definition:
         self.leans, self.first_leans = np.zeros((2, self.n)), np.zeros((2, self.n))
         self.measured: list[Array] = []
         self.leaned: list[Array] = []
-        self.histogram = np.zeros(BINS, int)
-        self.base, self.factor, self.now, self.gate = 0.0, 1.0, 0.0, 0.0
+        self.recent = Recent()
+        self.factor, self.now, self.gate, self.doubt, self.last = 1.0, 0.0, 0.0, 1.0, 0.0
         self.since = self.episode = self.alarms = 0
         self.peak = self.highest = 0.0
         self.ticked = self.explained = self.foreign = self.idle = 0
@@ -246,52 +246,22 @@ class Definition:
         self.leaned.append(four(self.first_leans**2 / place.leaning, self.n))
         standard = (found - place.levels[0]) / place.levels[1]
         if first:
-            self.count(self.total(place, standard))
+            self.recent.count(self.total(place, standard))
         moved = np.minimum(standard, 1.0) - self.first_means
         self.first_means = self.first_means + SMOOTHING * moved
         self.measured.append(self.first_means)
 
     # -- the limit ----------------------------------------------------------------------------
 
-    def count(self, score: float) -> None:
-        """Put a normal score into the histogram; halve it when it is full."""
-        self.histogram[bin_of(score)] += 1
-        if self.histogram.sum() >= limit.RECENT:
-            self.histogram = halved(self.histogram)
-
-    def tail(self) -> float:
-        """Return `onlad.limit.tail` of the histogram, whose values are the middles of its bins."""
-        n = int(self.histogram.sum())
-        if n < 2:
-            return 0.0
-        wanted = min(max(int(np.float32(n) * np.float32(limit.TAIL)), 8), n - 1)
-        above = np.cumsum(self.histogram[::-1])[::-1]  # rows in this bin or higher
-        edge = int(max((i for i in range(1, BINS) if above[i] >= wanted), default=1)) - 1
-        k, u = int(above[edge + 1]), middle(edge)
-        if k < 2:
-            return u
-        excess = np.repeat([middle(i) for i in range(BINS)], self.histogram)[-k:] - u
-        b0, b1 = excess.mean(), (excess * np.arange(k - 1, -1, -1)).mean() / (k - 1)
-        ratio = self.rate * n / k
-        if b0 <= 0 or ratio >= 1:
-            return u
-        shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, 1e-6 * b0), 0.0, 0.5))
-        far = -np.log(ratio)
-        if shape > 1e-3:
-            far = (np.exp(shape * far) - 1) / shape
-        beyond = n - int(np.float32(0.999) * np.float32(n))
-        most = max((middle(i) for i in range(edge + 1, BINS) if above[i] >= beyond), default=0.0)
-        return float(min(u + b0 * (1 - shape) * far, limit.FARTHEST * most))
-
     def settle_limit(self) -> None:
         """Set threshold and gate of the next rows."""
         rows = max(sum(p.rows for p in self.places if p.role == "mode"), 1)
-        self.base = max(limit.LEAST, self.tail() ** 2)
-        self.now = self.base * self.factor * (1 + limit.YOUNG / rows)
+        edge, base = (max(limit.LEAST, root**2) for root in self.recent.tails(self.rate))
+        self.doubt = limit.doubt(rows)
+        self.now = base * self.factor * self.doubt
         if self.since and self.episode >= limit.LASTING and self.alarms >= limit.TOLD:
             self.now = max(self.now, watching.SHELVED * self.highest)
-        trust = 1 + watching.YOUNG / rows
-        self.gate = watching.REFUSED * max(1.0, self.base) * trust
+        self.gate = watching.REFUSED * max(1.0, edge) * (1 + watching.YOUNG / rows)
 
     def follow(self, ratio: float, unusual: bool) -> None:
         """Let the factor follow one row."""
@@ -366,7 +336,7 @@ class Definition:
             return False
         if refused >= watching.SPARED * (DELAY + 1):
             return self.seclude(DELAY)
-        self.count(min(score, self.gate))
+        self.recent.count(min(score, self.gate))
         self.idle += 1
         let_go = DELAY // watching.EXPIRING
         if self.idle % let_go == 0:
@@ -402,16 +372,18 @@ class Definition:
             if place.role == "mode":
                 self.wake(place, 0)
         score = self._judge() if present.any() else 0.0
-        unusual, now = score > self.gate, self.now
+        unusual = score > self.gate
+        most = self.now * (limit.SINGLE if self.last <= self.now else 1.0)
+        told = score / self.doubt, most / self.doubt
         self._fill_in(present)
         self.said = [*self.said[-DELAY:], (score, self.current, unusual, not self.paused)]
         self.highest = max(self.highest, score)
         if not self.paused:
-            self.follow(score / now, unusual)
+            self.follow(score / most, unusual)
         drift = self.decide()
         if self.anchor is not None and not self.anchor.settled(self):
             self.anchor.settle(self)
-        elif self.anchor is not None and not (self.paused or score > now):
+        elif self.anchor is not None and not (self.paused or score > self.now):
             self.drifting = self.anchor.follow(self)
         self.ticked += 1
         if self.ticked == DELAY:
@@ -419,7 +391,8 @@ class Definition:
                 self.factor = max(self.factor * (1 - limit.STEP * DELAY * self.rate), 1.0)
             self.settle_limit()
             self.ticked, self.highest = 0, 0.0
-        return score, now, drift
+        self.last = score
+        return *told, drift
 
     def _keep(self, known: Array, present: Array) -> None:
         self.held = [*self.held[1:], known]
@@ -524,15 +497,64 @@ def level(measured: list[Array], into: Array, rows_in_mean: float, least: float)
     into[0], into[1] = median, np.maximum(wider * (high - median), least)
 
 
-def halved(histogram: Array) -> Array:
-    """Return the histogram of every second row, from the highest bin on.
+class Recent:
+    """A histogram of recent normal scores, by the logarithm of their roots.
+
+    A row begins a cluster above some bin if it is above it, and none of the GAP + 1 rows before it
+    is. So a second histogram, of the lower of each row and the highest of those before it, says
+    how many rows above a bin do not begin one.
+    """
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((BINS, 2), int)  # all, and those that follow one as high
+        self.before = np.zeros(limit.GAP + 1, int)  # bins of the rows counted last, the newest first
+
+    def count(self, score: float) -> None:
+        """Put a normal score into the histogram; halve it when it is full."""
+        at = bin_of(score)
+        self.rows[at, 0] += 1
+        self.rows[min(at, self.before.max()), 1] += 1
+        self.before = np.append(at, self.before[:-1])
+        if self.rows[:, 0].sum() >= limit.RECENT:
+            self.rows = halved(self.rows)
+
+    def tails(self, rate: float) -> tuple[float, float]:
+        """Return `onlad.limit.tail`, not `clustered` and so, of the middles of the bins."""
+        n = int(self.rows[:, 0].sum())
+        if n < 2:
+            return 0.0, 0.0
+        wanted = min(max(int(np.float32(n) * np.float32(limit.TAIL)), 8), n - 1)
+        above, following = np.cumsum(self.rows[::-1], axis=0)[::-1].T  # rows in a bin or higher
+        edge = int(max((i for i in range(1, BINS) if above[i] >= wanted), default=1)) - 1
+        k, u = int(above[edge + 1]), middle(edge)
+        excess = np.repeat([middle(i) for i in range(BINS)], self.rows[:, 0])[n - k :] - u
+        if k < 2 or excess.sum() <= 0:
+            return u, u
+        b0, b1 = excess.mean(), (excess * np.arange(k - 1, -1, -1)).mean() / (k - 1)
+        shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, 1e-6 * b0), 0.0, 0.5))
+        beyond = n - int(np.float32(0.999) * np.float32(n))
+        most = max((middle(i) for i in range(edge + 1, BINS) if above[i] >= beyond), default=0.0)
+
+        def reach(ends: int) -> float:
+            far = -np.log(rate * n / max(ends, 1))
+            if far <= 0:
+                return u
+            if shape > 1e-3:
+                far = (np.exp(shape * far) - 1) / shape
+            return float(min(u + b0 * (1 - shape) * far, limit.FARTHEST * most))
+
+        return reach(k), reach(k - int(following[edge + 1]))
+
+
+def halved(rows: Array) -> Array:
+    """Return the histograms of every second row, from the highest bin on.
 
     Examples
     --------
-    >>> halved(np.array([7, 2, 0, 1, 1, 1])).tolist()
-    [4, 1, 0, 0, 1, 0]
+    >>> halved(np.array([[7, 2, 0, 1, 1, 1]]).T).T.tolist()
+    [[4, 1, 0, 0, 1, 0]]
     """
-    return np.diff(np.cumsum(histogram[::-1]) // 2, prepend=0)[::-1]
+    return np.diff(np.cumsum(rows[::-1], axis=0) // 2, prepend=0, axis=0)[::-1]
 
 
 def bin_of(score: float) -> int:

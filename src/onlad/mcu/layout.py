@@ -14,17 +14,17 @@ from onlad.watching import TICK
 DELAY = TICK  # rows after which a row is learned
 WARMUP = 384  # rows of the start of a mode
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
-MAGIC, VERSION = b"ONLC", 2
-FIXED_VERSION = 0x102  # words where the other has floats
+MAGIC, VERSION = b"ONLC", 3
+FIXED_VERSION = 0x103  # words where the other has floats
 WORD, WEIGHT = 2.0**20, 2.0**12  # one, in entries of U and beta and in the layer, in fixed point
-BINS = 129  # of the histogram of recent scores, two in a word
-PAIRS = (BINS + 1) // 2
+BINS = 97  # of the histogram of recent scores
+BEFORE = 3  # words of the bins of the scores counted last, a byte each
 COUNTS = (
     "seen", "ready", "position", "current", "warmup", "paused", "ticked", "refused", "since",
     "episode", "alarms", "explained", "foreign", "idle", "anchored", "settling", "anchor_rows",
     "drifting", "total",
 )  # fmt: skip
-SCALARS = ("rate", "base", "factor", "now", "gate", "peak", "highest")
+SCALARS = ("rate", "factor", "now", "gate", "doubt", "last", "peak", "highest")
 FREE, MODE, BEGINNING, WAITING, TWIN = range(5)  # roles of a place
 OPEN, UNUSUAL, JUDGED = 256, 512, 1024  # flags of a row
 SCORED = 16  # the bit from which on they have the bin of its score
@@ -94,7 +94,7 @@ class Sizes(NamedTuple):
     @property
     def counts(self) -> int:
         """Whole numbers: `ONLAD_COUNTS`."""
-        return len(COUNTS) + 4 * self.modes + PAIRS + self.ring * (1 + self.masks)
+        return len(COUNTS) + 4 * self.modes + BINS + BEFORE + self.ring * (1 + self.masks)
 
     @property
     def floats(self) -> int:
@@ -129,9 +129,12 @@ class State:
         at = len(COUNTS)
         self.places = counts[at : at + 4 * sizes.modes].reshape(-1, 4)  # role, rows, weight, begun
         at += 4 * sizes.modes
-        self.histogram = counts[at : at + PAIRS].view("<u2")
-        self.flags = counts[at + PAIRS : at + PAIRS + sizes.ring]
-        self.masks = counts[at + PAIRS + sizes.ring :].reshape(sizes.ring, sizes.masks)
+        self.histogram = counts[at : at + BINS].view("<u2").reshape(BINS, 2)
+        at += BINS
+        self.before = counts[at : at + BEFORE].view("u1")
+        at += BEFORE
+        self.flags = counts[at : at + sizes.ring]
+        self.masks = counts[at + sizes.ring :].reshape(sizes.ring, sizes.masks)
         self.modes: list[dict[str, Array]] = []
         for _ in range(sizes.modes):
             parts, floats = _split(sizes.mode_parts(), floats)

@@ -55,9 +55,9 @@ def merge(a: PortableMonitor, b: PortableMonitor) -> PortableMonitor:
             one.modes[free[0]][name].view("<u4")[:] = values.view("<u4")
         one.places[free[0]] = other.places[j]
     histogram = one.histogram.astype("int64") + other.histogram
-    while histogram.sum() >= RECENT:
+    while histogram[:, 0].sum() >= RECENT:
         histogram = halved(histogram)
-    one.histogram[:], one["total"] = histogram, int(histogram.sum())
+    one.histogram[:], one["total"] = histogram, int(histogram[:, 0].sum())
     one["factor"] = max(one["factor"], other["factor"])
     one["seen"] += other["seen"]
     merged = PortableMonitor.resumed(a.settings(), names=a.names)

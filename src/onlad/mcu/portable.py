@@ -333,7 +333,7 @@ class PortableMonitor:
         drifting = int(state["drifting"]) - 1
         return said | {
             "modes": [int(rows) for role, rows, *_ in state.places if role == MODE],
-            "threshold": state["now"],
+            "threshold": state["now"] / state["doubt"],
             "false_alarms": self.false_alarms,
             "drifting": self.names[drifting] if drifting >= 0 else None,
             "counters": list(self.counters),

@@ -74,6 +74,7 @@
 #define HIGHEST_FACTOR 54.59815f
 #define WEAK 2.0f
 #define STRONG 8.0f
+#define SINGLE 1.5f
 #define YOUNG_LIMIT 2048.0f
 #define MEAN 512.0f
 #define OUTSIDE 3.0f
@@ -98,7 +99,7 @@
 
 #define BLOCK 512u      /* the mean of the largest of so many rows is about the 0.999 quantile */
 #define OCTAVE 16       /* bins of the histogram in a factor of two */
-#define LOWEST (-7)     /* the first of them begins at 2^LOWEST, in roots of scores */
+#define LOWEST (-5)     /* the first of them begins at 2^LOWEST, in roots of scores */
 #define MOST 1e15f      /* the sum of its squares over a start is a float */
 #define SMALLEST 1e-30f /* what moves by less is still */
 #define NAN_BITS 0x7fc00000u
@@ -131,8 +132,10 @@ enum {
 enum { ROLE, ROWS, WEIGHT, BEGUN };            /* of a slot */
 enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
 #define SLOT(slot, what) m->count[SLOTS + 4 * (slot) + (what)]
-#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES) /* two bins a word */
-#define FLAGS (HISTOGRAM + ONLAD_PAIRS)
+#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES) /* a word: rows, and those that follow one \
+                                                        */
+#define BEFORE (HISTOGRAM + ONLAD_BINS)                /* bytes: bins of the last GAP + 1 rows */
+#define FLAGS (BEFORE + ONLAD_BEFORE)
 #define MASK(row) (FLAGS + ONLAD_RING + (row) * ONLAD_MASKS)
 /* Flags of a row. The low byte is its mode, the third one the bin of its score. */
 enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
@@ -149,10 +152,11 @@ enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
 #define SCALARS_AT (COUNTED_AT + ONLAD_FEATURES)
 enum {
     RATE,
-    BASE,
     FACTOR,
     NOW,
     GATE,
+    DOUBT,
+    LAST,
     PEAK,
     HIGHEST,
     MEANS,
@@ -584,20 +588,27 @@ static int bin(float root) {
     return at < 0 ? 0 : at >= ONLAD_BINS ? ONLAD_BINS - 1 : at;
 }
 
-static uint32_t rows_in(const onlad_monitor* m, int at) {
-    return HISTOGRAM[at / 2] >> (at % 2 * 16) & 0xffffu;
-}
+static uint32_t rows_in(const onlad_monitor* m, int at) { return HISTOGRAM[at] & 0xffffu; }
 
-/* A full histogram is halved: of the rows in each bin and those above it every second stays. Half
- * of each bin alone would leave nothing of a tail in which most have one row. */
+/* A row begins a cluster above a bin if none of the GAP + 1 rows before it is above it too: the
+ * upper half of a word counts the others. A full histogram is halved: of the rows in each bin and
+ * those above it every second stays. Half of each bin alone would leave nothing of a tail in which
+ * most have one row. */
 static void count_score(onlad_monitor* m, int at) {
+    uint8_t* before_it = (uint8_t*)BEFORE;
     uint32_t odd = 0;
-    HISTOGRAM[at / 2] += 1u << (at % 2 * 16);
+    int highest = 0, k;
+    for (k = (int)GAP; k >= 0; --k) {
+        if (before_it[k] > highest) highest = before_it[k];
+        before_it[k] = k ? before_it[k - 1] : (uint8_t)at;
+    }
+    ++HISTOGRAM[at];
+    HISTOGRAM[highest < at ? highest : at] += 0x10000u;
     if (++m->count[TOTAL] < RECENT) return;
-    for (at = ONLAD_BINS - 1; at >= 0; --at) {
-        const uint32_t rows = rows_in(m, at), half = (rows + odd) / 2;
-        odd = (rows + odd) % 2;
-        HISTOGRAM[at / 2] -= (rows - half) << (at % 2 * 16);
+    for (k = ONLAD_BINS - 1; k >= 0; --k) {
+        const uint32_t both = HISTOGRAM[k] + odd;
+        odd = both & 0x10001u;
+        HISTOGRAM[k] = both >> 1 & 0x7fff7fffu;
     }
     m->count[TOTAL] = RECENT / 2;
 }
@@ -804,34 +815,38 @@ static float p_value(onlad_monitor* m, float score) {
     return (float)above / (float)(m->count[TOTAL] + 1);
 }
 
-/* The root that a normal row exceeds with probability RATE: onlad.limit.tail, of a histogram. */
-static float tail(onlad_monitor* m) {
-    const uint32_t n = m->count[TOTAL];
-    uint32_t k = 0, wanted = (uint32_t)((float)n * TAIL),
-             beyond = n - (uint32_t)(0.999f * (float)n);
-    float sum = 0.0f, ranked = 0.0f, u, b0, b1, ratio, shape, far, most = 0.0f;
+/* onlad.limit.tail of a histogram: the root that a normal row exceeds with probability RATE, and
+ * the one above which clusters begin with it. */
+static void tails(onlad_monitor* m, float* roots) {
+    const uint32_t n = m->count[TOTAL], beyond = n - (uint32_t)(0.999f * (float)n);
+    uint32_t k = 0, following = 0, wanted = (uint32_t)((float)n * TAIL);
+    float sum = 0.0f, ranked = 0.0f, u, b0, b1, shape, most = 0.0f;
     int i;
     if (wanted < 8) wanted = 8;
-    if (n < 2) return 0.0f;
+    roots[0] = roots[1] = 0.0f;
+    if (n < 2) return;
     if (wanted > n - 1) wanted = n - 1;
     for (i = ONLAD_BINS - 1; i > 0 && k < wanted; --i) {
         float rows = (float)rows_in(m, i), value = middle(i);
         sum += rows * value;
         ranked += rows * value * ((float)k + 0.5f * (rows - 1.0f));
         k += rows_in(m, i);
+        following += HISTOGRAM[i] >> 16;
         if (most == 0.0f && k >= beyond) most = value;
     }
-    u = middle(i);
-    if (k < 2) return u;
+    roots[0] = roots[1] = u = middle(i);
+    if (k < 2) return;
     b0 = sum / (float)k - u;
     b1 = ranked / ((float)k * (float)(k - 1)) - 0.5f * u;
-    ratio = SCALAR(RATE) * (float)n / (float)k;
-    if (!(b0 > 0.0f) || ratio >= 1.0f) return u;
     shape = 2.0f - b0 / larger(b0 - 2.0f * b1, 1e-6f * b0);
     shape = shape < 0.0f ? 0.0f : shape > 0.5f ? 0.5f : shape;
-    far = -logarithm(ratio);
-    if (shape > 1e-3f) far = (exponential(shape * far) - 1.0f) / shape;
-    return smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);
+    for (i = 0; i < 2; ++i) {
+        const uint32_t begin = i == 0 ? k : k > following ? k - following : 1;
+        float far = -logarithm(SCALAR(RATE) * (float)n / (float)begin);
+        if (!(b0 > 0.0f) || far <= 0.0f) continue;
+        if (shape > 1e-3f) far = (exponential(shape * far) - 1.0f) / shape;
+        roots[i] = smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);
+    }
 }
 
 static float learned_rows(onlad_monitor* m) {
@@ -843,12 +858,14 @@ static float learned_rows(onlad_monitor* m) {
 }
 
 static void settle_limit(onlad_monitor* m) {
-    const float root = tail(m), rows = learned_rows(m);
-    SCALAR(BASE) = larger(LEAST, root * root);
-    SCALAR(NOW) = SCALAR(BASE) * SCALAR(FACTOR) * (1.0f + YOUNG_LIMIT / rows);
+    const float rows = learned_rows(m);
+    float roots[2];
+    tails(m, roots);
+    SCALAR(DOUBT) = 1.0f + YOUNG_LIMIT / rows;
+    SCALAR(NOW) = larger(LEAST, roots[1] * roots[1]) * SCALAR(FACTOR) * SCALAR(DOUBT);
     if (m->count[SINCE] && m->count[EPISODE] >= LASTING && m->count[ALARMS] >= TOLD)
         SCALAR(NOW) = larger(SCALAR(NOW), SHELVED * SCALAR(HIGHEST));
-    SCALAR(GATE) = REFUSED * larger(1.0f, SCALAR(BASE)) * (1.0f + YOUNG_GATE / rows);
+    SCALAR(GATE) = REFUSED * larger(1.0f, roots[0] * roots[0]) * (1.0f + YOUNG_GATE / rows);
 }
 
 /* Let the factor follow one row. SINCE is 0 if there is no episode, else rows since its last + 1.
@@ -1138,6 +1155,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     const int open = !m->count[PAUSED];
     onlad_status status = ONLAD_OK;
     int present, unusual, slot, j;
+    float score, limit;
 
     verdict->score = verdict->threshold = 0.0f;
     verdict->p_value = 1.0f;
@@ -1154,26 +1172,29 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     m->count[POSITION] = (uint32_t)row;
     for (slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == MODE) wake(m, slot, row);
-    verdict->score = present ? judge(m, row) : 0.0f;
-    unusual = verdict->score > SCALAR(GATE);
+    score = present ? judge(m, row) : 0.0f;
+    limit = SCALAR(LAST) > SCALAR(NOW) ? SCALAR(NOW) : SINGLE * SCALAR(NOW);
+    unusual = score > SCALAR(GATE);
     verdict->ready = 1;
-    verdict->threshold = SCALAR(NOW);
-    verdict->p_value = p_value(m, verdict->score);
-    verdict->is_anomaly = verdict->score > SCALAR(NOW);
+    verdict->score = score / SCALAR(DOUBT);
+    verdict->threshold = limit / SCALAR(DOUBT);
+    verdict->p_value = p_value(m, score);
+    verdict->is_anomaly = score > limit;
     verdict->learned = (uint8_t)(open && !unusual);
     name_causes(m, verdict);
     fill_in(m, row);
 
     m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
     m->count[REFUSED_ROWS] += (uint32_t)unusual;
-    FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(verdict->score)) << SCORED |
+    FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(score)) << SCORED |
                  (open ? (uint32_t)OPEN : 0u) | (unusual ? (uint32_t)UNUSUAL : 0u);
-    SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), verdict->score);
-    if (open) follow(m, verdict->score / SCALAR(NOW), unusual);
+    SCALAR(LAST) = score;
+    SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), score);
+    if (open) follow(m, score / limit, unusual);
     verdict->drift = (uint8_t)decide(m, before(m, row, ONLAD_DELAY));
     if (m->count[ANCHORED] && m->count[SETTLING] < (uint32_t)ONLAD_FEATURES)
         settle_anchor(m);
-    else if (m->count[ANCHORED] == m->count[CURRENT] + 1 && open && !verdict->is_anomaly)
+    else if (m->count[ANCHORED] == m->count[CURRENT] + 1 && open && score <= SCALAR(NOW))
         follow_anchor(m, row);
     verdict->drifting = (int)m->count[DRIFTING] - 1;
     if (++m->count[TICKED] == ONLAD_DELAY) {
@@ -1244,7 +1265,7 @@ static void start_anew(onlad_monitor* m) {
     for (k = COUNTED_AT; k < SCALARS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
     m->count[WARMUP] = 384;
     SCALAR(RATE) = 1e-4f;
-    SCALAR(FACTOR) = 1.0f;
+    SCALAR(FACTOR) = SCALAR(DOUBT) = 1.0f;
     begin(m, 0, BEGINNING);
 }
 
@@ -1271,9 +1292,9 @@ void onlad_init(onlad_monitor* m) {
 
 #define MAGIC 0x434c4e4fu /* "ONLC" */
 #ifdef ONLAD_FIXED
-#define VERSION 0x102u /* words where the other has floats */
+#define VERSION 0x103u /* words where the other has floats */
 #else
-#define VERSION 2u
+#define VERSION 3u
 #endif
 #define HEADER_WORDS (ONLAD_HEADER / 4)
 
@@ -1474,8 +1495,8 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
 
 static int sound(const onlad_monitor* m, const dump* d) {
     const uint32_t warmup = count_of(d, WARMUP), ready = count_of(d, READY);
-    const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_PAIRS;
-    uint32_t sum = 0, of_role[TWIN + 1], unusual = 0;
+    const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_BINS + ONLAD_BEFORE;
+    uint32_t sum = 0, following = 0, of_role[TWIN + 1], unusual = 0;
     const int row = (int)count_of(d, POSITION);
     int i, j;
     if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
@@ -1503,12 +1524,11 @@ static int sound(const onlad_monitor* m, const dump* d) {
         return 0;
     if (count_of(d, ANCHORED) && count_of(d, SLOTS + 4 * ((int)count_of(d, ANCHORED) - 1)) != MODE)
         return 0;
-    for (i = 0; i < ONLAD_PAIRS; ++i) {
-        uint32_t pair = count_of(d, histogram + i);
-        sum += (pair & 0xffffu) + (pair >> 16);
+    for (i = 0; i < ONLAD_BINS; ++i) {
+        sum += count_of(d, histogram + i) & 0xffffu;
+        following += count_of(d, histogram + i) >> 16;
     }
-    if (count_of(d, histogram + ONLAD_PAIRS - 1) >> 16) return 0; /* there is no such bin */
-    if (sum != count_of(d, TOTAL) || sum >= RECENT) return 0;
+    if (sum != count_of(d, TOTAL) || sum >= RECENT || following != sum) return 0;
     for (i = 0; i < ONLAD_RING; ++i) {
         uint32_t flag = count_of(d, flags + i);
         if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >> SCORED >= ONLAD_BINS ||
@@ -1529,10 +1549,10 @@ static int sound(const onlad_monitor* m, const dump* d) {
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
            within(d, COUNTED_AT, ONLAD_FEATURES, -MOST, UNCOUNTED, 1) &&
            within(d, SCALARS_AT + RATE, 1, 1e-45f, 0.99999994f, 0) &&
-           within(d, SCALARS_AT + BASE, 1, ready ? LEAST : 0.0f, 1e33f, 0) &&
            within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
            within(d, SCALARS_AT + NOW, 2, ready ? 1e-3f : 0.0f, 1e37f, 0) &&
-           within(d, SCALARS_AT + PEAK, 2, 0.0f, 1e38f, 0) &&
+           within(d, SCALARS_AT + DOUBT, 1, 1.0f, 1.0f + YOUNG_LIMIT, 0) &&
+           within(d, SCALARS_AT + LAST, 3, 0.0f, 1e38f, 0) &&
            within(d, SCALARS_AT + MEANS, 6 * STATISTICS, -1e33f, 1e33f, 0);
 }
 
