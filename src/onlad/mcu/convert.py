@@ -8,7 +8,7 @@ from onlad.anchor import MEASURED
 from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT, TOLD
-from onlad.mcu.definition import Recent, bin_of
+from onlad.mcu.definition import ChipLimit, bin_of, order
 from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes, State
 from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
@@ -111,13 +111,6 @@ def factors(K: Array) -> Array:
     return np.asarray(packed[rows, columns])
 
 
-def _order(sizes: Sizes) -> Array:
-    """Return which input of the monitor, newest first and constant last, each of the chip is."""
-    n, w = sizes.features, sizes.window
-    rows = np.arange(n * w).reshape(w, n)[::-1].ravel()
-    return np.append(n * w, rows)
-
-
 def _sums(instance: Instance) -> list[Array]:
     ridge = np.full(instance.gram.shape[1], RIDGE)
     if instance.kind == "linear":
@@ -127,9 +120,9 @@ def _sums(instance: Instance) -> list[Array]:
 
 def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
     tanh, linear = mode.instances
-    into, order = state.modes[i], _order(sizes)
+    into, inputs = state.modes[i], order(sizes)
     into["centre"][:], into["scale"][:] = mode.centre, mode.scale
-    into["linear"][:] = factors(_sums(linear)[0][np.ix_(order, order)])
+    into["linear"][:] = factors(_sums(linear)[0][np.ix_(inputs, inputs)])
     into["tanh"][:] = [factors(K) for K in _sums(tanh)]
     into["beta"][:] = tanh.beta.T
     into["usual"][:], into["largest"][:] = mode.usual, mode.largest
@@ -140,7 +133,7 @@ def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
 def _limit(state: State, watching: Watching) -> None:
     limit = watching.limit
     since, rows, peak, alarms = limit.episode
-    recent = Recent()
+    recent = ChipLimit(limit.rate)
     for root in np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]:
         recent.count(float(root) ** 2)
     state.histogram[:], state["total"] = recent.rows, recent.rows[:, 0].sum()
@@ -183,7 +176,7 @@ def _anchor(state: State, watching: Watching) -> None:
     anchor = watching.anchors[0]
     if anchor is None:
         return
-    state.common["anchor_beta"][:] = anchor.beta[_order(state.sizes)].T
+    state.common["anchor_beta"][:] = anchor.beta[order(state.sizes)].T
     state.common["anchor"][:] = [
         anchor.centre, anchor.scale, anchor.deviation, anchor.lean, *anchor.halves
     ]  # fmt: skip

@@ -132,9 +132,10 @@ enum {
 enum { ROLE, ROWS, WEIGHT, BEGUN };            /* of a slot */
 enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
 #define SLOT(slot, what) m->count[SLOTS + 4 * (slot) + (what)]
-#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES) /* a word: rows, and those that follow one \
-                                                        */
-#define BEFORE (HISTOGRAM + ONLAD_BINS)                /* bytes: bins of the last GAP + 1 rows */
+#define HISTOGRAM                                                                   \
+    (m->count + SLOTS + 4 * ONLAD_MODES) /* a word: rows, and those that follow one \
+                                          */
+#define BEFORE (HISTOGRAM + ONLAD_BINS)  /* bytes: bins of the last GAP + 1 rows */
 #define FLAGS (BEFORE + ONLAD_BEFORE)
 #define MASK(row) (FLAGS + ONLAD_RING + (row) * ONLAD_MASKS)
 /* Flags of a row. The low byte is its mode, the third one the bin of its score. */
@@ -458,30 +459,37 @@ static void learn(onlad_monitor* m, int slot, float shrink) {
     ++SLOT(slot, ROWS);
 }
 
+/* The usual square of one error of an instance, whose usual squares have this mean: shrunk, and not
+ * far below the largest. */
+static float usual_square(onlad_monitor* m, int slot, int k, float mean) {
+    const float *mode = mode_at(m, slot), weight = (float)SLOT(slot, WEIGHT);
+    const float least = PRIOR * larger(mean, PRIOR_SQUARE);
+    return larger((weight * mode[USUAL_AT + k] + least) / (weight + PRIOR),
+                  mode[LARGEST_AT + k] / OFTEN);
+}
+
+static float mean(const float* values, int size) {
+    float sum = 0.0f;
+    int k;
+    for (k = 0; k < size; ++k) sum += values[k];
+    return sum / (float)size;
+}
+
 /* From ERRORS: the four statistics, SQUARES by feature in units of the usual ones, and LEANED, the
  * errors in deviations, of which none counts for more than WINSOR. */
 static void statistics(onlad_monitor* m, int slot, int row, float* found) {
-    const float* mode = mode_at(m, slot);
-    const float weight = (float)SLOT(slot, WEIGHT);
     int instance, j, present = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
-        SQUARES[j] = 0.0f;
-        present += is_present(m, row, j);
-    }
+    clear(SQUARES, ONLAD_FEATURES);
+    for (j = 0; j < ONLAD_FEATURES; ++j) present += is_present(m, row, j);
     for (instance = 0; instance < 2; ++instance) {
-        const float* usual = mode + USUAL_AT + instance * ONLAD_FEATURES;
-        const float* largest = mode + LARGEST_AT + instance * ONLAD_FEATURES;
-        const float* errors = ERRORS + instance * ONLAD_FEATURES;
-        float* leaned = LEANED + instance * ONLAD_FEATURES;
-        float sum = 0.0f, most = 0.0f, least = 0.0f;
-        for (j = 0; j < ONLAD_FEATURES; ++j) least += usual[j];
-        least = larger(least / (float)ONLAD_FEATURES, PRIOR_SQUARE);
+        const int first = instance * ONLAD_FEATURES;
+        const float usual = mean(mode_at(m, slot) + USUAL_AT + first, ONLAD_FEATURES);
+        float sum = 0.0f, most = 0.0f;
         for (j = 0; j < ONLAD_FEATURES; ++j) {
             if (is_present(m, row, j)) {
-                float mixed = (weight * usual[j] + PRIOR * least) / (weight + PRIOR);
-                float error = errors[j] / sqrtf(larger(mixed, largest[j] / OFTEN));
+                float error = ERRORS[first + j] / sqrtf(usual_square(m, slot, first + j, usual));
                 float square = error * error;
-                leaned[j] = bounded(error, WINSOR);
+                LEANED[first + j] = bounded(error, WINSOR);
                 sum += square;
                 most = larger(most, square);
                 SQUARES[j] += square;
@@ -696,12 +704,6 @@ static void settle_level(onlad_monitor* m, int which, const float* median, float
     }
 }
 
-/* The copy that learns on while the mode itself is measured; ONLAD_NONE if there is no place. */
-static int twin_of(const onlad_monitor* m, int is_first) {
-    (void)m;
-    return is_first && ONLAD_MODES > 1 ? 1 : ONLAD_NONE;
-}
-
 static void copy_mode(onlad_monitor* m, int to, int from, int floats) {
     memcpy(mode_at(m, to), mode_at(m, from), sizeof(float) * (size_t)floats);
     SLOT(to, ROWS) = SLOT(from, ROWS);
@@ -712,11 +714,9 @@ static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
     float* leaning = mode_at(m, slot) + LEANING_AT;
     int instance, j;
     for (instance = 0; instance < 2; ++instance, leaning += ONLAD_FEATURES) {
-        float mean = 0.0f, rows = (float)count;
-        for (j = 0; j < ONLAD_FEATURES; ++j) mean += leaning[j];
-        mean /= (float)ONLAD_FEATURES;
+        const float usual = mean(leaning, ONLAD_FEATURES), rows = (float)count;
         for (j = 0; j < ONLAD_FEATURES; ++j)
-            leaning[j] = larger((rows * leaning[j] + PRIOR * mean) / (rows + PRIOR),
+            leaning[j] = larger((rows * leaning[j] + PRIOR * usual) / (rows + PRIOR),
                                 CORRELATED * LEANING / (2.0f - LEANING));
     }
 }
@@ -728,8 +728,7 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
     const uint32_t half = m->count[WARMUP] / 4;
     int i, k;
     statistics(m, slot, row, found);
-    if (at == 0)
-        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) leans[k] = 0.0f;
+    if (at == 0) clear(leans, 2 * ONLAD_FEATURES);
     lean(m, row, leans);
     memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
     if (at < half) {
@@ -741,7 +740,7 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
         if (at < half - 1) return;
         settle_level(m, 0, levels + MEDIAN, levels + REACH, half, 1.0f, LEAST_REACH);
         settle_leaning(m, slot, half);
-        for (i = 0; i < STATISTICS; ++i) SCALAR(FIRST_MEANS + i) = 0.0f;
+        clear(&SCALAR(FIRST_MEANS), STATISTICS);
         return;
     }
     lean_statistics(m, slot, leaned);
@@ -761,7 +760,7 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
 static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
     float* levels = mode_at(m, slot) + LEVELS_AT;
     const uint32_t part = m->count[WARMUP] / 12, at = SLOT(slot, BEGUN)++;
-    const int twin = twin_of(m, is_first);
+    const int twin = is_first && ONLAD_MODES > 1 ? 1 : -1; /* it learns on meanwhile */
     if (at < 2 * part) {
         measure_units(m, slot, row);
         if (at == 2 * part - 1) settle_units(m, slot);
@@ -872,6 +871,9 @@ static void settle_limit(onlad_monitor* m) {
  */
 static void follow(onlad_monitor* m, float ratio, int unusual) {
     uint32_t *since = &m->count[SINCE], *rows = &m->count[EPISODE], *alarms = &m->count[ALARMS];
+    if (m->count[TICKED] == 0)
+        SCALAR(FACTOR) =
+            larger(SCALAR(FACTOR) * (1.0f - STEP * (float)ONLAD_DELAY * SCALAR(RATE)), 1.0f);
     if (unusual) {
         *since = 1;
         if (*rows < LASTING) ++*rows;
@@ -892,7 +894,7 @@ static void settle_anchor(onlad_monitor* m) {
     const int slot = (int)m->count[ANCHORED] - 1, j = (int)m->count[SETTLING];
     const float *mode = mode_at(m, slot), *U = mode + LINEAR_AT;
     const int own = ONLAD_INPUTS - ONLAD_FEATURES + j;
-    float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f, weight, mixed;
+    float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f, usual;
     int i, k;
     for (i = 0; i < ONLAD_INPUTS; ++i) {
         float sum = 0.0f;
@@ -909,11 +911,8 @@ static void settle_anchor(onlad_monitor* m) {
     for (i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
     ANCHOR(ITS_CENTRE)[j] = mode[j];
     ANCHOR(ITS_SCALE)[j] = mode[SCALE_AT + j];
-    weight = (float)SLOT(slot, WEIGHT);
-    mixed =
-        (weight * mode[USUAL_AT + ONLAD_FEATURES + j] + PRIOR * PRIOR_SQUARE) / (weight + PRIOR);
-    mixed = larger(mixed, mode[LARGEST_AT + ONLAD_FEATURES + j] / OFTEN);
-    ANCHOR(ITS_DEVIATION)[j] = sqrtf(mixed);
+    usual = mean(mode + USUAL_AT + ONLAD_FEATURES, ONLAD_FEATURES);
+    ANCHOR(ITS_DEVIATION)[j] = sqrtf(usual_square(m, slot, ONLAD_FEATURES + j, usual));
     ++m->count[SETTLING];
 }
 
@@ -1161,7 +1160,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     verdict->p_value = 1.0f;
     verdict->ready = verdict->is_anomaly = verdict->learned = verdict->drift = 0;
     verdict->drifting = ONLAD_NONE;
-    for (j = 0; j < ONLAD_FEATURES; ++j) SHARES[j] = 0.0f;
+    clear(SHARES, ONLAD_FEATURES);
     ++m->count[SEEN];
     present = keep(m, x, row, &status);
     if (!m->count[READY]) {
@@ -1198,9 +1197,6 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
         follow_anchor(m, row);
     verdict->drifting = (int)m->count[DRIFTING] - 1;
     if (++m->count[TICKED] == ONLAD_DELAY) {
-        if (open)
-            SCALAR(FACTOR) =
-                larger(SCALAR(FACTOR) * (1.0f - STEP * (float)ONLAD_DELAY * SCALAR(RATE)), 1.0f);
         settle_limit(m);
         m->count[TICKED] = 0;
         SCALAR(HIGHEST) = 0.0f;
