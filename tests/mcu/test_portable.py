@@ -12,7 +12,7 @@ from onlad.errors import ModelFileError
 from onlad.limit import LASTING, TOLD
 from onlad.mcu import PortableMonitor
 from onlad.mcu.definition import Definition
-from onlad.mcu.layout import JUDGED, State
+from onlad.mcu.layout import JUDGED
 from onlad.mcu.portable import to_bytes
 from onlad.verdict import Verdicts
 
@@ -247,7 +247,7 @@ def test_accept_needs_a_row_that_was_judged():
 
 def changed(monitor, change):
     """Return a monitor that took over the dump of another, with a change."""
-    state = State(monitor.sizes(), monitor.dump())
+    state = monitor.state()
     change(state)
     return copy.deepcopy(monitor).restore(to_bytes(state, monitor))
 
@@ -257,7 +257,7 @@ def test_no_row_of_a_start_is_accepted_whatever_a_dump_says_of_it():
     monitor.observe_many(machine(100, 3))
 
     def judge_all(state):
-        state.flags[:] |= JUDGED
+        state["flags"] |= JUDGED
 
     with pytest.raises(ValueError, match="accept needs one of the last 64 samples judged"):
         changed(monitor, judge_all).accept()
@@ -268,7 +268,7 @@ def test_a_unit_that_no_start_can_have_is_refused():
     monitor.observe_many(machine(500, 3))
 
     def shrink(state):
-        state.modes[0]["scale"][1] = 1e-45  # one over it is infinite
+        state["modes"]["scale"][0, 1] = 1e-45  # one over it is infinite
 
     with pytest.raises(ModelFileError, match="the dump is damaged"):
         changed(monitor, shrink)

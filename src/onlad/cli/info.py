@@ -14,7 +14,7 @@ from onlad.cli.arguments import Commands, Help
 from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.mcu import PortableMonitor
-from onlad.mcu.layout import MAGIC, MODE, State
+from onlad.mcu.layout import MAGIC, MODE
 from onlad.monitor import Monitor
 from onlad.reference import Array
 
@@ -104,11 +104,11 @@ def _portable(monitor: PortableMonitor) -> dict[str, Any]:
     names = [str(name) for name in monitor.names]
     if not said["ready"]:
         return facts | {"why": said["why"], "columns": names}
-    state = State(monitor.sizes(), monitor.dump())
+    state = monitor.state()
     drifting = said["drifting"]
     modes = [
         _mode(int(place[1]), mode["centre"], mode["scale"], names)
-        for place, mode in zip(state.places, state.modes, strict=True)
+        for place, mode in zip(state["places"], state["modes"], strict=True)
         if place[0] == MODE
     ]
     return facts | {

@@ -9,7 +9,7 @@ from onlad.errors import OnladError
 from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT, TOLD
 from onlad.mcu.definition import ChipLimit, bin_of, order
-from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes, State
+from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes
 from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
 from onlad.monitor import Monitor
@@ -61,23 +61,23 @@ def from_monitor(
     )
     chip.names = monitor.names
     sizes = chip.sizes()
-    state = State(sizes)
+    state = sizes.state()
     for i, mode in enumerate(watching.modes):
         _mode(state, i, mode, sizes)
         if chip.is_fixed:
-            to_words(state.modes[i], sizes)
+            to_words(state["modes"][i], sizes)
     _limit(state, watching)
-    _rows(state, watching)
-    _anchor(state, watching)
+    _rows(state, watching, sizes)
+    _anchor(state, watching, sizes)
     if chip.is_fixed:
-        beta = state.common["anchor_beta"]
+        beta = state["anchor_beta"]
         beta.view("<i4")[:] = _words(beta)
     state["seen"], state["ready"], state["warmup"] = monitor.n_seen, 1, chip.warmup
     state["rate"] = monitor.false_alarms
     return chip.restore(to_bytes(state, chip))
 
 
-def to_words(mode: dict[str, Array], sizes: Sizes) -> None:
+def to_words(mode: Array, sizes: Sizes) -> None:
     """Write entries of U, which are not on its diagonal, and beta as words of fixed point."""
     for name, size in (("linear", sizes.inputs), ("tanh", sizes.units)):
         rows, columns = np.tril_indices(size)
@@ -118,26 +118,26 @@ def _sums(instance: Instance) -> list[Array]:
     return [gram + np.diag(ridge) for gram in instance.gram]
 
 
-def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
+def _mode(state: Array, i: int, mode: Mode, sizes: Sizes) -> None:
     tanh, linear = mode.instances
-    into, inputs = state.modes[i], order(sizes)
+    into, inputs = state["modes"][i], order(sizes)
     into["centre"][:], into["scale"][:] = mode.centre, mode.scale
     into["linear"][:] = factors(_sums(linear)[0][np.ix_(inputs, inputs)])
     into["tanh"][:] = [factors(K) for K in _sums(tanh)]
     into["beta"][:] = tanh.beta.T
     into["usual"][:], into["largest"][:] = mode.usual, mode.largest
     into["leaning"][:], into["levels"][:] = mode.leaning, np.array(mode.levels)
-    state.places[i] = MODE, mode.count, int(mode.weight), 0
+    state["places"][i] = MODE, mode.count, int(mode.weight), 0
 
 
-def _limit(state: State, watching: Watching) -> None:
+def _limit(state: Array, watching: Watching) -> None:
     limit = watching.limit
     since, rows, peak, alarms = limit.episode
     recent = ChipLimit(limit.rate)
     for root in np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]:
         recent.count(float(root) ** 2)
-    state.histogram[:], state["total"] = recent.rows, recent.rows[:, 0].sum()
-    state.before[: len(recent.before)] = recent.before
+    state["histogram"][:], state["total"] = recent.rows, recent.rows[:, 0].sum()
+    state["before"][: len(recent.before)] = recent.before
     state["factor"], state["doubt"] = np.exp(limit.factor), watching._doubt
     state["now"], state["gate"] = watching._now, watching._gate
     state["last"] = watching.score[TICK + watching.at - 1]
@@ -145,41 +145,41 @@ def _limit(state: State, watching: Watching) -> None:
     state["alarms"], state["peak"] = min(alarms, TOLD), peak
 
 
-def _rows(state: State, watching: Watching) -> None:
+def _rows(state: Array, watching: Watching, sizes: Sizes) -> None:
     """Fill the ring from its end: the newest row lies at the last place."""
-    sizes, moving = state.sizes, watching.moving
+    moving = watching.moving
     weights = 1 << np.arange(32, dtype="uint64")
     for back in range(sizes.ring):
         row, into = TICK + watching.at - 1 - back, sizes.ring - 1 - back
         held = row + sizes.window - 1
         if held < 0:
             break
-        state.common["ring"][into] = watching.held[held]
+        state["ring"][into] = watching.held[held]
         if row < 0:
             continue
         present = np.zeros(32 * sizes.masks, bool)
         present[: sizes.features] = watching.present[row]
-        state.masks[into] = present.reshape(-1, 32) @ weights
+        state["masks"][into] = present.reshape(-1, 32) @ weights
         judged = row >= TICK or watching.open[row]
         scored = bin_of(float(watching.score[row])) << SCORED
         flags = int(watching.mode[row]) | scored | JUDGED * judged | OPEN * watching.open[row]
-        state.flags[into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
-    state["refused"] = int(np.count_nonzero(state.flags[-TICK - 1 :] & UNUSUAL))
+        state["flags"][into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
+    state["refused"] = int(np.count_nonzero(state["flags"][-TICK - 1 :] & UNUSUAL))
     state["position"], state["current"] = sizes.ring - 1, int(moving.mode[0])
     state["ticked"] = min(watching.at, TICK - 1)
-    state.common["age"][:], state.common["patience"][:] = moving.age, moving.patience
-    state.common["means"][:], state.common["leans"][:] = moving.means, moving.leans
-    state.common["counted"][:] = watching.counters.counted[0]
+    state["age"][:], state["patience"][:] = moving.age, moving.patience
+    state["means"][:], state["leans"][:] = moving.means, moving.leans
+    state["counted"][:] = watching.counters.counted[0]
 
 
-def _anchor(state: State, watching: Watching) -> None:
+def _anchor(state: Array, watching: Watching, sizes: Sizes) -> None:
     anchor = watching.anchors[0]
     if anchor is None:
         return
-    state.common["anchor_beta"][:] = anchor.beta[order(state.sizes)].T
-    state.common["anchor"][:] = [
+    state["anchor_beta"][:] = anchor.beta[order(sizes)].T
+    state["anchor"][:] = [
         anchor.centre, anchor.scale, anchor.deviation, anchor.lean, *anchor.halves
     ]  # fmt: skip
-    state["anchored"], state["settling"] = 1, state.sizes.features
+    state["anchored"], state["settling"] = 1, sizes.features
     state["anchor_rows"] = min(anchor.rows, MEASURED)
     state["drifting"] = watching.drifting + 1

@@ -28,7 +28,6 @@ from onlad.mcu.layout import (
     WARMUP,
     WEIGHT,
     Sizes,
-    State,
 )
 from onlad.modelfile import need
 from onlad.reference import Array, draw
@@ -197,7 +196,7 @@ class PortableMonitor:
         self._make()
         self._chip.warmup(min(len(useful) // 12 * 12, 98_304))
         self._watch(useful)
-        state = State(self.sizes(), self.dump())
+        state = self.state()
         state["warmup"] = self.warmup  # of candidates: they have no history
         self.restore(to_bytes(state, self))
         self.n_seen = len(rows)
@@ -249,6 +248,11 @@ class PortableMonitor:
             return words[0].astype("int16"), words[1].astype("int16")
         return alpha.astype("float32"), bias.astype("float32")
 
+    def digest(self) -> int:
+        """Return the checksum of the random layer, unit by unit, its bias first."""
+        alpha, bias = self.layer()
+        return zlib.crc32(np.column_stack((bias, alpha)).tobytes())
+
     def spreads(self) -> tuple[float, float]:
         """Return the largest weight and bias of a seeded layer: the deviation of a stored one."""
         spread = np.sqrt(3 / self.sizes().features)
@@ -282,6 +286,10 @@ class PortableMonitor:
         self._need()
         return bytes(self._chip.dump(sequence))
 
+    def state(self) -> Array:
+        """Return what `dump` returns, as numbers by name: `onlad.mcu.layout`."""
+        return self.sizes().state(self.dump())
+
     def restore(self, data: bytes) -> PortableMonitor:
         """Take over the dump of a chip with the same sizes and the same random layer."""
         if not self.names and len(data) >= HEADER.size:
@@ -289,10 +297,10 @@ class PortableMonitor:
         self._need()
         if self._chip.restore(bytes(data)):
             raise ModelFileError("the dump is damaged, or of a monitor with other sizes or seed")
-        state = State(self.sizes(), data)
+        state = self.state()
         self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
         self._rate = float(np.format_float_positional(np.float32(state["rate"])))
-        counted = ~np.isnan(state.common["counted"])
+        counted = ~np.isnan(state["counted"])
         self.counters = tuple(self.names[j] for j in np.flatnonzero(counted))
         return self
 
@@ -311,10 +319,9 @@ class PortableMonitor:
                 arithmetic="fixed" if version == FIXED_VERSION else "float",
             )  # fmt: skip
             self.names = tuple(range(n))
-            alpha, bias = self.layer()
-            if zlib.crc32(bias.tobytes(), zlib.crc32(alpha.tobytes())) == digest:
+            if self.digest() == digest:
                 self.restore(data)
-                self.warmup = int(State(self.sizes(), data)["warmup"])
+                self.warmup = int(self.state()["warmup"])
                 return self
         raise ModelFileError(
             f"the dump is of a monitor whose seed is not {seed}: "
@@ -325,15 +332,15 @@ class PortableMonitor:
         """Return what the monitor decided by itself, and whether it is ready."""
         if self._chip is None:
             return {"ready": False, "features": len(self.names), "why": "no sample yet"}
-        state, sizes = State(self.sizes(), self.dump()), self.sizes()
+        state, sizes = self.state(), self.sizes()
         said = {"ready": bool(state["ready"]), "features": sizes.features, "window": sizes.window}
         if not state["ready"]:
-            missing = int(state["warmup"]) - int(state.places[0, 3])
+            missing = int(state["warmup"]) - int(state["places"][0, 3])
             return said | {"why": f"{missing} more samples with a value are needed"}
         drifting = int(state["drifting"]) - 1
         return said | {
-            "modes": [int(rows) for role, rows, *_ in state.places if role == MODE],
-            "threshold": state["now"] / state["doubt"],
+            "modes": [int(rows) for role, rows, *_ in state["places"] if role == MODE],
+            "threshold": float(state["now"] / state["doubt"]),
             "false_alarms": self.false_alarms,
             "drifting": self.names[drifting] if drifting >= 0 else None,
             "counters": list(self.counters),
@@ -426,10 +433,8 @@ class PortableMonitor:
         return repr(self.settings()).replace("PortableSettings", "PortableMonitor", 1)
 
 
-def to_bytes(state: State, chip: PortableMonitor) -> bytes:
+def to_bytes(state: Array, chip: PortableMonitor) -> bytes:
     """Return the dump with this state, of a monitor with the layer and arithmetic of `chip`."""
-    layer = chip.layer()
-    digest = zlib.crc32(layer[1].tobytes(), zlib.crc32(layer[0].tobytes()))
     version = FIXED_VERSION if chip.is_fixed else VERSION
-    data = HEADER.pack(MAGIC, version, *state.sizes, digest, 0) + state.words.tobytes()
+    data = HEADER.pack(MAGIC, version, *chip.sizes(), chip.digest(), 0) + state.tobytes()
     return data + zlib.crc32(data).to_bytes(4, "little")

@@ -106,36 +106,17 @@
 #define UNCOUNTED (2.0f * MOST) /* in the place of a counter's last value, before the first */
 #define STATISTICS 4
 
-/* Whole numbers. */
-enum {
-    SEEN,
-    READY,
-    POSITION,
-    CURRENT,
-    WARMUP,
-    PAUSED,
-    TICKED,
-    REFUSED_ROWS,
-    SINCE,
-    EPISODE,
-    ALARMS,
-    EXPLAINED,
-    UNEXPLAINED,
-    IDLE,
-    ANCHORED,
-    SETTLING,
-    ANCHOR_ROWS,
-    DRIFTING,
-    TOTAL,
-    SLOTS
-};
+/* Whole numbers: of all rows, of the limit and a candidate, of the anchor. */
+enum { SEEN, READY, POSITION, CURRENT, WARMUP, PAUSED, TICKED, REFUSED_ROWS };
+enum { TOTAL = REFUSED_ROWS + 1, SINCE, EPISODE, ALARMS, EXPLAINED, UNEXPLAINED, IDLE };
+enum { ANCHORED = IDLE + 1, SETTLING, ANCHOR_ROWS, DRIFTING, SLOTS };
 enum { ROLE, ROWS, WEIGHT, BEGUN };            /* of a slot */
 enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
 #define SLOT(slot, what) m->count[SLOTS + 4 * (slot) + (what)]
-#define HISTOGRAM                                                                   \
-    (m->count + SLOTS + 4 * ONLAD_MODES) /* a word: rows, and those that follow one \
-                                          */
-#define BEFORE (HISTOGRAM + ONLAD_BINS)  /* bytes: bins of the last GAP + 1 rows */
+/* The histogram has a word for each bin: rows, and in the upper half those that follow one as high.
+ * BEFORE has the bins of the last GAP + 1 rows, a byte each. */
+#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES)
+#define BEFORE (HISTOGRAM + ONLAD_BINS)
 #define FLAGS (BEFORE + ONLAD_BEFORE)
 #define MASK(row) (FLAGS + ONLAD_RING + (row) * ONLAD_MASKS)
 /* Flags of a row. The low byte is its mode, the third one the bin of its score. */
@@ -151,20 +132,8 @@ enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
 #define PATIENCE_AT (AGE_AT + ONLAD_FEATURES)
 #define COUNTED_AT (PATIENCE_AT + ONLAD_FEATURES)
 #define SCALARS_AT (COUNTED_AT + ONLAD_FEATURES)
-enum {
-    RATE,
-    FACTOR,
-    NOW,
-    GATE,
-    DOUBT,
-    LAST,
-    PEAK,
-    HIGHEST,
-    MEANS,
-    BLOCKS = MEANS + STATISTICS,
-    FIRST_MEANS = BLOCKS + 2 * STATISTICS,
-    DEVIATION = FIRST_MEANS + STATISTICS
-};
+enum { RATE, FACTOR, NOW, GATE, DOUBT, LAST, PEAK, HIGHEST, MEANS };
+enum { BLOCKS = MEANS + 4, FIRST_MEANS = MEANS + 12, DEVIATION = MEANS + 16 };
 #define SCALAR(what) m->memory[SCALARS_AT + (what)]
 
 /* A mode. */
@@ -176,15 +145,8 @@ enum {
 #define LARGEST_AT (USUAL_AT + 2 * ONLAD_FEATURES)
 #define LEANING_AT (LARGEST_AT + 2 * ONLAD_FEATURES)
 #define LEVELS_AT (LEANING_AT + 2 * ONLAD_FEATURES)
-enum {
-    MEDIAN = 0,
-    REACH = 4,
-    MEAN_MEDIAN = 8,
-    MEAN_REACH = 12,
-    LEAN_MEDIAN = 16,
-    LEAN_REACH = 20,
-    LEVELS = 24
-};
+enum { MEDIAN, REACH = 4, MEAN_MEDIAN = 8, MEAN_REACH = 12, LEAN_MEDIAN = 16, LEAN_REACH = 20 };
+#define LEVELS 24
 
 /* An anchor: coefficients by feature, then six rows. */
 #define ANCHOR(what) (m->memory + ANCHOR_AT + ONLAD_FEATURES * (ONLAD_INPUTS + (what)))
@@ -623,10 +585,10 @@ static void count_score(onlad_monitor* m, int at) {
 
 /* -- the start of a mode: units, learning, usual squares, levels, levels of running means -- */
 
-static void begin(onlad_monitor* m, int slot, uint32_t role) {
+/* A place that is free holds zeros. */
+static void release(onlad_monitor* m, int slot) {
     clear(mode_at(m, slot), ONLAD_MODE_FLOATS);
-    SLOT(slot, ROLE) = role;
-    SLOT(slot, ROWS) = SLOT(slot, WEIGHT) = SLOT(slot, BEGUN) = 0;
+    SLOT(slot, ROLE) = SLOT(slot, ROWS) = SLOT(slot, WEIGHT) = SLOT(slot, BEGUN) = FREE;
 }
 
 /* While units are measured, USUAL has the smallest and largest value, and LARGEST the rows. */
@@ -794,7 +756,7 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
                  CORRELATED / LEANING, LEAST_REACH);
     if (twin >= 0) {
         copy_mode(m, slot, twin, USUAL_AT); /* all but usual squares and levels */
-        SLOT(twin, ROLE) = FREE;
+        release(m, twin);
     }
     return 1;
 }
@@ -962,7 +924,7 @@ static void confirm(onlad_monitor* m, int candidate) {
         if (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)) least = slot;
     }
     if (known_modes == ONLAD_MODES - 1) {
-        SLOT(least, ROLE) = FREE;
+        release(m, least);
         if ((int)m->count[ANCHORED] == least + 1)
             m->count[ANCHORED] = m->count[SETTLING] = m->count[DRIFTING] = 0;
     }
@@ -981,7 +943,7 @@ static int seclude(onlad_monitor* m, int row) {
         if (slot < 0) {
             slot = slot_with(m, FREE);
             if (slot < 0) return 0;
-            begin(m, slot, BEGINNING);
+            SLOT(slot, ROLE) = BEGINNING;
         }
         if (begin_row(m, slot, row, 0)) {
             SLOT(slot, ROLE) = WAITING;
@@ -998,7 +960,7 @@ static int seclude(onlad_monitor* m, int row) {
         ++m->count[UNEXPLAINED];
     }
     if ((float)m->count[UNEXPLAINED] > FOREIGN * ((float)m->count[EXPLAINED] + CANDIDATE)) {
-        SLOT(slot, ROLE) = FREE;
+        release(m, slot);
         return 0;
     }
     needed = smaller(larger(PATIENCE * learned_rows(m), SHORTEST), LONGEST);
@@ -1020,7 +982,7 @@ static int decide(onlad_monitor* m, int row) {
     if (++m->count[IDLE] % (ONLAD_DELAY / EXPIRING) == 0) { /* what began is let go in time */
         int young = slot_with(m, BEGINNING);
         if (young >= 0 && m->count[IDLE] / (ONLAD_DELAY / EXPIRING) > SLOT(young, BEGUN))
-            SLOT(young, ROLE) = FREE;
+            release(m, young);
     }
     if (flags & UNUSUAL) return 0;
     if (SLOT(slot, ROLE) != MODE) slot = (int)m->count[CURRENT];
@@ -1262,7 +1224,7 @@ static void start_anew(onlad_monitor* m) {
     m->count[WARMUP] = 384;
     SCALAR(RATE) = 1e-4f;
     SCALAR(FACTOR) = SCALAR(DOUBT) = 1.0f;
-    begin(m, 0, BEGINNING);
+    SLOT(0, ROLE) = BEGINNING;
 }
 
 #ifndef ONLAD_RUNTIME
@@ -1310,41 +1272,29 @@ static uint32_t checksum(uint32_t crc, const void* bytes, size_t size) {
     return ~crc;
 }
 
-/* Of all weights, then all biases: another layer gives another one. */
+/* Of the random layer, unit by unit, its bias first: another layer gives another one. */
 static uint32_t layer_checksum(const onlad_monitor* m) {
-    const size_t size = sizeof(onlad_weight);
-#ifdef ONLAD_SEED
+    LAYER_BEGINS;
     uint32_t crc = 0;
-    int biases, k, j;
+    int k, j;
     (void)m;
-    for (biases = 0; biases < 2; ++biases) {
-        LAYER_BEGINS;
-        for (k = 0; k < ONLAD_HIDDEN; ++k) {
-            onlad_weight one = BIAS_OF(k);
-            if (biases) crc = checksum(crc, &one, size);
-            for (j = 0; j < ONLAD_FEATURES; ++j) {
-                one = WEIGHT_OF(k, j);
-                if (!biases) crc = checksum(crc, &one, size);
-            }
+    for (k = 0; k < ONLAD_HIDDEN; ++k) {
+        onlad_weight one = BIAS_OF(k);
+        crc = checksum(crc, &one, sizeof one);
+        for (j = 0; j < ONLAD_FEATURES; ++j) {
+            one = WEIGHT_OF(k, j);
+            crc = checksum(crc, &one, sizeof one);
         }
     }
     return crc;
-#else
-    const size_t weights = (size_t)(ONLAD_HIDDEN * ONLAD_FEATURES), units = (size_t)ONLAD_HIDDEN;
-    (void)m;
-    return checksum(checksum(0, ALPHA, size * weights), BIAS, size * units);
-#endif
 }
 
 static void fill_header(const onlad_monitor* m, uint32_t sequence, uint32_t* header) {
-    (void)m;
+    const int sizes[] = {ONLAD_FEATURES, ONLAD_WINDOW, ONLAD_GROUPS, ONLAD_UNITS, ONLAD_MODES};
+    int k;
     header[0] = MAGIC;
     header[1] = VERSION;
-    header[2] = (uint32_t)ONLAD_FEATURES;
-    header[3] = (uint32_t)ONLAD_WINDOW;
-    header[4] = (uint32_t)ONLAD_GROUPS;
-    header[5] = (uint32_t)ONLAD_UNITS;
-    header[6] = (uint32_t)ONLAD_MODES;
+    for (k = 0; k < 5; ++k) header[2 + k] = (uint32_t)sizes[k];
     header[7] = layer_checksum(m);
     header[8] = sequence;
 }
@@ -1389,6 +1339,8 @@ static uint32_t word_of(const uint8_t* words, int at) {
 }
 
 static uint32_t count_of(const dump* d, int at) { return word_of(d->counts, at); }
+
+#define SLOT_OF(slot, what) count_of(d, SLOTS + 4 * (slot) + (int)(what))
 
 static float float_of(const dump* d, int at) { return from_bits(word_of(d->floats, at)); }
 
@@ -1449,44 +1401,34 @@ static int sound_beta(const dump* d, int at, int size) {
 }
 
 static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
-    (void)m;
-    const uint32_t role = count_of(d, SLOTS + 4 * slot + ROLE);
-    const uint32_t begun = count_of(d, SLOTS + 4 * slot + BEGUN);
+    const uint32_t role = SLOT_OF(slot, ROLE), begun = SLOT_OF(slot, BEGUN);
     const uint32_t part = count_of(d, WARMUP) / 12;
-    const int at = MODES_AT + slot * ONLAD_MODE_FLOATS;
+    const int at = MODES_AT + slot * ONLAD_MODE_FLOATS, starts = role == BEGINNING;
+    const int has_levels = role != TWIN && !(starts && begun < 9 * part);
+    const int has_all = role != TWIN && !starts, n = ONLAD_FEATURES;
     int group;
-    if (role == FREE)
-        return within(d, at, ONLAD_FEATURES, -1e38f, 1e38f, 1) &&
-               within(d, at + SCALE_AT, LINEAR_AT - SCALE_AT, -1e38f, 1e38f, 0) &&
-               (IS_FIXED || within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, -1e38f, 1e38f, 0)) &&
-               within(d, at + USUAL_AT, ONLAD_MODE_FLOATS - USUAL_AT, -1e38f, 1e38f, 0);
-    if (count_of(d, SLOTS + 4 * slot + WEIGHT) > MEMORY) return 0;
-    if (role == BEGINNING && begun >= 12 * part) return 0;
-    if (!within(d, at, ONLAD_FEATURES, -MOST, MOST, 1)) return 0;
-    if (role == BEGINNING && begun < 2 * part)
-        return within(d, at, ONLAD_FEATURES, -MOST, MOST, 0) &&
-               within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 1e35f, 0) &&
-               within(d, at + USUAL_AT, 2 * ONLAD_FEATURES, -MOST, MOST, 0) &&
-               within(d, at + LARGEST_AT, 2 * ONLAD_FEATURES, 0.0f, (float)begun, 0) &&
+    (void)m;
+    if (role == FREE) return within(d, at, ONLAD_MODE_FLOATS, 0.0f, 0.0f, 0);
+    if (SLOT_OF(slot, WEIGHT) > MEMORY || (starts && begun >= 12 * part)) return 0;
+    if (starts && begun < 2 * part) /* units are measured */
+        return within(d, at, n, -MOST, MOST, 0) && within(d, at + SCALE_AT, n, 0.0f, 1e35f, 0) &&
+               within(d, at + USUAL_AT, 2 * n, -MOST, MOST, 0) &&
+               within(d, at + LARGEST_AT, 2 * n, 0.0f, (float)begun, 0) &&
                within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, 0.0f, 0.0f, 0) &&
-               within(d, at + LEANING_AT, 2 * ONLAD_FEATURES + LEVELS, 0.0f, 0.0f, 0);
+               within(d, at + LEANING_AT, 2 * n + LEVELS, 0.0f, 0.0f, 0);
     for (group = 0; group < ONLAD_GROUPS; ++group)
         if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
                           2.0f / RIDGE))
             return 0;
-    return sound_scale(d, at + SCALE_AT, ONLAD_FEATURES) &&
+    return within(d, at, n, -MOST, MOST, 1) && sound_scale(d, at + SCALE_AT, n) &&
            sound_factor(d, at + LINEAR_AT, ONLAD_INPUTS, 2.0f / CONSTANT) &&
-           sound_beta(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS) &&
-           within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
+           sound_beta(d, at + BETA_AT, n * ONLAD_UNITS) &&
+           within(d, at + USUAL_AT, 4 * n, 0.0f, 1e28f, 0) &&
+           within(d, at + LEANING_AT, 2 * n, has_levels ? 0.01f : 0.0f, WINSOR * WINSOR, 0) &&
            within(d, at + LEVELS_AT, LEVELS, -1e33f, 1e33f, 0) &&
-           within(d, at + LEANING_AT, 2 * ONLAD_FEATURES,
-                  role == TWIN || (role == BEGINNING && begun < 9 * part) ? 0.0f : 0.01f,
-                  WINSOR * WINSOR, 0) &&
-           (role == TWIN || (role == BEGINNING && begun < 9 * part) ||
-            within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
-           (role == TWIN || role == BEGINNING ||
-            (within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
-             within(d, at + LEVELS_AT + LEAN_REACH, 4, LEAST_REACH, 1e33f, 0)));
+           (!has_levels || within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
+           (!has_all || (within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
+                         within(d, at + LEVELS_AT + LEAN_REACH, 4, LEAST_REACH, 1e33f, 0)));
 }
 
 static int sound(const onlad_monitor* m, const dump* d) {
@@ -1505,21 +1447,19 @@ static int sound(const onlad_monitor* m, const dump* d) {
         return 0;
     for (i = 0; i <= TWIN; ++i) of_role[i] = 0;
     for (i = 0; i < ONLAD_MODES; ++i) {
-        uint32_t role = count_of(d, SLOTS + 4 * i + ROLE);
+        uint32_t role = SLOT_OF(i, ROLE);
         if (role > TWIN || !sound_mode(m, d, i)) return 0;
         ++of_role[role];
     }
-    if (ready ? !of_role[MODE] || of_role[BEGINNING] + of_role[WAITING] > 1 || of_role[TWIN] ||
-                    (ONLAD_MODES > 1 && of_role[MODE] == (uint32_t)ONLAD_MODES) ||
-                    count_of(d, SLOTS + 4 * (int)count_of(d, CURRENT)) != MODE
-              : of_role[FREE] + of_role[TWIN] != (uint32_t)ONLAD_MODES - 1 ||
-                    count_of(d, SLOTS) != BEGINNING ||
-                    (ONLAD_MODES > 1 && (count_of(d, SLOTS + 4) == TWIN) !=
-                                            (count_of(d, SLOTS + (int)BEGUN) > warmup / 3)) ||
-                    of_role[TWIN] > 1)
+    if (ready ? SLOT_OF(count_of(d, CURRENT), ROLE) != MODE || of_role[TWIN] ||
+                    of_role[BEGINNING] + of_role[WAITING] > 1 ||
+                    (ONLAD_MODES > 1 && of_role[MODE] == (uint32_t)ONLAD_MODES)
+              : SLOT_OF(0, ROLE) != BEGINNING || of_role[TWIN] > 1 ||
+                    of_role[FREE] + of_role[TWIN] != (uint32_t)ONLAD_MODES - 1 ||
+                    (ONLAD_MODES > 1 &&
+                     (SLOT_OF(1, ROLE) == TWIN) != (SLOT_OF(0, BEGUN) > warmup / 3)))
         return 0;
-    if (count_of(d, ANCHORED) && count_of(d, SLOTS + 4 * ((int)count_of(d, ANCHORED) - 1)) != MODE)
-        return 0;
+    if (count_of(d, ANCHORED) && SLOT_OF(count_of(d, ANCHORED) - 1, ROLE) != MODE) return 0;
     for (i = 0; i < ONLAD_BINS; ++i) {
         sum += count_of(d, histogram + i) & 0xffffu;
         following += count_of(d, histogram + i) >> 16;
