@@ -396,31 +396,28 @@ class ChipLimit(limit.Limit):
             self.rows = halved(self.rows)
 
     def tails(self) -> tuple[float, float]:
-        """Return `onlad.limit.tail`, not `clustered` and so, of the middles of the bins."""
-        n = int(self.rows[:, 0].sum())
+        """Return `onlad.limit.tail` of the histogram, not `clustered` and so.
+
+        The rows of a bin are taken to be spread over it. What share of the rows above the edge of
+        the tail begin a cluster is known for the bin in which the edge lies.
+        """
+        rows = self.rows[:, 0]
+        n = int(rows.sum())
         if n < 2:
             return 0.0, 0.0
-        wanted = min(max(int(np.float32(n) * np.float32(limit.TAIL)), 8), n - 1)
-        above, following = np.cumsum(self.rows[::-1], axis=0)[::-1].T  # rows in a bin or higher
-        edge = int(max((i for i in range(1, BINS) if above[i] >= wanted), default=1)) - 1
-        k, u = int(above[edge + 1]), middle(edge)
-        excess = np.repeat([middle(i) for i in range(BINS)], self.rows[:, 0])[n - k :] - u
-        if k < 2 or excess.sum() <= 0:
-            return u, u
-        b0, b1 = excess.mean(), (excess * np.arange(k - 1, -1, -1)).mean() / (k - 1)
-        shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, 1e-6 * b0), 0.0, 0.5))
-        beyond = n - int(np.float32(0.999) * np.float32(n))
-        most = max((middle(i) for i in range(edge + 1, BINS) if above[i] >= beyond), default=0.0)
-
-        def reach(ends: int) -> float:
-            far = -np.log(self.rate * n / max(ends, 1))
-            if far <= 0:
-                return u
-            if shape > 1e-3:
-                far = (np.exp(shape * far) - 1) / shape
-            return float(min(u + b0 * (1 - shape) * far, limit.FARTHEST * most))
-
-        return reach(k), reach(k - int(following[edge + 1]))
+        low = np.array([lowest(i) for i in range(BINS + 1)])
+        bins, nth = (
+            np.repeat(np.arange(BINS), rows),
+            np.arange(n) - np.repeat(np.cumsum(rows) - rows, rows),
+        )
+        roots = low[bins] + (low[bins + 1] - low[bins]) * (nth + 0.5) / rows[bins]
+        k = min(max(int(n * limit.TAIL), 8), n - 1)
+        above, following = self.rows[bins[-k] :].sum(axis=0)
+        begin = max(1 - following / above, 1 / above)
+        edge, base = (
+            limit.tail(roots, rate, clustered=False) for rate in (self.rate, self.rate / begin)
+        )
+        return edge, base
 
 
 def halved(rows: Array) -> Array:
@@ -440,9 +437,7 @@ def bin_of(score: float) -> int:
     return min(max((word >> 19) - (127 + LOWEST) * OCTAVE + 1, 0), BINS - 1)
 
 
-def middle(bin_: int) -> float:
-    """Return the root in the middle of a bin."""
-    if bin_ == 0:
-        return 0.0
-    word = ((bin_ - 1 + (127 + LOWEST) * OCTAVE) << 19) + (1 << 18)
-    return float(np.uint32(word).view("float32"))
+def lowest(bin_: int) -> float:
+    """Return the least root of a bin."""
+    word = (bin_ - 1 + (127 + LOWEST) * OCTAVE) << 19
+    return float(np.uint32(word).view("float32")) if bin_ else 0.0

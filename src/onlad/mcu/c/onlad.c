@@ -763,10 +763,9 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
 
 /* -- the limit -- */
 
-/* The middle of a bin. */
-static float middle(int at) {
-    return at == 0 ? 0.0f
-                   : from_bits(((uint32_t)(at - 1 + (127 + LOWEST) * OCTAVE) << 19) + (1u << 18));
+/* The least root of a bin. */
+static float lowest(int at) {
+    return at ? from_bits((uint32_t)(at - 1 + (127 + LOWEST) * OCTAVE) << 19) : 0.0f;
 }
 
 static float p_value(onlad_monitor* m, float score) {
@@ -777,35 +776,41 @@ static float p_value(onlad_monitor* m, float score) {
 }
 
 /* onlad.limit.tail of a histogram: the root that a normal row exceeds with probability RATE, and
- * the one above which clusters begin with it. */
+ * the one above which clusters begin with it. The rows of a bin are taken to be spread over it. */
 static void tails(onlad_monitor* m, float* roots) {
     const uint32_t n = m->count[TOTAL], beyond = n - (uint32_t)(0.999f * (float)n);
-    uint32_t k = 0, following = 0, wanted = (uint32_t)((float)n * TAIL);
-    float sum = 0.0f, ranked = 0.0f, u, b0, b1, shape, most = 0.0f;
+    uint32_t k = 0, above = 0, following = 0, wanted = (uint32_t)((float)n * TAIL);
+    float sum = 0.0f, ranked = 0.0f, u = 0.0f, b0, b1, shape, most = 0.0f;
     int i;
-    if (wanted < 8) wanted = 8;
     roots[0] = roots[1] = 0.0f;
     if (n < 2) return;
+    if (wanted < 8) wanted = 8;
     if (wanted > n - 1) wanted = n - 1;
-    for (i = ONLAD_BINS - 1; i > 0 && k < wanted; --i) {
-        float rows = (float)rows_in(m, i), value = middle(i);
-        sum += rows * value;
-        ranked += rows * value * ((float)k + 0.5f * (rows - 1.0f));
-        k += rows_in(m, i);
-        following += HISTOGRAM[i] >> 16;
-        if (most == 0.0f && k >= beyond) most = value;
+    for (i = ONLAD_BINS - 1; i >= 0; --i) {
+        const uint32_t rows = rows_in(m, i), left = wanted - k, own = rows < left ? rows : left;
+        const float high = lowest(i + 1), step = rows ? (high - lowest(i)) / (float)rows : 0.0f;
+        const float part = (float)own, value = high - 0.5f * step * part;
+        if (k < beyond && k + rows >= beyond) most = high - step * ((float)(beyond - k) - 0.5f);
+        sum += part * value;
+        ranked += part * (value * ((float)k + 0.5f * (part - 1.0f)) -
+                          step * (part * part - 1.0f) * (1.0f / 12.0f));
+        if (own) above += rows, following += HISTOGRAM[i] >> 16;
+        k += own;
+        u = high - step * (part + 0.5f); /* the first row that is not in the tail */
+        if (own < rows) break;
     }
-    roots[0] = roots[1] = u = middle(i);
+    roots[0] = roots[1] = u;
     if (k < 2) return;
     b0 = sum / (float)k - u;
     b1 = ranked / ((float)k * (float)(k - 1)) - 0.5f * u;
     shape = 2.0f - b0 / larger(b0 - 2.0f * b1, 1e-6f * b0);
     shape = shape < 0.0f ? 0.0f : shape > 0.5f ? 0.5f : shape;
     for (i = 0; i < 2; ++i) {
-        const uint32_t begin = i == 0 ? k : k > following ? k - following : 1;
-        float far = -logarithm(SCALAR(RATE) * (float)n / (float)begin);
+        const float begin = i && following < above ? (float)(above - following) : 1.0f;
+        const float share = i ? begin / (float)above : 1.0f;
+        float far = -logarithm(SCALAR(RATE) * (float)n / ((float)k * share));
         if (!(b0 > 0.0f) || far <= 0.0f) continue;
-        if (shape > 1e-3f) far = (exponential(shape * far) - 1.0f) / shape;
+        if (shape > 1e-4f) far = (exponential(shape * far) - 1.0f) / shape;
         roots[i] = smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);
     }
 }
@@ -1115,7 +1120,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
         m->count[POSITION] + 1 == (uint32_t)ONLAD_RING ? 0 : (int)m->count[POSITION] + 1;
     const int open = !m->count[PAUSED];
     onlad_status status = ONLAD_OK;
-    int present, unusual, slot, j;
+    int present, unusual, slot;
     float score, limit;
 
     verdict->score = verdict->threshold = 0.0f;
@@ -1340,7 +1345,7 @@ static uint32_t word_of(const uint8_t* words, int at) {
 
 static uint32_t count_of(const dump* d, int at) { return word_of(d->counts, at); }
 
-#define SLOT_OF(slot, what) count_of(d, SLOTS + 4 * (slot) + (int)(what))
+#define SLOT_OF(slot, what) count_of(d, SLOTS + 4 * (int)(slot) + (int)(what))
 
 static float float_of(const dump* d, int at) { return from_bits(word_of(d->floats, at)); }
 
