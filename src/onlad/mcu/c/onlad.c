@@ -1413,7 +1413,9 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
     const int has_all = role != TWIN && !starts, n = ONLAD_FEATURES;
     int group;
     (void)m;
-    if (role == FREE) return within(d, at, ONLAD_MODE_FLOATS, 0.0f, 0.0f, 0);
+    if (role == FREE)
+        return !(SLOT_OF(slot, ROWS) | SLOT_OF(slot, WEIGHT) | begun) &&
+               within(d, at, ONLAD_MODE_FLOATS, 0.0f, 0.0f, 0);
     if (SLOT_OF(slot, WEIGHT) > MEMORY || (starts && begun >= 12 * part)) return 0;
     if (starts && begun < 2 * part) /* units are measured */
         return within(d, at, n, -MOST, MOST, 0) && within(d, at + SCALE_AT, n, 0.0f, 1e35f, 0) &&
