@@ -31,6 +31,12 @@ OPEN, UNUSUAL, JUDGED = 256, 512, 1024  # flags of a row
 SCORED = 16  # the bit from which on they have the bin of its score
 
 
+VERDICT: list[Any] = [  # onlad_verdict
+    *((name, "<f4") for name in ("score", "threshold", "p_value")),
+    *((name, "?") for name in ("ready", "is_anomaly", "learned", "drift")),
+    ("drifting", "<i4"),
+    ("causes", [("feature", "<i4"), ("share", "<f4")], (3,)),
+]
 Field: TypeAlias = tuple[str, Any, tuple[int, ...]]
 
 

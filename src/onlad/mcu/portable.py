@@ -24,6 +24,7 @@ from onlad.mcu.layout import (
     HEADER,
     MAGIC,
     MODE,
+    VERDICT,
     VERSION,
     WARMUP,
     WEIGHT,
@@ -380,17 +381,14 @@ class PortableMonitor:
         self._need()
         rows = len(X)
         verdicts = Verdicts(self.names, rows)
-        numbers, shares = np.empty((rows, 3), "float32"), np.empty(X.shape, "float32")
-        flags, drifting = np.empty((rows, 4), "uint8"), np.empty(rows, "int64")
+        said, shares = np.empty(rows, VERDICT), np.empty(X.shape, "float32")
         with np.errstate(over="ignore"):  # a value that float32 does not have is missing
             X = np.ascontiguousarray(X, "float32")
-        self._chip.rows(X, numbers, flags, drifting, shares)
+        self._chip.rows(X, said.view("u1").reshape(rows, -1), shares)
         self.n_seen += rows
-        verdicts.score[:], verdicts.threshold[:], verdicts.p_value[:] = numbers.T
-        verdicts.ready[:], verdicts.is_anomaly[:], verdicts.learned[:], verdicts.drift[:] = (
-            flags.T.astype(bool)
-        )
-        verdicts.drifting[:], verdicts.shares[:] = drifting, shares
+        for name, *_ in VERDICT[:-1]:
+            getattr(verdicts, name)[:] = said[name]
+        verdicts.shares[:] = shares
         return verdicts
 
     # -- values in and out --------------------------------------------------------------------

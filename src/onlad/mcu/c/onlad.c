@@ -257,12 +257,11 @@ static int is_present(onlad_monitor* m, int row, int feature) {
 /* Fill V with the window of a row, the newest last, in the units of a mode or of the anchor. */
 static void look_at(onlad_monitor* m, int row, const float* centre, const float* scale,
                     float most) {
-    int j, lag;
     V[0] = 1.0f;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const float over = scale[j] > 0.0f ? 1.0f / scale[j] : 0.0f;
         float* v = V + ONLAD_INPUTS - ONLAD_FEATURES + j;
-        for (lag = 0; lag < ONLAD_WINDOW; ++lag, v -= ONLAD_FEATURES) {
+        for (int lag = 0; lag < ONLAD_WINDOW; ++lag, v -= ONLAD_FEATURES) {
             const float z = (NEW_ROW(before(m, row, lag))[j] - centre[j]) * over;
             *v = known(z) ? bounded(z, most) : 0.0f;
         }
@@ -302,9 +301,8 @@ static int narrow_inputs(onlad_monitor* m) {
 
 /* z - beta V */
 static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
-    int i;
     (void)fraction;
-    for (i = 0; i < ONLAD_INPUTS; ++i) z -= beta[i] * V[i];
+    for (int i = 0; i < ONLAD_INPUTS; ++i) z -= beta[i] * V[i];
     return z;
 }
 
@@ -322,35 +320,34 @@ static void look(onlad_monitor* m, int slot, int row) {
     const float* mode = mode_at(m, slot);
     const float *z = V + ONLAD_INPUTS - ONLAD_FEATURES, *column = mode + LINEAR_AT;
     const int first = ONLAD_INPUTS - ONLAD_FEATURES;
-    int group, i, j, k;
     LAYER_BEGINS;
 
     look_at(m, row, mode, mode + SCALE_AT, CLIP);
-    for (k = 0; k < ONLAD_HIDDEN; ++k) {
+    for (int k = 0; k < ONLAD_HIDDEN; ++k) {
         float sum = BIAS_OF(k);
-        for (j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * z[j];
+        for (int j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * z[j];
         H[k] = squash(sum);
     }
-    for (j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
         const float *beta = mode + BETA_AT + j * ONLAD_UNITS, *units = H + group * ONLAD_UNITS;
         float sum = 0.0f;
-        for (k = 0; k < ONLAD_UNITS; ++k) sum += units[k] * beta[k];
+        for (int k = 0; k < ONLAD_UNITS; ++k) sum += units[k] * beta[k];
         ERRORS[j] = z[j] - sum;
         if (++group == ONLAD_GROUPS) group = 0;
     }
 
     /* B = D U'v; then each feature's (U D U'v)_j / (U D U')_jj, from its own row on. */
-    for (k = 0; k < ONLAD_INPUTS; ++k) {
+    for (int k = 0; k < ONLAD_INPUTS; ++k) {
         float sum = V[k];
-        for (i = 0; i < k; ++i) sum += column[i] * V[i];
+        for (int i = 0; i < k; ++i) sum += column[i] * V[i];
         B[k] = column[k] * sum;
         column += k + 1;
     }
-    for (j = first; j < ONLAD_INPUTS; ++j) {
+    for (int j = first; j < ONLAD_INPUTS; ++j) {
         float above = B[j], below;
         column = mode + LINEAR_AT + ONLAD_TRIANGLE(j);
         below = column[j];
-        for (k = j + 1; k < ONLAD_INPUTS; ++k) {
+        for (int k = j + 1; k < ONLAD_INPUTS; ++k) {
             column += k;
             above += column[j] * B[k];
             below += column[j] * column[j] * column[k];
@@ -393,8 +390,7 @@ static float learn_factor(float* U, int size, const float* h, int fraction, int 
 
 /* beta += b e */
 static void move_beta(float* beta, const float* b, float e, int size) {
-    int k;
-    for (k = 0; k < size; ++k) beta[k] += b[k] * e;
+    for (int k = 0; k < size; ++k) beta[k] += b[k] * e;
 }
 #endif
 
@@ -404,14 +400,13 @@ static void learn(onlad_monitor* m, int slot, float shrink) {
     const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
     const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
     const int fraction = narrow_inputs(m);
-    int group, j;
-    for (group = 0; group < ONLAD_GROUPS; ++group) {
+    for (int group = 0; group < ONLAD_GROUPS; ++group) {
         float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), *beta, d;
         d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, UNIT_BITS, -1, shrink, shrink, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
+        for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
             move_beta(mode + BETA_AT + j * ONLAD_UNITS, B, ERRORS[j] / d, ONLAD_UNITS);
         d = learn_factor(U, ONLAD_UNITS, H, UNIT_BITS, turn, put_back(ONLAD_UNITS), 1.0f, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
+        for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
             beta = mode + BETA_AT + j * ONLAD_UNITS;
             move_beta(beta, B, -weight_in(beta, turn) / d, ONLAD_UNITS);
         }
@@ -432,22 +427,21 @@ static float usual_square(onlad_monitor* m, int slot, int k, float mean) {
 
 static float mean(const float* values, int size) {
     float sum = 0.0f;
-    int k;
-    for (k = 0; k < size; ++k) sum += values[k];
+    for (int k = 0; k < size; ++k) sum += values[k];
     return sum / (float)size;
 }
 
 /* From ERRORS: the four statistics, SQUARES by feature in units of the usual ones, and LEANED, the
  * errors in deviations, of which none counts for more than WINSOR. */
 static void statistics(onlad_monitor* m, int slot, int row, float* found) {
-    int instance, j, present = 0;
+    int present = 0;
     clear(SQUARES, ONLAD_FEATURES);
-    for (j = 0; j < ONLAD_FEATURES; ++j) present += is_present(m, row, j);
-    for (instance = 0; instance < 2; ++instance) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) present += is_present(m, row, j);
+    for (int instance = 0; instance < 2; ++instance) {
         const int first = instance * ONLAD_FEATURES;
         const float usual = mean(mode_at(m, slot) + USUAL_AT + first, ONLAD_FEATURES);
         float sum = 0.0f, most = 0.0f;
-        for (j = 0; j < ONLAD_FEATURES; ++j) {
+        for (int j = 0; j < ONLAD_FEATURES; ++j) {
             if (is_present(m, row, j)) {
                 float error = ERRORS[first + j] / sqrtf(usual_square(m, slot, first + j, usual));
                 float square = error * error;
@@ -463,15 +457,14 @@ static void statistics(onlad_monitor* m, int slot, int row, float* found) {
 }
 
 static void standardise(const float* levels, float* found) {
-    int i;
-    for (i = 0; i < STATISTICS; ++i) found[i] = (found[i] - levels[MEDIAN + i]) / levels[REACH + i];
+    for (int i = 0; i < STATISTICS; ++i)
+        found[i] = (found[i] - levels[MEDIAN + i]) / levels[REACH + i];
 }
 
 /* Let leans follow LEANED, which becomes the new leans; a missing value leaves them as they are.
  * Without leans before it they begin at 0. */
 static void lean(onlad_monitor* m, int row, const float* before_it) {
-    int k;
-    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+    for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         const float last = before_it ? before_it[k] : 0.0f;
         const int present = is_present(m, row, k % ONLAD_FEATURES);
         LEANED[k] = present ? last + LEANING * (LEANED[k] - last) : last;
@@ -481,10 +474,9 @@ static void lean(onlad_monitor* m, int row, const float* before_it) {
 /* The four statistics of LEANED. */
 static void lean_statistics(onlad_monitor* m, int slot, float* found) {
     const float* leaning = mode_at(m, slot) + LEANING_AT;
-    int instance, j;
-    for (instance = 0; instance < 2; ++instance) {
+    for (int instance = 0; instance < 2; ++instance) {
         float sum = 0.0f, most = 0.0f;
-        for (j = instance * ONLAD_FEATURES; j < (instance + 1) * ONLAD_FEATURES; ++j) {
+        for (int j = instance * ONLAD_FEATURES; j < (instance + 1) * ONLAD_FEATURES; ++j) {
             float square = LEANED[j] * LEANED[j] / leaning[j];
             sum += square;
             most = larger(most, square);
@@ -499,8 +491,7 @@ static void lean_statistics(onlad_monitor* m, int slot, float* found) {
 static float total(const float* levels, const float* standard, const float* means,
                    const float* leans) {
     float sum = 0.0f;
-    int i;
-    for (i = 0; i < STATISTICS; ++i) {
+    for (int i = 0; i < STATISTICS; ++i) {
         float one = standard[i];
         if (means) {
             one = larger(one, (means[i] - levels[MEAN_MEDIAN + i]) / levels[MEAN_REACH + i]);
@@ -527,8 +518,7 @@ static float score_of(onlad_monitor* m, int slot, int row) {
 static void take(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
     const float weight = (float)SLOT(slot, WEIGHT) + 1.0f;
-    int k;
-    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+    for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         if (is_present(m, row, k % ONLAD_FEATURES)) {
             float square = ERRORS[k] * ERRORS[k], *usual = mode + USUAL_AT + k;
             *usual += (square - *usual) / weight;
@@ -541,8 +531,7 @@ static void take(onlad_monitor* m, int slot, int row) {
 static void wake(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
     const float* x = NEW_ROW(row);
-    int j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         float *centre = mode + j, *scale = mode + SCALE_AT + j, moved;
         if (*scale > 0.0f || !is_present(m, row, j)) continue;
         if (!known(*centre)) *centre = x[j];
@@ -567,15 +556,15 @@ static uint32_t rows_in(const onlad_monitor* m, int at) { return HISTOGRAM[at] &
 static void count_score(onlad_monitor* m, int at) {
     uint8_t* before_it = (uint8_t*)BEFORE;
     uint32_t odd = 0;
-    int highest = 0, k;
-    for (k = (int)GAP; k >= 0; --k) {
+    int highest = 0;
+    for (int k = (int)GAP; k >= 0; --k) {
         if (before_it[k] > highest) highest = before_it[k];
         before_it[k] = k ? before_it[k - 1] : (uint8_t)at;
     }
     ++HISTOGRAM[at];
     HISTOGRAM[highest < at ? highest : at] += 0x10000u;
     if (++m->count[TOTAL] < RECENT) return;
-    for (k = ONLAD_BINS - 1; k >= 0; --k) {
+    for (int k = ONLAD_BINS - 1; k >= 0; --k) {
         const uint32_t both = HISTOGRAM[k] + odd;
         odd = both & 0x10001u;
         HISTOGRAM[k] = both >> 1 & 0x7fff7fffu;
@@ -595,8 +584,7 @@ static void release(onlad_monitor* m, int slot) {
 static void measure_units(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
     const float* x = NEW_ROW(row);
-    int j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         float *low = mode + USUAL_AT + j, *high = low + ONLAD_FEATURES;
         float *rows = mode + LARGEST_AT + j, away;
         if (!is_present(m, row, j)) continue;
@@ -611,15 +599,13 @@ static void measure_units(onlad_monitor* m, int slot, int row) {
 }
 
 static void settle_factor(float* U, int size, float first) {
-    int j;
     clear(U, ONLAD_TRIANGLE(size));
-    for (j = 0; j < size; ++j) U[ONLAD_TRIANGLE(j) + j] = 1.0f / (j ? RIDGE : first);
+    for (int j = 0; j < size; ++j) U[ONLAD_TRIANGLE(j) + j] = 1.0f / (j ? RIDGE : first);
 }
 
 static void settle_units(onlad_monitor* m, int slot) {
     float* mode = mode_at(m, slot);
-    int group, j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         float rows = mode[LARGEST_AT + j];
         float span = mode[USUAL_AT + ONLAD_FEATURES + j] - mode[USUAL_AT + j];
         float scale = rows > 0.0f ? sqrtf(mode[SCALE_AT + j] / rows) : 0.0f;
@@ -631,7 +617,7 @@ static void settle_units(onlad_monitor* m, int slot) {
         mode[LARGEST_AT + j] = mode[LARGEST_AT + ONLAD_FEATURES + j] = scale > 0.0f ? 0.0f : 1.0f;
     }
     settle_factor(mode + LINEAR_AT, ONLAD_INPUTS, CONSTANT);
-    for (group = 0; group < ONLAD_GROUPS; ++group)
+    for (int group = 0; group < ONLAD_GROUPS; ++group)
         settle_factor(mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS, RIDGE);
 }
 
@@ -639,8 +625,7 @@ static void settle_units(onlad_monitor* m, int slot) {
  * them can go on at a time: `which` is 0 or STATISTICS. */
 static void measure_level(onlad_monitor* m, int which, float* median, float* sum,
                           const float* found, uint32_t count) {
-    int i;
-    for (i = 0; i < STATISTICS; ++i) {
+    for (int i = 0; i < STATISTICS; ++i) {
         float *away = &SCALAR(DEVIATION + which + i), *block = &SCALAR(BLOCKS + which + i);
         if (count == 0) {
             median[i] = found[i];
@@ -659,8 +644,7 @@ static void settle_level(onlad_monitor* m, int which, const float* median, float
                          uint32_t count, float rows_in_mean, float least) {
     const uint32_t blocks = count / BLOCK;
     const float wider = BEYOND * (1.0f + FEW * rows_in_mean / (float)count);
-    int i;
-    for (i = 0; i < STATISTICS; ++i) {
+    for (int i = 0; i < STATISTICS; ++i) {
         float high = blocks ? sum[i] / (float)blocks : SCALAR(BLOCKS + which + i);
         sum[i] = larger(wider * (high - median[i]), least);
     }
@@ -674,10 +658,9 @@ static void copy_mode(onlad_monitor* m, int to, int from, int floats) {
 /* The usual squares of leans, from their means over `count` rows: shrunk, and not too small. */
 static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
     float* leaning = mode_at(m, slot) + LEANING_AT;
-    int instance, j;
-    for (instance = 0; instance < 2; ++instance, leaning += ONLAD_FEATURES) {
+    for (int instance = 0; instance < 2; ++instance, leaning += ONLAD_FEATURES) {
         const float usual = mean(leaning, ONLAD_FEATURES), rows = (float)count;
-        for (j = 0; j < ONLAD_FEATURES; ++j)
+        for (int j = 0; j < ONLAD_FEATURES; ++j)
             leaning[j] = larger((rows * leaning[j] + PRIOR * usual) / (rows + PRIOR),
                                 CORRELATED * LEANING / (2.0f - LEANING));
     }
@@ -688,14 +671,13 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
     float *mode = mode_at(m, slot), *levels = mode + LEVELS_AT, *leans = m->memory + FIRST_LEANS_AT;
     float found[STATISTICS], leaned[STATISTICS];
     const uint32_t half = m->count[WARMUP] / 4;
-    int i, k;
     statistics(m, slot, row, found);
     if (at == 0) clear(leans, 2 * ONLAD_FEATURES);
     lean(m, row, leans);
     memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
     if (at < half) {
         measure_level(m, 0, levels + MEDIAN, levels + REACH, found, at);
-        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+        for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
             float* leaning = mode + LEANING_AT + k;
             *leaning += (leans[k] * leans[k] - *leaning) / (float)(at + 1);
         }
@@ -709,7 +691,7 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
     measure_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, leaned, at - half);
     standardise(levels, found);
     if (is_first) count_score(m, bin(sqrtf(total(levels, found, NULL, NULL))));
-    for (i = 0; i < STATISTICS; ++i) {
+    for (int i = 0; i < STATISTICS; ++i) {
         float* mean = &SCALAR(FIRST_MEANS + i);
         *mean += SMOOTHING * (smaller(found[i], 1.0f) - *mean);
     }
@@ -770,8 +752,7 @@ static float lowest(int at) {
 
 static float p_value(onlad_monitor* m, float score) {
     uint32_t above = 1;
-    int i;
-    for (i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += rows_in(m, i);
+    for (int i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += rows_in(m, i);
     return (float)above / (float)(m->count[TOTAL] + 1);
 }
 
@@ -781,12 +762,11 @@ static void tails(onlad_monitor* m, float* roots) {
     const uint32_t n = m->count[TOTAL], beyond = n - (uint32_t)(0.999f * (float)n);
     uint32_t k = 0, above = 0, following = 0, wanted = (uint32_t)((float)n * TAIL);
     float sum = 0.0f, ranked = 0.0f, u = 0.0f, b0, b1, shape, most = 0.0f;
-    int i;
     roots[0] = roots[1] = 0.0f;
     if (n < 2) return;
     if (wanted < 8) wanted = 8;
     if (wanted > n - 1) wanted = n - 1;
-    for (i = ONLAD_BINS - 1; i >= 0; --i) {
+    for (int i = ONLAD_BINS - 1; i >= 0; --i) {
         const uint32_t rows = rows_in(m, i), left = wanted - k, own = rows < left ? rows : left;
         const float high = lowest(i + 1), step = rows ? (high - lowest(i)) / (float)rows : 0.0f;
         const float part = (float)own, value = high - 0.5f * step * part;
@@ -805,7 +785,7 @@ static void tails(onlad_monitor* m, float* roots) {
     b1 = ranked / ((float)k * (float)(k - 1)) - 0.5f * u;
     shape = 2.0f - b0 / larger(b0 - 2.0f * b1, 1e-6f * b0);
     shape = shape < 0.0f ? 0.0f : shape > 0.5f ? 0.5f : shape;
-    for (i = 0; i < 2; ++i) {
+    for (int i = 0; i < 2; ++i) {
         const float begin = i && following < above ? (float)(above - following) : 1.0f;
         const float share = i ? begin / (float)above : 1.0f;
         float far = -logarithm(SCALAR(RATE) * (float)n / ((float)k * share));
@@ -817,8 +797,7 @@ static void tails(onlad_monitor* m, float* roots) {
 
 static float learned_rows(onlad_monitor* m) {
     uint32_t rows = 0;
-    int slot;
-    for (slot = 0; slot < ONLAD_MODES; ++slot)
+    for (int slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == MODE) rows += SLOT(slot, ROWS);
     return (float)(rows ? rows : 1);
 }
@@ -862,10 +841,9 @@ static void settle_anchor(onlad_monitor* m) {
     const float *mode = mode_at(m, slot), *U = mode + LINEAR_AT;
     const int own = ONLAD_INPUTS - ONLAD_FEATURES + j;
     float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f, usual;
-    int i, k;
-    for (i = 0; i < ONLAD_INPUTS; ++i) {
+    for (int i = 0; i < ONLAD_INPUTS; ++i) {
         float sum = 0.0f;
-        for (k = i > own ? i : own; k < ONLAD_INPUTS; ++k) {
+        for (int k = i > own ? i : own; k < ONLAD_INPUTS; ++k) {
             const float* column = U + ONLAD_TRIANGLE(k);
             float left = k == i ? 1.0f : weight_in(column, i);
             float right = k == own ? 1.0f : weight_in(column, own);
@@ -874,8 +852,8 @@ static void settle_anchor(onlad_monitor* m) {
         beta[i] = sum;
         if (i == own) below = sum;
     }
-    for (i = 0; i < ONLAD_INPUTS; ++i) set_entry(beta + i, i == own ? 0.0f : -beta[i] / below);
-    for (i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
+    for (int i = 0; i < ONLAD_INPUTS; ++i) set_entry(beta + i, i == own ? 0.0f : -beta[i] / below);
+    for (int i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
     ANCHOR(ITS_CENTRE)[j] = mode[j];
     ANCHOR(ITS_SCALE)[j] = mode[SCALE_AT + j];
     usual = mean(mode + USUAL_AT + ONLAD_FEATURES, ONLAD_FEATURES);
@@ -887,12 +865,12 @@ static void settle_anchor(onlad_monitor* m) {
 static void follow_anchor(onlad_monitor* m, int row) {
     const int half = 2 * m->count[ANCHOR_ROWS] >= MEASURED;
     float worst = 1.0f;
-    int fraction, j;
+    int fraction;
     look_at(m, row, ANCHOR(ITS_CENTRE), ANCHOR(ITS_SCALE), ANCHOR_CLIP);
     fraction = narrow_inputs(m);
     if (m->count[ANCHOR_ROWS] < MEASURED) ++m->count[ANCHOR_ROWS];
     m->count[DRIFTING] = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const float* beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS;
         float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j;
         const float slack = SLACK * ANCHOR(ITS_DEVIATION)[j];
@@ -914,16 +892,15 @@ static void follow_anchor(onlad_monitor* m, int row) {
 /* -- modes -- */
 
 static int slot_with(onlad_monitor* m, uint32_t role) {
-    int slot;
-    for (slot = 0; slot < ONLAD_MODES; ++slot)
+    for (int slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == role) return slot;
     return -1;
 }
 
 /* The candidate becomes a mode. One slot stays free for the next: the mode that learned least. */
 static void confirm(onlad_monitor* m, int candidate) {
-    int slot, known_modes = 0, least = -1;
-    for (slot = 0; slot < ONLAD_MODES; ++slot) {
+    int known_modes = 0, least = -1;
+    for (int slot = 0; slot < ONLAD_MODES; ++slot) {
         if (SLOT(slot, ROLE) != MODE) continue;
         ++known_modes;
         if (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)) least = slot;
@@ -1007,17 +984,17 @@ static int decide(onlad_monitor* m, int row) {
 static float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
     float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS];
-    int turn, i, slot = current;
+    int slot = current;
     float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT, kept[STATISTICS];
     memcpy(kept, now, sizeof kept);
-    for (turn = 0; turn < ONLAD_MODES; ++turn) {
+    for (int turn = 0; turn < ONLAD_MODES; ++turn) {
         float score;
         if (turn) slot = turn <= current ? turn - 1 : turn;
         if (SLOT(slot, ROLE) != MODE) continue;
         look(m, slot, row);
         statistics(m, slot, row, found);
         standardise(mode_at(m, slot) + LEVELS_AT, found);
-        for (i = 0; i < STATISTICS; ++i)
+        for (int i = 0; i < STATISTICS; ++i)
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
         lean(m, row, turn ? NULL : leans); /* those of another mode do not count */
         lean_statistics(m, slot, leaned);
@@ -1040,8 +1017,8 @@ static void fill_in(onlad_monitor* m, int row) {
     const float* mode = mode_at(m, slot);
     const float *age = m->memory + AGE_AT, *patience = m->memory + PATIENCE_AT;
     float* x = NEW_ROW(row);
-    int j, looked = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    int looked = 0;
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         float made;
         if (age[j] <= patience[j] || !(mode[SCALE_AT + j] > 0.0f)) continue;
         if (!looked++) look(m, slot, row);
@@ -1052,18 +1029,17 @@ static void fill_in(onlad_monitor* m, int row) {
 
 static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
     float sum = 0.0f;
-    int i, j, k;
-    for (j = 0; j < ONLAD_FEATURES; ++j) sum += SHARES[j];
-    for (k = 0; k < ONLAD_CAUSES; ++k) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) sum += SHARES[j];
+    for (int k = 0; k < ONLAD_CAUSES; ++k) {
         verdict->causes[k].feature = ONLAD_NONE;
         verdict->causes[k].share = 0.0f;
     }
-    for (j = 0; j < ONLAD_FEATURES && sum > 0.0f; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES && sum > 0.0f; ++j) {
         SHARES[j] /= sum;
-        for (k = 0; k < ONLAD_CAUSES; ++k) {
+        for (int k = 0; k < ONLAD_CAUSES; ++k) {
             if (verdict->causes[k].feature != ONLAD_NONE && verdict->causes[k].share >= SHARES[j])
                 continue;
-            for (i = ONLAD_CAUSES - 1; i > k; --i) verdict->causes[i] = verdict->causes[i - 1];
+            for (int i = ONLAD_CAUSES - 1; i > k; --i) verdict->causes[i] = verdict->causes[i - 1];
             verdict->causes[k].feature = j;
             verdict->causes[k].share = SHARES[j];
             break;
@@ -1086,9 +1062,9 @@ static float rate(onlad_monitor* m, int feature, float value) {
 static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status) {
     const float* last = NEW_ROW(m->count[POSITION]);
     float *now = NEW_ROW(row), *age = m->memory + AGE_AT;
-    int j, present = 0;
-    for (j = 0; j < ONLAD_MASKS; ++j) MASK(row)[j] = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    int present = 0;
+    for (int j = 0; j < ONLAD_MASKS; ++j) MASK(row)[j] = 0;
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const int said = magnitude(x[j]) <= MOST;
         now[j] = said ? rate(m, j, x[j]) : last[j];
         age[j] = said ? 0.0f : age[j] + 1.0f;
@@ -1104,11 +1080,10 @@ static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status)
 /* A row of the first start. While it lasts, PATIENCE_AT counts the values of each feature. */
 static void warm_up(onlad_monitor* m, int row) {
     float* patience = m->memory + PATIENCE_AT;
-    int j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) patience[j] += (float)is_present(m, row, j);
+    for (int j = 0; j < ONLAD_FEATURES; ++j) patience[j] += (float)is_present(m, row, j);
     m->count[POSITION] = (uint32_t)row;
     if (!begin_row(m, 0, row, 1)) return;
-    for (j = 0; j < ONLAD_FEATURES; ++j)
+    for (int j = 0; j < ONLAD_FEATURES; ++j)
         patience[j] = HELD * (float)m->count[WARMUP] / larger(patience[j], 1.0f);
     SLOT(0, ROLE) = MODE;
     m->count[READY] = 1;
@@ -1120,7 +1095,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
         m->count[POSITION] + 1 == (uint32_t)ONLAD_RING ? 0 : (int)m->count[POSITION] + 1;
     const int open = !m->count[PAUSED];
     onlad_status status = ONLAD_OK;
-    int present, unusual, slot;
+    int present, unusual;
     float score, limit;
 
     verdict->score = verdict->threshold = 0.0f;
@@ -1136,7 +1111,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
         return status;
     }
     m->count[POSITION] = (uint32_t)row;
-    for (slot = 0; slot < ONLAD_MODES; ++slot)
+    for (int slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == MODE) wake(m, slot, row);
     score = present ? judge(m, row) : 0.0f;
     limit = SCALAR(LAST) > SCALAR(NOW) ? SCALAR(NOW) : SINGLE * SCALAR(NOW);
@@ -1176,10 +1151,10 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
 onlad_status onlad_accept(onlad_monitor* m, int ago) {
     const int row = before(m, (int)m->count[POSITION], ago);
     float best = -1.0f;
-    int slot, own = -1, k;
+    int own = -1;
     if (!m->count[READY] || ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED))
         return ONLAD_BAD_ARGUMENT;
-    for (slot = 0; slot < ONLAD_MODES; ++slot) {
+    for (int slot = 0; slot < ONLAD_MODES; ++slot) {
         float score;
         if (SLOT(slot, ROLE) != MODE) continue;
         score = score_of(m, slot, row);
@@ -1188,7 +1163,7 @@ onlad_status onlad_accept(onlad_monitor* m, int ago) {
     look(m, own, row);
     learn(m, own, 1.0f);
     look(m, own, row); /* errors as large as those left are usual from now on */
-    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+    for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         float* largest = mode_at(m, own) + LARGEST_AT + k;
         if (is_present(m, row, k % ONLAD_FEATURES))
             *largest = larger(*largest, OFTEN / ACCEPTED * ERRORS[k] * ERRORS[k]);
@@ -1220,12 +1195,11 @@ onlad_status onlad_set_counter(onlad_monitor* m, int feature) {
 }
 
 static void start_anew(onlad_monitor* m) {
-    int k;
-    for (k = 0; k < ONLAD_COUNTS; ++k) m->count[k] = 0;
+    for (int k = 0; k < ONLAD_COUNTS; ++k) m->count[k] = 0;
     clear(m->memory, ONLAD_FLOATS);
     clear(m->scratch, ONLAD_SCRATCH);
-    for (k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
-    for (k = COUNTED_AT; k < SCALARS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
+    for (int k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
+    for (int k = COUNTED_AT; k < SCALARS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
     m->count[WARMUP] = 384;
     SCALAR(RATE) = 1e-4f;
     SCALAR(FACTOR) = SCALAR(DOUBT) = 1.0f;
@@ -1281,12 +1255,11 @@ static uint32_t checksum(uint32_t crc, const void* bytes, size_t size) {
 static uint32_t layer_checksum(const onlad_monitor* m) {
     LAYER_BEGINS;
     uint32_t crc = 0;
-    int k, j;
     (void)m;
-    for (k = 0; k < ONLAD_HIDDEN; ++k) {
+    for (int k = 0; k < ONLAD_HIDDEN; ++k) {
         onlad_weight one = BIAS_OF(k);
         crc = checksum(crc, &one, sizeof one);
-        for (j = 0; j < ONLAD_FEATURES; ++j) {
+        for (int j = 0; j < ONLAD_FEATURES; ++j) {
             one = WEIGHT_OF(k, j);
             crc = checksum(crc, &one, sizeof one);
         }
@@ -1296,10 +1269,9 @@ static uint32_t layer_checksum(const onlad_monitor* m) {
 
 static void fill_header(const onlad_monitor* m, uint32_t sequence, uint32_t* header) {
     const int sizes[] = {ONLAD_FEATURES, ONLAD_WINDOW, ONLAD_GROUPS, ONLAD_UNITS, ONLAD_MODES};
-    int k;
     header[0] = MAGIC;
     header[1] = VERSION;
-    for (k = 0; k < 5; ++k) header[2 + k] = (uint32_t)sizes[k];
+    for (int k = 0; k < 5; ++k) header[2 + k] = (uint32_t)sizes[k];
     header[7] = layer_checksum(m);
     header[8] = sequence;
 }
@@ -1320,12 +1292,11 @@ onlad_status onlad_dump(const onlad_monitor* m, uint32_t sequence, onlad_write w
 onlad_status onlad_check(const onlad_monitor* m, const void* bytes, size_t size,
                          uint32_t* sequence) {
     uint32_t header[HEADER_WORDS], found[HEADER_WORDS], crc;
-    int k;
     if (size != (size_t)ONLAD_DUMP) return ONLAD_BAD_DUMP;
     memcpy(found, bytes, sizeof found);
     fill_header(m, found[8], header);
     memcpy(&crc, (const uint8_t*)bytes + size - 4, 4);
-    for (k = 0; k < HEADER_WORDS; ++k)
+    for (int k = 0; k < HEADER_WORDS; ++k)
         if (header[k] != found[k]) return ONLAD_BAD_DUMP;
     if (crc != checksum(0, bytes, size - 4)) return ONLAD_BAD_DUMP;
     *sequence = found[8];
@@ -1367,8 +1338,7 @@ static float entry_of(const dump* d, int at) {
 
 /* Whether `size` numbers from `at` on are within bounds; `missing` allows NaN. */
 static int within(const dump* d, int at, int size, float low, float high, int missing) {
-    int i;
-    for (i = at; i < at + size; ++i) {
+    for (int i = at; i < at + size; ++i) {
         float x = float_of(d, i);
         if (!(x >= low && x <= high) && !(missing && !known(x))) return 0;
     }
@@ -1377,10 +1347,9 @@ static int within(const dump* d, int at, int size, float low, float high, int mi
 
 /* P = U D U' is bounded by the ridge, and so are all that follow it. `first` bounds input 0. */
 static int sound_factor(const dump* d, int at, int size, float first) {
-    int i, k;
-    for (i = 0; i < size; ++i) {
+    for (int i = 0; i < size; ++i) {
         float sum = 0.0f;
-        for (k = i; k < size; ++k) {
+        for (int k = i; k < size; ++k) {
             float D = float_of(d, at + ONLAD_TRIANGLE(k) + k);
             float u = k == i ? 1.0f : entry_of(d, at + ONLAD_TRIANGLE(k) + i);
             if (!(D >= 1e-14f && magnitude(u) <= LARGEST_ENTRY)) return 0;
@@ -1411,7 +1380,6 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
     const int at = MODES_AT + slot * ONLAD_MODE_FLOATS, starts = role == BEGINNING;
     const int has_levels = role != TWIN && !(starts && begun < 9 * part);
     const int has_all = role != TWIN && !starts, n = ONLAD_FEATURES;
-    int group;
     (void)m;
     if (role == FREE)
         return !(SLOT_OF(slot, ROWS) | SLOT_OF(slot, WEIGHT) | begun) &&
@@ -1423,7 +1391,7 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
                within(d, at + LARGEST_AT, 2 * n, 0.0f, (float)begun, 0) &&
                within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, 0.0f, 0.0f, 0) &&
                within(d, at + LEANING_AT, 2 * n + LEVELS, 0.0f, 0.0f, 0);
-    for (group = 0; group < ONLAD_GROUPS; ++group)
+    for (int group = 0; group < ONLAD_GROUPS; ++group)
         if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
                           2.0f / RIDGE))
             return 0;
@@ -1443,7 +1411,6 @@ static int sound(const onlad_monitor* m, const dump* d) {
     const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_BINS + ONLAD_BEFORE;
     uint32_t sum = 0, following = 0, of_role[TWIN + 1], unusual = 0;
     const int row = (int)count_of(d, POSITION);
-    int i, j;
     if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
         count_of(d, CURRENT) >= (uint32_t)ONLAD_MODES || count_of(d, PAUSED) > 1 ||
         count_of(d, TICKED) >= ONLAD_DELAY || count_of(d, SINCE) > GAP + 1 ||
@@ -1452,8 +1419,8 @@ static int sound(const onlad_monitor* m, const dump* d) {
         count_of(d, SETTLING) > (uint32_t)ONLAD_FEATURES || count_of(d, ANCHOR_ROWS) > MEASURED ||
         count_of(d, DRIFTING) > (uint32_t)ONLAD_FEATURES)
         return 0;
-    for (i = 0; i <= TWIN; ++i) of_role[i] = 0;
-    for (i = 0; i < ONLAD_MODES; ++i) {
+    for (int i = 0; i <= TWIN; ++i) of_role[i] = 0;
+    for (int i = 0; i < ONLAD_MODES; ++i) {
         uint32_t role = SLOT_OF(i, ROLE);
         if (role > TWIN || !sound_mode(m, d, i)) return 0;
         ++of_role[role];
@@ -1467,18 +1434,18 @@ static int sound(const onlad_monitor* m, const dump* d) {
                      (SLOT_OF(1, ROLE) == TWIN) != (SLOT_OF(0, BEGUN) > warmup / 3)))
         return 0;
     if (count_of(d, ANCHORED) && SLOT_OF(count_of(d, ANCHORED) - 1, ROLE) != MODE) return 0;
-    for (i = 0; i < ONLAD_BINS; ++i) {
+    for (int i = 0; i < ONLAD_BINS; ++i) {
         sum += count_of(d, histogram + i) & 0xffffu;
         following += count_of(d, histogram + i) >> 16;
     }
     if (sum != count_of(d, TOTAL) || sum >= RECENT || following != sum) return 0;
-    for (i = 0; i < ONLAD_RING; ++i) {
+    for (int i = 0; i < ONLAD_RING; ++i) {
         uint32_t flag = count_of(d, flags + i);
         if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >> SCORED >= ONLAD_BINS ||
             flag & 0xf800u)
             return 0;
         if ((row - i + ONLAD_RING) % ONLAD_RING <= ONLAD_DELAY) unusual += (flag & UNUSUAL) != 0;
-        for (j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
+        for (int j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
             if (count_of(d, flags + ONLAD_RING + i * ONLAD_MASKS + j / 32) >> (j % 32) & 1 &&
                 !within(d, RING_AT + i * ONLAD_FEATURES + j, 1, -MOST, MOST, 0))
                 return 0;

@@ -225,13 +225,13 @@ static int16_t squash_word(int32_t x) {
 /* Fill INPUT from V; return its fraction bits. */
 static int narrow_inputs(onlad_monitor* m) {
     uint32_t most = 0;
-    int k, fraction;
-    for (k = 0; k < ONLAD_INPUTS; ++k) {
+    int fraction;
+    for (int k = 0; k < ONLAD_INPUTS; ++k) {
         const uint32_t size = bits(V[k]) & 0x7fffffffu;
         if (size > most) most = size;
     }
     fraction = 127 + 14 - (int)(most >> 23);
-    for (k = 0; k < ONLAD_INPUTS; ++k) INPUT[k] = narrow(V[k], fraction);
+    for (int k = 0; k < ONLAD_INPUTS; ++k) INPUT[k] = narrow(V[k], fraction);
     return fraction;
 }
 
@@ -242,16 +242,14 @@ static void set_entry(float* at, float x) {
 /* z - beta V, of the words of beta. */
 static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
     int64_t sum = 0;
-    int i;
-    for (i = 0; i < ONLAD_INPUTS; ++i) sum += product(WORD_AT(beta + i), INPUT[i]);
+    for (int i = 0; i < ONLAD_INPUTS; ++i) sum += product(WORD_AT(beta + i), INPUT[i]);
     return z - to_float(sum, fraction + WORD_BITS - 16);
 }
 
 /* h_j + sum over i < j of U_ij h_i. */
 static number projected(const float* column, const int16_t* h, int j, int fraction) {
     int64_t sum = (int64_t)h[j] * 16;
-    int i;
-    for (i = 0; i < j; ++i) sum += product(WORD_AT(column + i), h[i]);
+    for (int i = 0; i < j; ++i) sum += product(WORD_AT(column + i), h[i]);
     return number_of(limited(sum), fraction + WORD_BITS - 16);
 }
 
@@ -260,7 +258,7 @@ static void look(onlad_monitor* m, int slot, int row) {
     const float* column = mode + LINEAR_AT;
     const int first = ONLAD_INPUTS - ONLAD_FEATURES;
     const int16_t* small;
-    int fraction, group, j, k;
+    int fraction;
 
     look_at(m, row, mode, mode + SCALE_AT, CLIP);
     fraction = narrow_inputs(m);
@@ -268,37 +266,37 @@ static void look(onlad_monitor* m, int slot, int row) {
     {
         const int right = fraction - SUM_BITS; /* from what sums have to WEIGHT_BITS */
         LAYER_BEGINS;
-        for (k = 0; k < ONLAD_HIDDEN; ++k) {
+        for (int k = 0; k < ONLAD_HIDDEN; ++k) {
             const int32_t bias = BIAS_OF(k);
             int32_t sum = 0;
-            for (j = 0; j < ONLAD_FEATURES; ++j)
+            for (int j = 0; j < ONLAD_FEATURES; ++j)
                 sum += (int32_t)WEIGHT_OF(k, j) * small[j] >> SUM_BITS;
             sum = right > 0 ? sum >> right : limited((int64_t)sum * (1 << -right));
             H[k] = squash_word(limited((int64_t)sum + bias));
         }
     }
-    for (j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
         const float* beta = mode + BETA_AT + j * ONLAD_UNITS;
         const int16_t* units = H + group * ONLAD_UNITS;
         int64_t sum = 0;
-        for (k = 0; k < ONLAD_UNITS; ++k) sum += product(WORD_AT(beta + k), units[k]);
+        for (int k = 0; k < ONLAD_UNITS; ++k) sum += product(WORD_AT(beta + k), units[k]);
         ERRORS[j] = z[j] - to_float(sum, WORD_BITS + UNIT_BITS - 16);
         if (++group == ONLAD_GROUPS) group = 0;
     }
 
     column += ONLAD_TRIANGLE(first);
-    for (k = first; k < ONLAD_INPUTS; ++k) {
+    for (int k = first; k < ONLAD_INPUTS; ++k) {
         B[k] = float_in(multiplied(number_in(column[k]), projected(column, INPUT, k, fraction)));
         column += k + 1;
     }
-    for (j = first; j < ONLAD_INPUTS; ++j) {
+    for (int j = first; j < ONLAD_INPUTS; ++j) {
         int64_t above = 0, below = 0; /* in units of some 2^-20 of D_jj, of which 16 make one */
         int unit;
         float D;
         column = mode + LINEAR_AT + ONLAD_TRIANGLE(j);
         D = column[j];
         unit = WORD_BITS + 127 - (int)(bits(D) >> 23);
-        for (k = j + 1; k < ONLAD_INPUTS; ++k) {
+        for (int k = j + 1; k < ONLAD_INPUTS; ++k) {
             int32_t u, weighed;
             column += k;
             u = WORD_AT(column + j);
@@ -346,8 +344,7 @@ static float learn_factor(float* U, int size, const int16_t* h, int fraction, in
 /* beta += b e */
 static void move_beta(float* beta, const float* b, float e, int size) {
     const multiplier by = to_multiplier(number_in(e), GAIN_BITS - WORD_BITS);
-    int k;
-    for (k = 0; k < size; ++k)
+    for (int k = 0; k < size; ++k)
         SET_WORD(beta + k, kept_in(WORD_AT(beta + k) + times(WORD_AT(b + k), by), LARGEST_WORD));
 }
 
