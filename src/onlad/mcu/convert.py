@@ -6,7 +6,6 @@ import numpy as np
 
 from onlad.anchor import MEASURED
 from onlad.errors import OnladError
-from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT, TOLD
 from onlad.mcu.definition import ChipLimit, bin_of, order
 from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes
@@ -79,11 +78,17 @@ def from_monitor(
 
 def to_words(mode: Array, sizes: Sizes) -> None:
     """Write entries of U, which are not on its diagonal, and beta as words of fixed point."""
-    for name, size in (("linear", sizes.inputs), ("tanh", sizes.units)):
-        rows, columns = np.tril_indices(size)
-        words = _words(mode[name])
-        mode[name].view("<i4")[..., rows != columns] = words[..., rows != columns]
-    mode["beta"].view("<i4")[:] = _words(mode["beta"])
+    for name in ("linear", "tanh", "beta"):
+        entry = entries(name, sizes)
+        mode[name].view("<i4")[..., entry] = _words(mode[name][..., entry])
+
+
+def entries(name: str, sizes: Sizes) -> Array:
+    """Return which numbers of an array of a mode are words in fixed point: all but D."""
+    if name == "beta":
+        return np.ones(sizes.units, bool)
+    rows, columns = np.tril_indices(sizes.inputs if name == "linear" else sizes.units)
+    return np.asarray(rows != columns)
 
 
 def _words(values: Array) -> Array:
@@ -111,22 +116,14 @@ def factors(K: Array) -> Array:
     return np.asarray(packed[rows, columns])
 
 
-def _sums(instance: Instance) -> list[Array]:
-    ridge = np.full(instance.gram.shape[1], RIDGE)
-    if instance.kind == "linear":
-        ridge[-1] = CONSTANT
-    return [gram + np.diag(ridge) for gram in instance.gram]
-
-
 def _mode(state: Array, i: int, mode: Mode, sizes: Sizes) -> None:
     tanh, linear = mode.instances
     into, inputs = state["modes"][i], order(sizes)
-    into["centre"][:], into["scale"][:] = mode.centre, mode.scale
-    into["linear"][:] = factors(_sums(linear)[0][np.ix_(inputs, inputs)])
-    into["tanh"][:] = [factors(K) for K in _sums(tanh)]
-    into["beta"][:] = tanh.beta.T
-    into["usual"][:], into["largest"][:] = mode.usual, mode.largest
-    into["leaning"][:], into["levels"][:] = mode.leaning, np.array(mode.levels)
+    for name in ("centre", "scale", "usual", "largest", "leaning", "levels"):
+        into[name] = getattr(mode, name)
+    into["linear"] = factors((linear.gram[0] + linear._ridge)[np.ix_(inputs, inputs)])
+    into["tanh"] = [factors(K) for K in tanh.gram + tanh._ridge]
+    into["beta"] = tanh.beta.T
     state["places"][i] = MODE, mode.count, int(mode.weight), 0
 
 
@@ -136,7 +133,7 @@ def _limit(state: Array, watching: Watching) -> None:
     recent = ChipLimit(limit.rate)
     for root in np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]:
         recent.count(float(root) ** 2)
-    state["histogram"][:], state["total"] = recent.rows, recent.rows[:, 0].sum()
+    state["histogram"], state["total"] = recent.rows, recent.rows[:, 0].sum()
     state["before"][: len(recent.before)] = recent.before
     state["factor"], state["doubt"] = np.exp(limit.factor), watching._doubt
     state["now"], state["gate"] = watching._now, watching._gate
@@ -148,7 +145,6 @@ def _limit(state: Array, watching: Watching) -> None:
 def _rows(state: Array, watching: Watching, sizes: Sizes) -> None:
     """Fill the ring from its end: the newest row lies at the last place."""
     moving = watching.moving
-    weights = 1 << np.arange(32, dtype="uint64")
     for back in range(sizes.ring):
         row, into = TICK + watching.at - 1 - back, sizes.ring - 1 - back
         held = row + sizes.window - 1
@@ -157,9 +153,8 @@ def _rows(state: Array, watching: Watching, sizes: Sizes) -> None:
         state["ring"][into] = watching.held[held]
         if row < 0:
             continue
-        present = np.zeros(32 * sizes.masks, bool)
-        present[: sizes.features] = watching.present[row]
-        state["masks"][into] = present.reshape(-1, 32) @ weights
+        present = np.packbits(watching.present[row], bitorder="little")
+        state["masks"][into].view("u1")[: len(present)] = present
         judged = row >= TICK or watching.open[row]
         scored = bin_of(float(watching.score[row])) << SCORED
         flags = int(watching.mode[row]) | scored | JUDGED * judged | OPEN * watching.open[row]
@@ -167,19 +162,18 @@ def _rows(state: Array, watching: Watching, sizes: Sizes) -> None:
     state["refused"] = int(np.count_nonzero(state["flags"][-TICK - 1 :] & UNUSUAL))
     state["position"], state["current"] = sizes.ring - 1, int(moving.mode[0])
     state["ticked"] = min(watching.at, TICK - 1)
-    state["age"][:], state["patience"][:] = moving.age, moving.patience
-    state["means"][:], state["leans"][:] = moving.means, moving.leans
-    state["counted"][:] = watching.counters.counted[0]
+    for name in ("age", "patience", "means", "leans"):
+        state[name] = getattr(moving, name)
+    state["counted"] = watching.counters.counted[0]
 
 
 def _anchor(state: Array, watching: Watching, sizes: Sizes) -> None:
     anchor = watching.anchors[0]
     if anchor is None:
         return
-    state["anchor_beta"][:] = anchor.beta[order(sizes)].T
-    state["anchor"][:] = [
-        anchor.centre, anchor.scale, anchor.deviation, anchor.lean, *anchor.halves
-    ]  # fmt: skip
+    learned = anchor.learned()
+    state["anchor_beta"] = learned.beta[order(sizes)].T
+    state["anchor"] = *learned.unit, *learned.lean
     state["anchored"], state["settling"] = 1, sizes.features
     state["anchor_rows"] = min(anchor.rows, MEASURED)
     state["drifting"] = watching.drifting + 1

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from onlad.errors import OnladError
 from onlad.mcu.layout import Sizes
 from onlad.mcu.portable import PortableMonitor
 from onlad.reference import Array
-
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
 
 SELFTEST_ROWS = 512
 STACK = 800  # bytes that a call takes at most on a 32-bit processor; measured: up to 780
@@ -92,22 +88,13 @@ def write(monitor: PortableMonitor, folder: Path) -> list[str]:
         path.write_text(text, encoding="utf-8")
         written.append(name)
 
-    for base in ("c", "package"):
-        for name, entry in _entries(files("onlad.mcu").joinpath(base)):
-            put(name, entry.read_text(encoding="utf-8").replace("@VERSION@", VERSION))
+    for base in (Path(__file__).parent / "c", Path(__file__).parent / "package"):
+        for path in filter(Path.is_file, base.rglob("*")):
+            text = path.read_text(encoding="utf-8").replace("@VERSION@", VERSION)
+            put(path.relative_to(base).as_posix(), text)
     put("onlad_model.h", model_header(monitor))
     put("README.md", readme(monitor))
     return sorted(written)
-
-
-def _entries(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
-    found: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found += _entries(entry, f"{before}{entry.name}/")
-        else:
-            found.append((before + entry.name, entry))
-    return found
 
 
 def model_header(monitor: PortableMonitor) -> str:
@@ -150,25 +137,24 @@ def model_header(monitor: PortableMonitor) -> str:
 
 
 def _seed(monitor: PortableMonitor) -> list[str]:
-    spreads = [_number(spread, monitor.is_fixed) for spread in monitor.spreads()]
+    spread, bias_spread = (_number(each, monitor) for each in monitor.spreads())
     return [
         f"#define ONLAD_SEED 0x{monitor.first_state():08x}u /* of the random layer */",
-        f"#define ONLAD_SPREAD {spreads[0]}",
-        f"#define ONLAD_BIAS_SPREAD {spreads[1]}",
+        f"#define ONLAD_SPREAD {spread}",
+        f"#define ONLAD_BIAS_SPREAD {bias_spread}",
     ]
 
 
 def _layer(monitor: PortableMonitor) -> list[str]:
-    kind = "int16_t" if monitor.is_fixed else "float"
-    lines: list[str] = []
-    for name, part in zip(("alpha", "bias"), monitor.layer(), strict=True):
-        numbers = (_number(value, monitor.is_fixed) for value in part.ravel())
-        lines += _array(f"static const {kind} onlad_{name}", numbers)
-    return lines
+    kind, (alpha, bias) = "int16_t" if monitor.is_fixed else "float", monitor.layer()
+    return [
+        *_array(f"static const {kind} onlad_alpha", (_number(w, monitor) for w in alpha.ravel())),
+        *_array(f"static const {kind} onlad_bias", (_number(w, monitor) for w in bias)),
+    ]
 
 
-def _number(value: float, is_whole: bool) -> str:
-    return str(int(value)) if is_whole else _float(value)
+def _number(value: float, monitor: PortableMonitor) -> str:
+    return str(int(value)) if monitor.is_fixed else _float(value)
 
 
 def _array(name: str, values: Iterable[str]) -> list[str]:
@@ -179,8 +165,7 @@ def _array(name: str, values: Iterable[str]) -> list[str]:
 
 def _float(value: float) -> str:
     """Return a float32 in as many digits as make it again."""
-    text = np.format_float_scientific(np.float32(value), unique=True, trim="0")
-    return f"{text}f"
+    return np.format_float_scientific(np.float32(value), unique=True, trim="0") + "f"
 
 
 def _comment(text: str) -> str:

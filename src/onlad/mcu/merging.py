@@ -10,7 +10,7 @@ import numpy as np
 
 from onlad.instance import CONSTANT, RIDGE
 from onlad.limit import RECENT
-from onlad.mcu.convert import factors, to_words
+from onlad.mcu.convert import entries, factors, to_words
 from onlad.mcu.definition import halved
 from onlad.mcu.layout import MODE, WORD, Sizes
 from onlad.mcu.portable import PortableMonitor, to_bytes
@@ -66,11 +66,8 @@ def merge(a: PortableMonitor, b: PortableMonitor) -> PortableMonitor:
 
 
 def _checked(a: PortableMonitor, b: PortableMonitor) -> tuple[Sizes, Array, Array]:
-    states = []
-    for monitor in (a, b):
-        if not monitor.describe()["ready"]:
-            raise ValueError("a monitor that is not ready cannot be merged")
-        states.append(monitor.state())
+    if not (a.describe()["ready"] and b.describe()["ready"]):
+        raise ValueError("a monitor that is not ready cannot be merged")
     layers = zip(a.layer(), b.layer(), strict=True)
     kinds = [(m.sizes(), m.arithmetic, m.names, m.counters) for m in (a, b)]
     if not (kinds[0] == kinds[1] and all(np.array_equal(*pair) for pair in layers)):
@@ -78,7 +75,7 @@ def _checked(a: PortableMonitor, b: PortableMonitor) -> tuple[Sizes, Array, Arra
             "only chips with one random layer can be merged: equal features, window, hidden, "
             f"modes, seed, arithmetic, layer and counters. Got {a!r} and {b!r}"
         )
-    return a.sizes(), states[0], states[1]
+    return a.sizes(), a.state(), b.state()
 
 
 def _is_same(one: Array, other: Array) -> bool:
@@ -91,12 +88,12 @@ def _is_same(one: Array, other: Array) -> bool:
 
 def _add(mine: Array, its: Array, places: tuple[Array, Array], a: PortableMonitor) -> None:
     """Add a mode of the other chip to the one that it shares with `a`."""
-    sizes, is_fixed = a.sizes(), a.is_fixed
+    sizes = a.sizes()
     ridge = np.append(CONSTANT, np.full(sizes.inputs - 1, RIDGE))
-    K = [sums(_floats(mode, "linear", sizes.inputs, is_fixed)) for mode in (mine, its)]
-    beta = [_floats(mode, "beta", 0, is_fixed) for mode in (mine, its)]
+    K = [sums(_floats(mode, "linear", a)) for mode in (mine, its)]
+    beta = [_floats(mode, "beta", a) for mode in (mine, its)]
     linear = factors(K[0] + K[1] - np.diag(ridge))  # the ridge of both is kept once
-    tanh = [_floats(mode, "tanh", sizes.units, is_fixed) for mode in (mine, its)]
+    tanh = [_floats(mode, "tanh", a) for mode in (mine, its)]
     for group in range(sizes.groups):
         own = slice(group, None, sizes.groups)
         G = [sums(part[group]) for part in tanh]
@@ -113,7 +110,7 @@ def _add(mine: Array, its: Array, places: tuple[Array, Array], a: PortableMonito
         mine[name][asleep] = its[name][asleep]
     places[0][1] += places[1][1]
     places[0][2] = min(sum(weights), MEMORY)
-    if is_fixed:
+    if a.is_fixed:
         to_words(mine, sizes)
 
 
@@ -129,12 +126,11 @@ def sums(packed: Array) -> Array:
     return np.asarray(inverse.T @ (inverse / D[:, None]))
 
 
-def _floats(mode: Array, name: str, size: int, is_fixed: bool) -> Array:
+def _floats(mode: Array, name: str, monitor: PortableMonitor) -> Array:
     """Return an array of a mode in float64, whatever its arithmetic is."""
-    if not is_fixed:
-        return mode[name].astype("float64")
-    values = np.asarray(mode[name].view("<i4") / WORD)
-    if name != "beta":
-        rows, columns = np.tril_indices(size)
-        values[..., rows == columns] = mode[name][..., rows == columns]
+    with np.errstate(invalid="ignore"):  # a word may look like any float
+        values = mode[name].astype("float64")
+    if monitor.is_fixed:
+        entry = entries(name, monitor.sizes())
+        values[..., entry] = mode[name].view("<i4")[..., entry] / WORD
     return values

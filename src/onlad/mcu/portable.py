@@ -18,18 +18,8 @@ from onlad import fields as rules
 from onlad import kernel, samples
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
-from onlad.mcu.layout import (
-    DELAY,
-    FIXED_VERSION,
-    HEADER,
-    MAGIC,
-    MODE,
-    VERDICT,
-    VERSION,
-    WARMUP,
-    WEIGHT,
-    Sizes,
-)
+from onlad.mcu import layout
+from onlad.mcu.layout import DELAY, HEADER, WARMUP, WEIGHT, Sizes
 from onlad.modelfile import need
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
@@ -308,16 +298,16 @@ class PortableMonitor:
     @classmethod
     def from_dump(cls, data: bytes, seed: int = 0) -> PortableMonitor:
         """Return the monitor of a chip's dump, which says all but the seed of its layer."""
-        if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+        if len(data) < HEADER.size or data[: len(layout.MAGIC)] != layout.MAGIC:
             raise ModelFileError("the bytes are no dump of a chip")
         _, version, n, window, groups, units, modes, digest, _ = HEADER.unpack_from(data)
-        known = version in (VERSION, FIXED_VERSION) and groups == min(GROUPS, n)
+        known = version in (layout.VERSION, layout.FIXED_VERSION) and groups == min(GROUPS, n)
         if not (known and Sizes(n, window, groups, units, modes).dump == len(data)):
             raise ModelFileError("the dump is damaged, or of another version")
         for layer in get_args(Drawn):
             self = cls(
                 hidden=groups * units, window=window, modes=modes, seed=seed, layer=layer,
-                arithmetic="fixed" if version == FIXED_VERSION else "float",
+                arithmetic="fixed" if version == layout.FIXED_VERSION else "float",
             )  # fmt: skip
             self.names = tuple(range(n))
             if self.digest() == digest:
@@ -340,7 +330,7 @@ class PortableMonitor:
             return said | {"why": f"{missing} more samples with a value are needed"}
         drifting = int(state["drifting"]) - 1
         return said | {
-            "modes": [int(rows) for role, rows, *_ in state["places"] if role == MODE],
+            "modes": [int(rows) for role, rows, *_ in state["places"] if role == layout.MODE],
             "threshold": float(state["now"] / state["doubt"]),
             "false_alarms": self.false_alarms,
             "drifting": self.names[drifting] if drifting >= 0 else None,
@@ -381,12 +371,12 @@ class PortableMonitor:
         self._need()
         rows = len(X)
         verdicts = Verdicts(self.names, rows)
-        said, shares = np.empty(rows, VERDICT), np.empty(X.shape, "float32")
+        said, shares = np.empty(rows, layout.VERDICT), np.empty(X.shape, "float32")
         with np.errstate(over="ignore"):  # a value that float32 does not have is missing
             X = np.ascontiguousarray(X, "float32")
         self._chip.rows(X, said.view("u1").reshape(rows, -1), shares)
         self.n_seen += rows
-        for name, *_ in VERDICT[:-1]:
+        for name, *_ in layout.VERDICT[:-1]:
             getattr(verdicts, name)[:] = said[name]
         verdicts.shares[:] = shares
         return verdicts
@@ -433,6 +423,6 @@ class PortableMonitor:
 
 def to_bytes(state: Array, chip: PortableMonitor) -> bytes:
     """Return the dump with this state, of a monitor with the layer and arithmetic of `chip`."""
-    version = FIXED_VERSION if chip.is_fixed else VERSION
-    data = HEADER.pack(MAGIC, version, *chip.sizes(), chip.digest(), 0) + state.tobytes()
+    version = layout.FIXED_VERSION if chip.is_fixed else layout.VERSION
+    data = HEADER.pack(layout.MAGIC, version, *chip.sizes(), chip.digest(), 0) + state.tobytes()
     return data + zlib.crc32(data).to_bytes(4, "little")

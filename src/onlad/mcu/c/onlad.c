@@ -145,8 +145,7 @@ enum { BLOCKS = MEANS + 4, FIRST_MEANS = MEANS + 12, DEVIATION = MEANS + 16 };
 #define LARGEST_AT (USUAL_AT + 2 * ONLAD_FEATURES)
 #define LEANING_AT (LARGEST_AT + 2 * ONLAD_FEATURES)
 #define LEVELS_AT (LEANING_AT + 2 * ONLAD_FEATURES)
-enum { MEDIAN, REACH = 4, MEAN_MEDIAN = 8, MEAN_REACH = 12, LEAN_MEDIAN = 16, LEAN_REACH = 20 };
-#define LEVELS 24
+enum { OF_ROWS, OF_MEANS = 8, OF_LEANS = 16, LEVELS = 24, REACH = 4 }; /* medians, then reaches */
 
 /* An anchor: coefficients by feature, then six rows. */
 #define ANCHOR(what) (m->memory + ANCHOR_AT + ONLAD_FEATURES * (ONLAD_INPUTS + (what)))
@@ -361,24 +360,18 @@ static void look(onlad_monitor* m, int slot, int row) {
  * to be divided by to be the gain. */
 static float learn_factor(float* U, int size, const float* h, int fraction, int unit, float weight,
                           float shrink, float* b) {
-    int i, j, first = unit < 0 ? 0 : unit;
+    const int first = unit < 0 ? 0 : unit;
     (void)fraction;
-    for (i = 0; i < first; ++i) b[i] = 0.0f;
-    for (j = first; j < size; ++j) {
-        float* column = U + ONLAD_TRIANGLE(j);
-        float f, v, next, p;
-        if (unit < 0) {
-            f = h[j];
-            for (i = 0; i < j; ++i) f += column[i] * h[i];
-        } else {
-            f = j == unit ? 1.0f : column[unit];
-        }
-        v = column[j] * f;
-        next = weight + f * v;
-        p = -f / weight;
+    clear(b, first);
+    for (int j = first; j < size; ++j) {
+        float *column = U + ONLAD_TRIANGLE(j), f = j == unit  ? 1.0f
+                                                   : unit < 0 ? h[j]
+                                                              : column[unit];
+        for (int i = 0; unit < 0 && i < j; ++i) f += column[i] * h[i];
+        const float v = column[j] * f, next = weight + f * v, p = -f / weight;
         column[j] *= weight / next / shrink;
-        for (i = 0; i < j; ++i) {
-            float u = column[i];
+        for (int i = 0; i < j; ++i) {
+            const float u = column[i];
             column[i] = u + b[i] * p;
             b[i] += u * v;
         }
@@ -401,13 +394,13 @@ static void learn(onlad_monitor* m, int slot, float shrink) {
     const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
     const int fraction = narrow_inputs(m);
     for (int group = 0; group < ONLAD_GROUPS; ++group) {
-        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), *beta, d;
+        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), d;
         d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, UNIT_BITS, -1, shrink, shrink, B);
         for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
             move_beta(mode + BETA_AT + j * ONLAD_UNITS, B, ERRORS[j] / d, ONLAD_UNITS);
         d = learn_factor(U, ONLAD_UNITS, H, UNIT_BITS, turn, put_back(ONLAD_UNITS), 1.0f, B);
         for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
-            beta = mode + BETA_AT + j * ONLAD_UNITS;
+            float* beta = mode + BETA_AT + j * ONLAD_UNITS;
             move_beta(beta, B, -weight_in(beta, turn) / d, ONLAD_UNITS);
         }
     }
@@ -456,9 +449,13 @@ static void statistics(onlad_monitor* m, int slot, int row, float* found) {
     }
 }
 
-static void standardise(const float* levels, float* found) {
-    for (int i = 0; i < STATISTICS; ++i)
-        found[i] = (found[i] - levels[MEDIAN + i]) / levels[REACH + i];
+/* How far a statistic is above its median, in reaches. */
+static float standard(const float* level, int i, float found) {
+    return (found - level[i]) / level[REACH + i];
+}
+
+static void standardise(const float* level, float* found) {
+    for (int i = 0; i < STATISTICS; ++i) found[i] = standard(level, i, found[i]);
 }
 
 /* Let leans follow LEANED, which becomes the new leans; a missing value leaves them as they are.
@@ -488,14 +485,14 @@ static void lean_statistics(onlad_monitor* m, int slot, float* found) {
 
 /* The score of standardised statistics; with running means and statistics of leans if there are
  * any. */
-static float total(const float* levels, const float* standard, const float* means,
+static float total(const float* levels, const float* found, const float* means,
                    const float* leans) {
     float sum = 0.0f;
     for (int i = 0; i < STATISTICS; ++i) {
-        float one = standard[i];
+        float one = found[i];
         if (means) {
-            one = larger(one, (means[i] - levels[MEAN_MEDIAN + i]) / levels[MEAN_REACH + i]);
-            one = larger(one, (leans[i] - levels[LEAN_MEDIAN + i]) / levels[LEAN_REACH + i]);
+            one = larger(one, standard(levels + OF_MEANS, i, means[i]));
+            one = larger(one, standard(levels + OF_LEANS, i, leans[i]));
         }
         sum += larger(one, 0.0f);
     }
@@ -623,30 +620,32 @@ static void settle_units(onlad_monitor* m, int slot) {
 
 /* Let medians, and sums of the largest of each block, follow row `count` of a measurement. Two of
  * them can go on at a time: `which` is 0 or STATISTICS. */
-static void measure_level(onlad_monitor* m, int which, float* median, float* sum,
-                          const float* found, uint32_t count) {
+static void measure_level(onlad_monitor* m, int which, float* level, const float* found,
+                          uint32_t count) {
     for (int i = 0; i < STATISTICS; ++i) {
         float *away = &SCALAR(DEVIATION + which + i), *block = &SCALAR(BLOCKS + which + i);
+        float *median = level + i, *sum = level + REACH + i;
         if (count == 0) {
-            median[i] = found[i];
-            *away = sum[i] = 0.0f;
+            *median = found[i];
+            *away = *sum = 0.0f;
         } else {
-            *away += (magnitude(found[i] - median[i]) - *away) / (float)count;
-            median[i] += (found[i] > median[i] ? 2.0f : -2.0f) * *away / (float)count;
+            *away += (magnitude(found[i] - *median) - *away) / (float)count;
+            *median += (found[i] > *median ? 2.0f : -2.0f) * *away / (float)count;
         }
         *block = count % BLOCK == 0 ? found[i] : larger(*block, found[i]);
-        if (count % BLOCK == BLOCK - 1) sum[i] += *block;
+        if (count % BLOCK == BLOCK - 1) *sum += *block;
     }
 }
 
 /* The reach of a level after `count` rows; sums of blocks become reaches. */
-static void settle_level(onlad_monitor* m, int which, const float* median, float* sum,
-                         uint32_t count, float rows_in_mean, float least) {
+static void settle_level(onlad_monitor* m, int which, float* level, uint32_t count,
+                         float rows_in_mean, float least) {
     const uint32_t blocks = count / BLOCK;
     const float wider = BEYOND * (1.0f + FEW * rows_in_mean / (float)count);
     for (int i = 0; i < STATISTICS; ++i) {
-        float high = blocks ? sum[i] / (float)blocks : SCALAR(BLOCKS + which + i);
-        sum[i] = larger(wider * (high - median[i]), least);
+        float* sum = level + REACH + i;
+        const float high = blocks ? *sum / (float)blocks : SCALAR(BLOCKS + which + i);
+        *sum = larger(wider * (high - level[i]), least);
     }
 }
 
@@ -676,26 +675,26 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
     lean(m, row, leans);
     memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
     if (at < half) {
-        measure_level(m, 0, levels + MEDIAN, levels + REACH, found, at);
+        measure_level(m, 0, levels, found, at);
         for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
             float* leaning = mode + LEANING_AT + k;
             *leaning += (leans[k] * leans[k] - *leaning) / (float)(at + 1);
         }
         if (at < half - 1) return;
-        settle_level(m, 0, levels + MEDIAN, levels + REACH, half, 1.0f, LEAST_REACH);
+        settle_level(m, 0, levels, half, 1.0f, LEAST_REACH);
         settle_leaning(m, slot, half);
         clear(&SCALAR(FIRST_MEANS), STATISTICS);
         return;
     }
     lean_statistics(m, slot, leaned);
-    measure_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, leaned, at - half);
+    measure_level(m, STATISTICS, levels + OF_LEANS, leaned, at - half);
     standardise(levels, found);
     if (is_first) count_score(m, bin(sqrtf(total(levels, found, NULL, NULL))));
     for (int i = 0; i < STATISTICS; ++i) {
         float* mean = &SCALAR(FIRST_MEANS + i);
         *mean += SMOOTHING * (smaller(found[i], 1.0f) - *mean);
     }
-    measure_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, &SCALAR(FIRST_MEANS), at - half);
+    measure_level(m, 0, levels + OF_MEANS, &SCALAR(FIRST_MEANS), at - half);
 }
 
 /* One row more of a start; return whether it is the last. What is measured are errors of a model
@@ -732,10 +731,8 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         learn(m, twin, LAMBDA);
     }
     if (at < 12 * part - 1) return 0;
-    settle_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, 3 * part, 1.0f / SMOOTHING,
-                 LEAST_MEAN_REACH);
-    settle_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, 3 * part,
-                 CORRELATED / LEANING, LEAST_REACH);
+    settle_level(m, 0, levels + OF_MEANS, 3 * part, 1.0f / SMOOTHING, LEAST_MEAN_REACH);
+    settle_level(m, STATISTICS, levels + OF_LEANS, 3 * part, CORRELATED / LEANING, LEAST_REACH);
     if (twin >= 0) {
         copy_mode(m, slot, twin, USUAL_AT); /* all but usual squares and levels */
         release(m, twin);
@@ -1030,10 +1027,6 @@ static void fill_in(onlad_monitor* m, int row) {
 static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
     float sum = 0.0f;
     for (int j = 0; j < ONLAD_FEATURES; ++j) sum += SHARES[j];
-    for (int k = 0; k < ONLAD_CAUSES; ++k) {
-        verdict->causes[k].feature = ONLAD_NONE;
-        verdict->causes[k].share = 0.0f;
-    }
     for (int j = 0; j < ONLAD_FEATURES && sum > 0.0f; ++j) {
         SHARES[j] /= sum;
         for (int k = 0; k < ONLAD_CAUSES; ++k) {
@@ -1091,6 +1084,10 @@ static void warm_up(onlad_monitor* m, int row) {
 }
 
 onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verdict) {
+    static const onlad_verdict nothing = {
+        0.0f, 0.0f,       1.0f,
+        0,    0,          0,
+        0,    ONLAD_NONE, {{ONLAD_NONE, 0.0f}, {ONLAD_NONE, 0.0f}, {ONLAD_NONE, 0.0f}}};
     const int row =
         m->count[POSITION] + 1 == (uint32_t)ONLAD_RING ? 0 : (int)m->count[POSITION] + 1;
     const int open = !m->count[PAUSED];
@@ -1098,16 +1095,12 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     int present, unusual;
     float score, limit;
 
-    verdict->score = verdict->threshold = 0.0f;
-    verdict->p_value = 1.0f;
-    verdict->ready = verdict->is_anomaly = verdict->learned = verdict->drift = 0;
-    verdict->drifting = ONLAD_NONE;
+    *verdict = nothing;
     clear(SHARES, ONLAD_FEATURES);
     ++m->count[SEEN];
     present = keep(m, x, row, &status);
     if (!m->count[READY]) {
         if (present && open) warm_up(m, row);
-        name_causes(m, verdict);
         return status;
     }
     m->count[POSITION] = (uint32_t)row;
@@ -1194,7 +1187,12 @@ onlad_status onlad_set_counter(onlad_monitor* m, int feature) {
     return ONLAD_OK;
 }
 
-static void start_anew(onlad_monitor* m) {
+#ifndef ONLAD_RUNTIME
+/* onlad_model.h says how much RAM there is: another number is another source. */
+typedef char onlad_ram_is_as_expected[sizeof(onlad_monitor) == ONLAD_RAM ? 1 : -1];
+#endif
+
+void onlad_init(onlad_monitor* m) {
     for (int k = 0; k < ONLAD_COUNTS; ++k) m->count[k] = 0;
     clear(m->memory, ONLAD_FLOATS);
     clear(m->scratch, ONLAD_SCRATCH);
@@ -1204,15 +1202,6 @@ static void start_anew(onlad_monitor* m) {
     SCALAR(RATE) = 1e-4f;
     SCALAR(FACTOR) = SCALAR(DOUBT) = 1.0f;
     SLOT(0, ROLE) = BEGINNING;
-}
-
-#ifndef ONLAD_RUNTIME
-/* onlad_model.h says how much RAM there is: another number is another source. */
-typedef char onlad_ram_is_as_expected[sizeof(onlad_monitor) == ONLAD_RAM ? 1 : -1];
-#endif
-
-void onlad_init(onlad_monitor* m) {
-    start_anew(m);
 #ifdef ONLAD_FITTED
     onlad_restore(m, onlad_image, sizeof onlad_image);
 #elif !defined(ONLAD_RUNTIME)
@@ -1402,8 +1391,9 @@ static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
            within(d, at + LEANING_AT, 2 * n, has_levels ? 0.01f : 0.0f, WINSOR * WINSOR, 0) &&
            within(d, at + LEVELS_AT, LEVELS, -1e33f, 1e33f, 0) &&
            (!has_levels || within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
-           (!has_all || (within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
-                         within(d, at + LEVELS_AT + LEAN_REACH, 4, LEAST_REACH, 1e33f, 0)));
+           (!has_all ||
+            (within(d, at + LEVELS_AT + OF_MEANS + REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
+             within(d, at + LEVELS_AT + OF_LEANS + REACH, 4, LEAST_REACH, 1e33f, 0)));
 }
 
 static int sound(const onlad_monitor* m, const dump* d) {
