@@ -7,11 +7,11 @@ import pytest
 from rough import machine
 
 import onlad
-from onlad import Monitor
+from onlad import Monitor, limit
 from onlad.errors import ModelFileError
-from onlad.limit import LASTING, TOLD
+from onlad.limit import LASTING, SINGLE, TOLD
 from onlad.mcu import PortableMonitor
-from onlad.mcu.definition import Definition
+from onlad.mcu.definition import ChipLimit, Definition
 from onlad.mcu.layout import JUDGED
 from onlad.mcu.portable import to_bytes
 from onlad.verdict import Verdicts
@@ -289,6 +289,39 @@ def test_an_alarm_is_shelved_if_it_was_told_for_long_and_not_for_refused_rows_al
         return chip.observe_many(np.tile(odd, (65, 1))).threshold[-1]
 
     assert threshold(TOLD) >= 1000 > threshold(0)
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+def test_the_limit_of_a_histogram_is_that_of_the_scores(rows):
+    """High scores that last for some rows are one cluster, on the chip as in the monitor."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        roots = 0.2 * np.repeat(rng.exponential(size=2040 // rows), rows)
+        chip = ChipLimit(1e-3)
+        for root in roots:
+            chip.count(root**2)
+        edge, base = (limit.tail(roots, 1e-3, clustered=each) for each in (False, True))
+        # A bin is 3 to 6 % wide. Only 40 rows are fitted, and where the limit is far out, the
+        # shape of their tail counts.
+        np.testing.assert_allclose(chip.tails(), (edge, base), rtol=0.1)
+        assert rows == 1 or chip.tails()[1] < 0.9 * chip.tails()[0]
+
+
+def test_a_single_row_needs_more_than_a_limit():
+    X = machine(6000, 3)[:1400]
+    monitor = PortableMonitor(hidden=8)
+    monitor.observe_many(X)
+    usual, step = X[1399], np.array([0, 0.2 * np.nanstd(X[:1000, 1]), 0])
+    for size in range(1, 100):
+        chip = copy.deepcopy(monitor)
+        first = chip.observe(usual + size * step)
+        if first.score > 1.05 * first.threshold / SINGLE:
+            break
+    assert not first.is_anomaly
+    second = chip.observe(usual + 2 * size * step)
+    assert second.is_anomaly
+    np.testing.assert_allclose(second.threshold, first.threshold / SINGLE, rtol=1e-6)
+    np.testing.assert_allclose(chip.describe()["threshold"], second.threshold, rtol=1e-6)
 
 
 def test_nothing_is_learned_while_it_is_paused():

@@ -3,7 +3,7 @@
 Its modes, and the way of a row through them, are those of the monitor (`onlad.mode`,
 `onlad.judge`); what is defined here is what a chip does otherwise. It keeps the sums where the chip
 keeps their factors, solves where the chip updates, and computes in float64. So both agree up to
-rounding.
+rounding. Nobody pauses it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onlad.anchor import Anchor
 from onlad.counter import Counters
 from onlad.instance import HIDDEN, RIDGE
 from onlad.mcu.layout import BINS, DELAY, WARMUP, Sizes
-from onlad.mode import CORRELATED, LEANING, SMOOTHING, STATISTICS, WINSOR, Mode
+from onlad.mode import CORRELATED, LEANING, SMOOTHING, STATISTICS, Mode
 from onlad.reference import Array
 
 FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
@@ -40,15 +40,16 @@ class Place(Mode):
         tanh.b = np.pad(bias.reshape(grouped), missing).ravel()
         self.turns = np.arange(sizes.units), order(sizes)[1:]
         self.role, self.begun = "free", 0  # rows of its start
-        self.seen: list[Array] = []  # of these, those that give its units
+        self.seen: list[Array] = []  # of these, those that give its units,
+        self.measured: list[tuple[Array, Array, Array]] = []  # and those that give its levels
 
-    def errors_of(self, window: Array) -> Array:
-        """Return the errors of both instances for one raw window."""
-        return self.errors(self.scaled(window))
+    def take(self, window: Array, present: Array) -> None:
+        """Let the usual squares follow a row."""
+        self._take(self.errors(self.scaled(window)), present[None])
 
     def statistics_of(self, window: Array, present: Array) -> tuple[Array, Array]:
         """Return the four statistics of a row, and its errors in usual deviations."""
-        E = self.errors_of(window) * np.sqrt(self.inverse())[:, None] * present
+        E = self.errors(self.scaled(window)) * np.sqrt(self.inverse())[:, None] * present
         return self.statistics(E**2, present.sum())[:, 0], E[:, 0]
 
     def learn_one(self, window: Array) -> None:
@@ -76,7 +77,7 @@ class Definition:
     ) -> None:
         self.n, self.width = sizes.features, sizes.window
         self._layer = sizes, alpha, bias
-        self.paused = self.ready = False
+        self.ready = False
         self.places = [Place(*self._layer) for _ in range(sizes.modes)]
         self.places[0].role = "beginning"
         self.modes = self.places[:1]
@@ -84,16 +85,13 @@ class Definition:
         # The rows that are kept, the newest last: values held, presence, score, mode, flags.
         self.held: list[Array] = [np.full(self.n, np.nan)] * (DELAY + self.width)
         self.present: list[Array] = [np.zeros(self.n, bool)] * (DELAY + self.width)
-        self.said: list[tuple[float, Place, bool, bool]] = []  # score, mode, unusual, open
+        self.said: list[tuple[float, Place, bool]] = []  # score, mode, unusual
         self.counters = Counters(np.array([np.full(self.n, np.nan), np.zeros(self.n)]))
         self.counters.which = np.array(counters, int)  # none has a value yet
-        self.means, self.leans = np.zeros(STATISTICS), np.zeros((2, self.n))  # of a start
-        self.measured: list[Array] = []
-        self.leaned: list[Array] = []
         self.limit = ChipLimit(1e-4)
         self.now, self.gate, self.doubt, self.last = 0.0, 0.0, 1.0, 0.0
         self.tick: list[tuple[float, bool]] = []  # its scores in limits, and which are unusual
-        self.ticked = self.explained = self.foreign = self.idle = 0
+        self.explained = self.foreign = self.idle = 0
         self.anchor: Anchored | None = None
         self.drifting = -1
 
@@ -137,10 +135,9 @@ class Definition:
             if first and 2 * part <= DELAY:
                 place.learn_one(self.row(ago + 2 * part)[0])
             return False
-        errors = place.errors_of(window)
         if at >= 6 * part:
-            self.measure(place, window, present, at - 6 * part, first)
-        place._take(errors, present[None])
+            place.measured.append((*place.statistics_of(window, present), present))
+        place.take(window, present)
         if twin is not None:
             if at == 4 * part:
                 twin.take_over(place)
@@ -149,41 +146,30 @@ class Definition:
             twin.learn_one(window)
         if at < 12 * part - 1:
             return False
-        slow = level(self.measured, 1 / SMOOTHING, mode.LEAST[1])
-        lean = level(self.leaned, CORRELATED / LEANING, mode.LEAST[0])
-        place.levels = mode.Levels(*place.levels[:2], *slow, *lean)
+        self.settle_levels(place, first)
         if twin is not None:
             place.take_over(twin)
             twin.role = "free"
         return True
 
-    def measure(self, place: Place, window: Array, present: Array, at: int, first: bool) -> None:
-        """Measure the levels of rows, then those of running means and of leans."""
-        found, E = place.statistics_of(window, present)
-        half = 3 * PART
-        if at == 0:
-            self.leans = np.zeros_like(E)
-        if at in (0, half):
-            self.measured, self.leaned = [], []
-        self.leans = self.leans + LEANING * (np.clip(E, -WINSOR, WINSOR) - self.leans) * present
-        if at < half:
-            self.measured.append(found)
-            self.leaned.append(self.leans**2)
-            if at == half - 1:
-                median, reach = level(self.measured, 1.0, mode.LEAST[0])
-                place.levels = place.levels._replace(median=median, reach=reach)
-                square = np.mean(self.leaned, axis=0)
-                least = mode.PRIOR * square.mean(axis=1, keepdims=True)
-                shrunk = (half * square + least) / (half + mode.PRIOR)
-                place.leaning = np.maximum(shrunk, CORRELATED * LEANING / (2 - LEANING))
-                self.means = np.zeros(STATISTICS)
-            return
-        self.leaned.append(place.lean_statistics(self.leans[:, None])[:, 0])
-        standard = (found - place.levels.median) / place.levels.reach
+    def settle_levels(self, place: Place, first: bool) -> None:
+        """Settle levels: one half of the rows gives those of rows, one those of means and leans."""
+        found, E, present = (np.array(each) for each in zip(*place.measured, strict=True))
+        half, leans = len(found) // 2, mode.leaning(E.swapaxes(0, 1), present)
+        square = (leans[:, :half] ** 2).mean(axis=1)
+        least = mode.PRIOR * square.mean(axis=1, keepdims=True)
+        shrunk = (half * square + least) / (half + mode.PRIOR)
+        place.leaning = np.maximum(shrunk, CORRELATED * LEANING / (2 - LEANING))
+        median, reach = level(found[:half], 1.0, mode.LEAST[0])
+        standard = ((found[half:] - median) / reach).T
+        means = mode.running(standard, np.zeros(STATISTICS))
+        slow = level(means.T, 1 / SMOOTHING, mode.LEAST[1])
+        lean = place.lean_statistics(leans[:, half:])
+        slowest = level(lean.T, CORRELATED / LEANING, mode.LEAST[0])
+        place.levels = mode.Levels(median, reach, *slow, *slowest)
         if first:
-            self.limit.count(float(place.score(standard)))
-        self.means = self.means + SMOOTHING * (np.minimum(standard, 1.0) - self.means)
-        self.measured.append(self.means)
+            for score in place.score(standard):
+                self.limit.count(score)
 
     def settle_limit(self) -> None:
         """Set threshold and gate of the next rows."""
@@ -203,10 +189,9 @@ class Definition:
             if not self.with_role("beginning"):
                 if not self.with_role("free"):
                     return False
-                self.places[self.places.index(self.with_role("free")[0])] = young = Place(
-                    *self._layer
-                )
-                young.role = "beginning"
+                free = self.places.index(self.with_role("free")[0])
+                self.places[free] = Place(*self._layer)
+                self.places[free].role = "beginning"
             young = self.with_role("beginning")[0]
             if self.begin(young, ago, False):
                 young.role, self.explained, self.foreign = "waiting", 0, 0
@@ -214,7 +199,7 @@ class Definition:
         waiting, (window, present) = self.with_role("waiting")[0], self.row(ago)
         judge.wake(waiting, np.where(present, window[0, : self.n], np.nan))
         if waiting.score(waiting.standardised(window, present[None])[0])[0] <= 1:
-            waiting._take(waiting.errors_of(window), present[None])
+            waiting.take(window, present)
             waiting.learn_one(window)
             self.explained += 1
         else:
@@ -245,11 +230,8 @@ class Definition:
         """Decide on the row of DELAY rows ago; return whether there is a new mode."""
         if len(self.said) <= DELAY:
             return False
-        score, place, unusual, is_open = self.said[-1 - DELAY]
-        refused = sum(row[2] for row in self.said[-1 - DELAY :])
-        if not is_open:
-            return False
-        if refused >= watching.SPARED * (DELAY + 1):
+        score, place, unusual = self.said[-1 - DELAY]
+        if sum(row[2] for row in self.said[-1 - DELAY :]) >= watching.SPARED * (DELAY + 1):
             return self.seclude(DELAY)
         self.limit.count(min(score, self.gate))
         self.idle += 1
@@ -262,7 +244,7 @@ class Definition:
             return False
         place = place if place.role == "mode" else self.current
         window, present = self.row(DELAY)
-        place._take(place.errors_of(window), present[None])
+        place.take(window, present)
         place.learn_one(window)
         if self.anchor is None and place.count >= anchor.SETTLED:
             self.anchor = Anchored(place)
@@ -274,7 +256,7 @@ class Definition:
         """Return score, threshold and whether a mode is new, of one row."""
         x = self.counters.rates(np.where(np.abs(x) <= LARGEST, x, np.nan)[None])[0][0]
         if not self.ready:
-            if not np.isnan(x).all() and not self.paused:
+            if not np.isnan(x).all():
                 self._warm_up(x)
             return 0.0, 0.0, False
         (score,), _, _, (known,), _ = self.judge.rows(x[None])
@@ -282,21 +264,18 @@ class Definition:
         unusual = score > self.gate
         most = self.now * (limit.SINGLE if self.last <= self.now else 1.0)
         told = score / self.doubt, most / self.doubt
-        self.said = [*self.said[-DELAY:], (score, self.current, unusual, not self.paused)]
-        if not self.paused:
-            self.tick.append((score / most, unusual))
+        self.said = [*self.said[-DELAY:], (score, self.current, unusual)]
+        self.tick.append((score / most, unusual))
         drift = self.decide()
-        quiet = not self.paused and score <= self.now
         if self.anchor is not None and self.anchor.features < self.n:
             self.anchor.settle()
-        elif quiet and self.anchor is not None and self.anchor.place is self.current:
+        elif score <= self.now and self.anchor and self.anchor.place is self.current:
             self.drifting = self.anchor.follow_one(self.row(0)[0])
-        self.ticked += 1
-        if self.ticked == DELAY:
-            ratio, refused = np.array(self.tick).reshape(-1, 2).T
+        if len(self.tick) == DELAY:
+            ratio, refused = np.array(self.tick).T
             self.limit.follow(ratio, refused > 0)
             self.settle_limit()
-            self.tick, self.ticked = [], 0
+            self.tick = []
         self.last = score
         return *told, drift
 
@@ -350,14 +329,14 @@ class Anchored(Anchor):
         return self.drifting()
 
 
-def level(measured: list[Array], rows_in_mean: float, least: float) -> tuple[Array, Array]:
+def level(measured: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:
     """Return median and reach of what was measured, row after row without keeping it."""
     median, away = measured[0].copy(), np.zeros(STATISTICS)
     for count, found in enumerate(measured[1:], 1):
         away = away + (np.abs(found - median) - away) / count
         median = median + np.where(found > median, 2.0, -2.0) * away / count
     whole = len(measured) // BLOCK * BLOCK
-    blocks = np.array(measured[:whole] or measured).reshape(max(whole // BLOCK, 1), -1, STATISTICS)
+    blocks = measured[: whole or None].reshape(max(whole // BLOCK, 1), -1, STATISTICS)
     high = blocks.max(axis=1).mean(axis=0)
     wider = mode.BEYOND * (1 + mode.FEW * rows_in_mean / len(measured))
     return median, np.maximum(wider * (high - median), least)

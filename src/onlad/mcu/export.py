@@ -10,7 +10,6 @@ import numpy as np
 
 from onlad._kernel import VERSION
 from onlad.errors import OnladError
-from onlad.mcu.layout import Sizes
 from onlad.mcu.portable import PortableMonitor
 from onlad.reference import Array
 
@@ -31,7 +30,7 @@ class Chip(NamedTuple):
 
     name: str
     code: int  # bytes with -Os
-    costs: tuple[float, float, float]  # instructions of a row by what is counted (`instructions`)
+    costs: tuple[float, float, float]  # instructions: of any row, by inputs squared, by weight
 
 
 # Code measured: 11,668 to 11,986 bytes; costs: least squares over six sizes, within 5 % of each.
@@ -58,15 +57,10 @@ def figures(monitor: PortableMonitor) -> Figures:
     weights, stored = sizes.hidden * (sizes.features + 1), monitor.drawn == "stored"
     constants = monitor.layer()[0].itemsize * weights * stored + image
     chip, stack = (FIXED, FIXED_STACK) if monitor.is_fixed else (FLOAT, STACK)
-    needed = instructions(sizes, chip) + round(DRAWN * weights * (not stored))
+    usual = np.dot(chip.costs, (1, sizes.inputs**2, sizes.hidden * sizes.features))
+    needed = round(float(usual) + DRAWN * weights * (not stored))
     ram = sizes.ram(monitor.is_fixed)
     return Figures(ram, stack, chip.name, chip.code + constants, needed)
-
-
-def instructions(sizes: Sizes, chip: Chip) -> int:
-    """Return about how many instructions a usual row takes with a stored layer."""
-    parts = (1, sizes.inputs**2, sizes.hidden * sizes.features)
-    return round(float(np.dot(chip.costs, parts)))
 
 
 def check_folder(folder: Path) -> None:
@@ -80,21 +74,15 @@ def check_folder(folder: Path) -> None:
 
 def write(monitor: PortableMonitor, folder: Path) -> list[str]:
     """Write the source with this model into a folder; return the names of the files."""
-    written: list[str] = []
-
-    def put(name: str, text: str) -> None:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        written.append(name)
-
+    files = {"onlad_model.h": model_header(monitor), "README.md": readme(monitor)}
     for base in (Path(__file__).parent / "c", Path(__file__).parent / "package"):
         for path in filter(Path.is_file, base.rglob("*")):
             text = path.read_text(encoding="utf-8").replace("@VERSION@", VERSION)
-            put(path.relative_to(base).as_posix(), text)
-    put("onlad_model.h", model_header(monitor))
-    put("README.md", readme(monitor))
-    return sorted(written)
+            files[path.relative_to(base).as_posix()] = text
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return sorted(files)
 
 
 def model_header(monitor: PortableMonitor) -> str:
@@ -107,11 +95,7 @@ def model_header(monitor: PortableMonitor) -> str:
         "",
         "#include <stdint.h>",
         "",
-        f"#define ONLAD_FEATURES {sizes.features}",
-        f"#define ONLAD_WINDOW {sizes.window}",
-        f"#define ONLAD_GROUPS {sizes.groups}",
-        f"#define ONLAD_UNITS {sizes.units}",
-        f"#define ONLAD_MODES {sizes.modes}",
+        *(f"#define ONLAD_{name.upper()} {size}" for name, size in sizes._asdict().items()),
         f"#define ONLAD_WARMUP {monitor.warmup}u",
         f"#define ONLAD_FALSE_ALARMS {_float(monitor.false_alarms)}",
         f"#define ONLAD_RAM {sizes.ram(monitor.is_fixed)} /* bytes of onlad_monitor; checked */",

@@ -256,20 +256,15 @@ class PortableMonitor:
     def _seeded(self) -> tuple[Array, Array]:
         """Draw as `drawn` of the C source does: for each unit its bias, then its weights."""
         n, _, groups, units, _ = self.sizes()
-        used = np.ones((groups * units, 1 + n), bool)  # the bias, and the weights that are drawn
-        used[:, 1:] = np.arange(n) % groups != np.repeat(np.arange(groups), units)[:, None]
-        state, drawn = self.first_state(), []
-        for _ in range(np.count_nonzero(used)):
+        state, (spread, bias_spread) = self.first_state(), self.spreads()
+        found = np.zeros((groups * units, 1 + n), "int16" if self.is_fixed else "float32")
+        for k, j in np.ndindex(found.shape):
+            if j and (j - 1) % groups == k // units:
+                continue  # it predicts this one
             state = (state * 1_664_525 + 1_013_904_223) % 2**32
-            drawn.append(state >> 16)
-        spread, bias_spread = self.spreads()
-        spreads = np.repeat([bias_spread, spread], [1, n])
-        found = np.zeros(used.shape, "int16" if self.is_fixed else "float32")
-        high, most = np.array(drawn), np.broadcast_to(spreads, used.shape)[used]
-        if self.is_fixed:
-            found[used] = high * most // 32768 - most
-        else:
-            found[used] = (high.astype("float32") / 32768 - np.float32(1)) * most.astype("float32")
+            high, most = state >> 16, spread if j else bias_spread
+            one = np.float32(high) / np.float32(32768) - np.float32(1)
+            found[k, j] = high * most // 32768 - most if self.is_fixed else one * np.float32(most)
         return found[:, 1:].copy(), found[:, 0].copy()
 
     def dump(self, sequence: int = 0) -> bytes:

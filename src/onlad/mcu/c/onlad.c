@@ -153,6 +153,7 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 
 /* Scratch. */
 #define V (m->scratch)
+#define NEWEST (V + ONLAD_INPUTS - ONLAD_FEATURES) /* of its rows */
 #define B (V + ONLAD_INPUTS)
 #ifdef ONLAD_FIXED
 #define INPUT (m->small) /* V, as it is multiplied */
@@ -173,15 +174,8 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 #define BIAS_OF(k) drawn(&random, ONLAD_BIAS_SPREAD)
 #define WEIGHT_OF(k, j) ((j) % ONLAD_GROUPS == (k) / ONLAD_UNITS ? 0 : drawn(&random, ONLAD_SPREAD))
 #else
-#ifdef ONLAD_RUNTIME
-#define ALPHA (m->alpha)
-#define BIAS (m->bias)
-#else
-#define ALPHA onlad_alpha
-#define BIAS onlad_bias
-#endif
-#define LAYER_BEGINS const onlad_weight* weight = ALPHA
-#define BIAS_OF(k) BIAS[k]
+#define LAYER_BEGINS const onlad_weight* weight = onlad_alpha
+#define BIAS_OF(k) onlad_bias[k]
 #define WEIGHT_OF(k, j) *weight++
 #endif
 
@@ -282,26 +276,24 @@ static onlad_weight drawn(uint32_t* random, onlad_weight spread) {
 /* One over the weight of the ridge that is put back, for one of `size` units at each row. */
 static float put_back(int size) { return 1.0f / (RIDGE * (float)size * (1.0f - LAMBDA)); }
 
-/* What follows is done in floats or in words. `look` fills V, then H with the tanh units of a row,
- * and ERRORS with the errors of both instances. */
+/* What follows is done in floats or in words. Of the errors of the linear instance are made B = D
+ * U'v and then (U D U'v)_j / (U D U')_jj of each feature, from its own row on. */
 #ifdef ONLAD_FIXED
 #include "onlad_fixed.h"
 #else
 #define UNIT_BITS 0
+#define ENTRY(word) from_bits(word) /* of U or beta, from a dump */
+#define LARGEST_ENTRY 1e9f          /* of U, */
+#define LARGEST_BETA 1e6f           /* and of beta */
+#define IS_FIXED 0
+#define weight_in(column, i) (column)[i]
+#define set_entry(at, x) (*(at) = (x))
+#define narrow_inputs(m) 0
 
-static float weight_in(const float* column, int i) { return column[i]; }
-
-static void set_entry(float* at, float x) { *at = x; }
-
-static int narrow_inputs(onlad_monitor* m) {
-    (void)m;
-    return 0;
-}
-
-/* z - beta V */
-static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
+/* z - beta h */
+static float left_over(const float* beta, const float* h, int size, float z, int fraction) {
     (void)fraction;
-    for (int i = 0; i < ONLAD_INPUTS; ++i) z -= beta[i] * V[i];
+    for (int i = 0; i < size; ++i) z -= beta[i] * h[i];
     return z;
 }
 
@@ -315,37 +307,27 @@ static float squash(float x) {
     return y / (135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f)));
 }
 
-static void look(onlad_monitor* m, int slot, int row) {
-    const float* mode = mode_at(m, slot);
-    const float *z = V + ONLAD_INPUTS - ONLAD_FEATURES, *column = mode + LINEAR_AT;
-    const int first = ONLAD_INPUTS - ONLAD_FEATURES;
+static void fill_units(onlad_monitor* m, int fraction) {
     LAYER_BEGINS;
-
-    look_at(m, row, mode, mode + SCALE_AT, CLIP);
+    (void)fraction;
     for (int k = 0; k < ONLAD_HIDDEN; ++k) {
         float sum = BIAS_OF(k);
-        for (int j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * z[j];
+        for (int j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * NEWEST[j];
         H[k] = squash(sum);
     }
-    for (int j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
-        const float *beta = mode + BETA_AT + j * ONLAD_UNITS, *units = H + group * ONLAD_UNITS;
-        float sum = 0.0f;
-        for (int k = 0; k < ONLAD_UNITS; ++k) sum += units[k] * beta[k];
-        ERRORS[j] = z[j] - sum;
-        if (++group == ONLAD_GROUPS) group = 0;
-    }
+}
 
-    /* B = D U'v; then each feature's (U D U'v)_j / (U D U')_jj, from its own row on. */
-    for (int k = 0; k < ONLAD_INPUTS; ++k) {
-        float sum = V[k];
-        for (int i = 0; i < k; ++i) sum += column[i] * V[i];
-        B[k] = column[k] * sum;
-        column += k + 1;
+static void linear_errors(onlad_monitor* m, const float* U, int first, int fraction) {
+    (void)fraction;
+    for (int k = first; k < ONLAD_INPUTS; ++k) {
+        const float* column = U + ONLAD_TRIANGLE(k);
+        B[k] = V[k];
+        for (int i = 0; i < k; ++i) B[k] += column[i] * V[i];
+        B[k] *= column[k];
     }
     for (int j = first; j < ONLAD_INPUTS; ++j) {
-        float above = B[j], below;
-        column = mode + LINEAR_AT + ONLAD_TRIANGLE(j);
-        below = column[j];
+        const float* column = U + ONLAD_TRIANGLE(j);
+        float above = B[j], below = column[j];
         for (int k = j + 1; k < ONLAD_INPUTS; ++k) {
             column += k;
             above += column[j] * B[k];
@@ -386,6 +368,18 @@ static void move_beta(float* beta, const float* b, float e, int size) {
     for (int k = 0; k < size; ++k) beta[k] += b[k] * e;
 }
 #endif
+
+/* Fill V, H with the tanh units of a row, and ERRORS with the errors of both instances. */
+static void look(onlad_monitor* m, int slot, int row) {
+    const float* mode = mode_at(m, slot);
+    look_at(m, row, mode, mode + SCALE_AT, CLIP);
+    const int fraction = narrow_inputs(m);
+    fill_units(m, fraction);
+    for (int j = 0; j < ONLAD_FEATURES; ++j)
+        ERRORS[j] = left_over(mode + BETA_AT + j * ONLAD_UNITS, H + j % ONLAD_GROUPS * ONLAD_UNITS,
+                              ONLAD_UNITS, NEWEST[j], UNIT_BITS);
+    linear_errors(m, mode + LINEAR_AT, ONLAD_INPUTS - ONLAD_FEATURES, fraction);
+}
 
 /* Learn what `look` saw. */
 static void learn(onlad_monitor* m, int slot, float shrink) {
@@ -837,7 +831,8 @@ static void settle_anchor(onlad_monitor* m) {
     const int slot = (int)m->count[ANCHORED] - 1, j = (int)m->count[SETTLING];
     const float *mode = mode_at(m, slot), *U = mode + LINEAR_AT;
     const int own = ONLAD_INPUTS - ONLAD_FEATURES + j;
-    float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f, usual;
+    const float usual = mean(mode + USUAL_AT + ONLAD_FEATURES, ONLAD_FEATURES);
+    float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f;
     for (int i = 0; i < ONLAD_INPUTS; ++i) {
         float sum = 0.0f;
         for (int k = i > own ? i : own; k < ONLAD_INPUTS; ++k) {
@@ -850,10 +845,9 @@ static void settle_anchor(onlad_monitor* m) {
         if (i == own) below = sum;
     }
     for (int i = 0; i < ONLAD_INPUTS; ++i) set_entry(beta + i, i == own ? 0.0f : -beta[i] / below);
-    for (int i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
+    for (int i = LEAN; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
     ANCHOR(ITS_CENTRE)[j] = mode[j];
     ANCHOR(ITS_SCALE)[j] = mode[SCALE_AT + j];
-    usual = mean(mode + USUAL_AT + ONLAD_FEATURES, ONLAD_FEATURES);
     ANCHOR(ITS_DEVIATION)[j] = sqrtf(usual_square(m, slot, ONLAD_FEATURES + j, usual));
     ++m->count[SETTLING];
 }
@@ -862,16 +856,15 @@ static void settle_anchor(onlad_monitor* m) {
 static void follow_anchor(onlad_monitor* m, int row) {
     const int half = 2 * m->count[ANCHOR_ROWS] >= MEASURED;
     float worst = 1.0f;
-    int fraction;
     look_at(m, row, ANCHOR(ITS_CENTRE), ANCHOR(ITS_SCALE), ANCHOR_CLIP);
-    fraction = narrow_inputs(m);
+    const int fraction = narrow_inputs(m);
     if (m->count[ANCHOR_ROWS] < MEASURED) ++m->count[ANCHOR_ROWS];
     m->count[DRIFTING] = 0;
     for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const float* beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS;
         float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j;
         const float slack = SLACK * ANCHOR(ITS_DEVIATION)[j];
-        const float error = left_over(m, beta, V[ONLAD_INPUTS - ONLAD_FEATURES + j], fraction);
+        const float error = left_over(beta, INPUT, ONLAD_INPUTS, NEWEST[j], fraction);
         *lean += (error - *lean) / MEAN;
         if (m->count[ANCHOR_ROWS] < MEASURED) {
             halves[half * ONLAD_FEATURES] = larger(halves[half * ONLAD_FEATURES], magnitude(*lean));
@@ -915,15 +908,12 @@ static void confirm(onlad_monitor* m, int candidate) {
  * mode now. */
 static int seclude(onlad_monitor* m, int row) {
     int slot = slot_with(m, WAITING);
-    float needed;
     m->count[IDLE] = 0;
     if (slot < 0) {
         slot = slot_with(m, BEGINNING);
-        if (slot < 0) {
-            slot = slot_with(m, FREE);
-            if (slot < 0) return 0;
-            SLOT(slot, ROLE) = BEGINNING;
-        }
+        if (slot < 0) slot = slot_with(m, FREE);
+        if (slot < 0) return 0;
+        SLOT(slot, ROLE) = BEGINNING;
         if (begin_row(m, slot, row, 0)) {
             SLOT(slot, ROLE) = WAITING;
             m->count[EXPLAINED] = m->count[UNEXPLAINED] = 0;
@@ -942,7 +932,7 @@ static int seclude(onlad_monitor* m, int row) {
         release(m, slot);
         return 0;
     }
-    needed = smaller(larger(PATIENCE * learned_rows(m), SHORTEST), LONGEST);
+    const float needed = smaller(larger(PATIENCE * learned_rows(m), SHORTEST), LONGEST);
     if ((float)m->count[EXPLAINED] < needed) return 0;
     confirm(m, slot);
     return 1;
@@ -952,11 +942,10 @@ static int seclude(onlad_monitor* m, int row) {
 static int decide(onlad_monitor* m, int row) {
     const uint32_t flags = FLAGS[row];
     const int spared = (float)m->count[REFUSED_ROWS] < SPARED * (float)(ONLAD_DELAY + 1);
-    int slot = (int)(flags & 255u), most, scored;
+    const int most = bin(sqrtf(SCALAR(GATE))), scored = (int)(flags >> SCORED);
+    int slot = (int)(flags & 255u);
     if (!(flags & OPEN)) return 0;
     if (!spared) return seclude(m, row);
-    most = bin(sqrtf(SCALAR(GATE)));
-    scored = (int)(flags >> SCORED);
     count_score(m, scored < most ? scored : most);
     if (++m->count[IDLE] % (ONLAD_DELAY / EXPIRING) == 0) { /* what began is let go in time */
         int young = slot_with(m, BEGINNING);
@@ -980,13 +969,11 @@ static int decide(onlad_monitor* m, int row) {
 /* Judge a row by the mode of the row before; if its score is high, by the others too. */
 static float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
-    float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS];
-    int slot = current;
-    float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT, kept[STATISTICS];
+    float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS], kept[STATISTICS];
+    float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT;
     memcpy(kept, now, sizeof kept);
     for (int turn = 0; turn < ONLAD_MODES; ++turn) {
-        float score;
-        if (turn) slot = turn <= current ? turn - 1 : turn;
+        const int slot = turn == 0 ? current : turn <= current ? turn - 1 : turn;
         if (SLOT(slot, ROLE) != MODE) continue;
         look(m, slot, row);
         statistics(m, slot, row, found);
@@ -995,7 +982,7 @@ static float judge(onlad_monitor* m, int row) {
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
         lean(m, row, turn ? NULL : leans); /* those of another mode do not count */
         lean_statistics(m, slot, leaned);
-        score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
+        const float score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
         if (best < 0.0f || score < best) {
             best = score;
             m->count[CURRENT] = (uint32_t)slot;
@@ -1019,7 +1006,7 @@ static void fill_in(onlad_monitor* m, int row) {
         float made;
         if (age[j] <= patience[j] || !(mode[SCALE_AT + j] > 0.0f)) continue;
         if (!looked++) look(m, slot, row);
-        made = V[ONLAD_INPUTS - ONLAD_FEATURES + j] - ERRORS[ONLAD_FEATURES + j];
+        made = NEWEST[j] - ERRORS[ONLAD_FEATURES + j];
         x[j] = mode[j] + bounded(made, FILLED) * mode[SCALE_AT + j];
     }
 }
@@ -1309,21 +1296,7 @@ static uint32_t count_of(const dump* d, int at) { return word_of(d->counts, at);
 
 static float float_of(const dump* d, int at) { return from_bits(word_of(d->floats, at)); }
 
-/* An entry of U or beta, and how large one of U may be. */
-#ifdef ONLAD_FIXED
-#define IS_FIXED 1
-#define LARGEST_ENTRY 1023.0f
-#else
-#define IS_FIXED 0
-#define LARGEST_ENTRY 1e9f
-#endif
-static float entry_of(const dump* d, int at) {
-#ifdef ONLAD_FIXED
-    return to_float((int32_t)word_of(d->floats, at), WORD_BITS);
-#else
-    return float_of(d, at);
-#endif
-}
+static float entry_of(const dump* d, int at) { return ENTRY(word_of(d->floats, at)); }
 
 /* Whether `size` numbers from `at` on are within bounds; `missing` allows NaN. */
 static int within(const dump* d, int at, int size, float low, float high, int missing) {
@@ -1357,9 +1330,8 @@ static int sound_scale(const dump* d, int at, int size) {
 }
 
 static int sound_beta(const dump* d, int at, int size) {
-    const float most = IS_FIXED ? LARGEST_ENTRY : 1e6f;
     for (; size--; ++at)
-        if (!(magnitude(entry_of(d, at)) <= most)) return 0;
+        if (!(magnitude(entry_of(d, at)) <= LARGEST_BETA)) return 0;
     return 1;
 }
 
@@ -1401,14 +1373,30 @@ static int sound(const onlad_monitor* m, const dump* d) {
     const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_BINS + ONLAD_BEFORE;
     uint32_t sum = 0, following = 0, of_role[TWIN + 1], unusual = 0;
     const int row = (int)count_of(d, POSITION);
-    if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
-        count_of(d, CURRENT) >= (uint32_t)ONLAD_MODES || count_of(d, PAUSED) > 1 ||
-        count_of(d, TICKED) >= ONLAD_DELAY || count_of(d, SINCE) > GAP + 1 ||
-        count_of(d, EPISODE) > LASTING || count_of(d, ALARMS) > TOLD ||
-        count_of(d, ANCHORED) > (uint32_t)ONLAD_MODES ||
-        count_of(d, SETTLING) > (uint32_t)ONLAD_FEATURES || count_of(d, ANCHOR_ROWS) > MEASURED ||
-        count_of(d, DRIFTING) > (uint32_t)ONLAD_FEATURES)
-        return 0;
+    const uint32_t modes = (uint32_t)ONLAD_MODES, n = (uint32_t)ONLAD_FEATURES, any = 0xffffffffu;
+    const uint32_t most[SLOTS] = {/* of each whole number, in their order */
+                                  any,
+                                  1,
+                                  (uint32_t)ONLAD_RING - 1,
+                                  modes - 1,
+                                  98304,
+                                  1,
+                                  ONLAD_DELAY - 1,
+                                  any,
+                                  RECENT - 1,
+                                  GAP + 1,
+                                  LASTING,
+                                  TOLD,
+                                  any,
+                                  any,
+                                  any,
+                                  modes,
+                                  n,
+                                  MEASURED,
+                                  n};
+    if (warmup % 12 || warmup < 96) return 0;
+    for (int i = 0; i < SLOTS; ++i)
+        if (count_of(d, i) > most[i]) return 0;
     for (int i = 0; i <= TWIN; ++i) of_role[i] = 0;
     for (int i = 0; i < ONLAD_MODES; ++i) {
         uint32_t role = SLOT_OF(i, ROLE);
@@ -1428,7 +1416,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
         sum += count_of(d, histogram + i) & 0xffffu;
         following += count_of(d, histogram + i) >> 16;
     }
-    if (sum != count_of(d, TOTAL) || sum >= RECENT || following != sum) return 0;
+    if (sum != count_of(d, TOTAL) || following != sum) return 0;
     for (int i = 0; i < ONLAD_RING; ++i) {
         uint32_t flag = count_of(d, flags + i);
         if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >> SCORED >= ONLAD_BINS ||
@@ -1442,8 +1430,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
     }
     return unusual == count_of(d, REFUSED_ROWS) &&
            (IS_FIXED || within(d, ANCHOR_AT, ONLAD_FEATURES * ONLAD_INPUTS, -1e15f, 1e15f, 1)) &&
-           within(d, ANCHOR_AT + ONLAD_FEATURES * ONLAD_INPUTS, 6 * ONLAD_FEATURES, -1e15f, 1e15f,
-                  1) &&
+           within(d, RING_AT - 6 * ONLAD_FEATURES, 6 * ONLAD_FEATURES, -1e15f, 1e15f, 1) &&
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
            within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&

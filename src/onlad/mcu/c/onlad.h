@@ -16,6 +16,8 @@
 #define ONLAD_GROUPS (m->groups)
 #define ONLAD_UNITS (m->units)
 #define ONLAD_MODES (m->modes)
+#define onlad_alpha (m->alpha)
+#define onlad_bias (m->bias)
 #else
 #include "onlad_model.h"
 #endif
