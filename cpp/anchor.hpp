@@ -31,7 +31,7 @@ public:
             for (std::size_t j = 0; j < l.n; ++j) {
                 double mean = 0.0;
                 for (std::size_t r = 0; r < w.count; ++r)
-                    mean += w.at[r][std::ptrdiff_t(lag) * w.step + std::ptrdiff_t(j)];
+                    mean += w.at[r][std::ptrdiff_t(lag) * w.step[r] + std::ptrdiff_t(j)];
                 mean /= double(w.count);
                 const double value = scale[j] > 0.0 ? (mean - centre[j]) / scale[j] : 0.0;
                 if (std::fabs(value) > c.anchor_FARTHEST) return;

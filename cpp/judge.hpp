@@ -15,7 +15,9 @@ struct JudgeState {
     std::size_t modes;
     double *held, *age, *patience;  // (n)
     double *means, *leans;          // (statistics), (2, s)
-    std::size_t current;
+    std::size_t current;            // mode of the last row
+    std::size_t run;                // rows that the window of the next one may hold
+    std::size_t first_modes;  // those of the start, between which a machine changes at any row
 };
 
 struct JudgeWorkspace {
@@ -29,7 +31,7 @@ struct JudgeRows {
     double* held;           // (count, n), with the width - 1 rows before the first before it
     std::uint8_t* present;  // (count, s)
     double* score;
-    std::int64_t* mode;
+    std::int64_t *mode, *run;
     double* shares;    // (count, n)
     double* expected;  // (n) of each row, `stride` further each
     std::size_t stride;
@@ -128,6 +130,11 @@ void wake(const Layer& l, ModeData& m, const double* x) {
     }
 }
 
+// How far apart the rows of a window lie that may hold `run` rows before its own.
+ONLAD_INLINE std::ptrdiff_t step(const Layer& l, std::size_t run) {
+    return run + 1 < l.width ? 0 : -std::ptrdiff_t(l.n);
+}
+
 // What is missing for much longer than usual is made up by the other features.
 ONLAD_APART void fill(JudgeState& s, double* held, const ModeWorkspace& scratch,
                       const JudgeWorkspace& own) {
@@ -139,7 +146,7 @@ ONLAD_APART void fill(JudgeState& s, double* held, const ModeWorkspace& scratch,
     bool old = false;
     for (std::size_t j = 0; j < l.n; ++j) old |= is_old(j);
     if (!old) return;
-    scaled(l, m, held, -std::ptrdiff_t(l.n), scratch.z, scratch.x);
+    scaled(l, m, held, step(l, s.run), scratch.z, scratch.x);
     predict(l, m, 1, scratch, scratch.e, scratch.e + l.s);
     const double most = l.c->judge_FILLED;
     for (std::size_t j = 0; j < l.n; ++j) {
@@ -169,17 +176,22 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeWorkspace& scratch,
             held[j] = s.held[j] = is ? x[j] : s.held[j];
         }
         for (std::size_t i = 0; i < s.modes; ++i) wake(l, *s.mode[i], x);
+        if (known < n) fill(s, held, scratch, own);
         double best = 0.0, means[statistics], best_means[statistics];
         double *shares = call.shares + t * n, *expected = call.expected + t * call.stride;
+        const std::size_t before = s.current;
+        auto run_of = [&](std::size_t i) {
+            const bool changes = i != before && i < s.first_modes && before < s.first_modes;
+            return changes ? 0 : s.run;
+        };
         if (known == 0) {
             std::memset(shares, 0, n * sizeof(double));
             for (std::size_t j = 0; j < n; ++j)
                 expected[j] = std::numeric_limits<double>::quiet_NaN();
         } else {
-            const std::size_t before = s.current;
             auto score = [&](std::size_t i) {
                 const ModeData& m = *s.mode[i];
-                scaled(l, m, held, -std::ptrdiff_t(n), scratch.z, scratch.x);
+                scaled(l, m, held, step(l, run_of(i)), scratch.z, scratch.x);
                 predict(l, m, 1, scratch, scratch.e, scratch.e + l.s);
                 return judge_errors(s, m, scratch.e, double(known), i == before ? 1.0 : 0.0, means,
                                     own);
@@ -208,9 +220,11 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeWorkspace& scratch,
                 std::memcpy(s.leans, own.best_leans, 2 * l.s * sizeof(double));
             }
         }
-        if (known < n) fill(s, held, scratch, own);
+        const std::size_t run = run_of(s.current);
         call.score[t] = best;
         call.mode[t] = std::int64_t(s.current);
+        call.run[t] = std::int64_t(run);
+        s.run = run + 1 < l.width ? run + 1 : l.width - 1;
     }
 }
 

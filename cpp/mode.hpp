@@ -77,10 +77,11 @@ struct Levels {
           lean_reach(lean_median + statistics) {}
 };
 
-// Raw windows: row r has its newest values at at[r], and those before it `step` further each.
+// Raw windows: row r has its newest values at at[r], and those before it step[r] further each. That
+// is 0 if the row stands in for those before it.
 struct Windows {
     const double* const* at;
-    std::ptrdiff_t step;
+    const std::ptrdiff_t* step;
     const std::uint8_t* const* present;  // (s) each: whether a value was there
     std::size_t count;
 };
@@ -236,7 +237,8 @@ ONLAD_INLINE void predict_some(const Layer& l, const ModeData& m, const Windows&
                                std::size_t first, std::size_t count, const ModeWorkspace& scratch,
                                double* e) {
     for (std::size_t r = 0; r < count; ++r)
-        scaled(l, m, w.at[first + r], w.step, scratch.z + r * l.z_stride, scratch.x + r * l.s);
+        scaled(l, m, w.at[first + r], w.step[first + r], scratch.z + r * l.z_stride,
+               scratch.x + r * l.s);
     predict(l, m, count, scratch, e + first * l.s, e + (w.count + first) * l.s);
 }
 

@@ -73,6 +73,7 @@ public:
     std::vector<double> rates, base, gap;  // of rows with counters
     std::vector<const double*> at;
     std::vector<const std::uint8_t*> known;
+    std::vector<std::ptrdiff_t> step;
 };
 
 inline double median_of(std::vector<double>& values) {
@@ -227,7 +228,7 @@ inline void start(const Layer& l, Mode& m, const Windows& w, const Workspace& sc
     std::vector<double> e(2 * w.count * l.s), some(e.size());
     const std::size_t half = w.count / 2;
     auto between = [&](std::size_t first, std::size_t stop) {
-        return Windows{w.at + first, w.step, w.present + first, stop - first};
+        return Windows{w.at + first, w.step + first, w.present + first, stop - first};
     };
     for (const bool second : {false, true}) {
         const Windows part = second ? between(half, w.count) : between(0, half);

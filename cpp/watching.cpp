@@ -418,6 +418,7 @@ public:
         limit_from(limit, rate, part(values, "limit"));
         const nb::object other = part(values, "candidate");
         if (!other.is_none()) candidate = mode_from(l, other, scratch);
+        first_modes = number<std::size_t>(values, "first_modes");
         begun = number<std::int64_t>(values, "begun");
         explained = number<std::int64_t>(values, "explained");
         foreign = number<std::int64_t>(values, "foreign");
@@ -431,6 +432,7 @@ public:
             for (std::size_t j = 0; j < l.n; ++j) present[r * l.s + j] = flags[r * l.n + j];
         copy_in(values, "score", score.data(), 2 * T);
         copy_in(values, "mode", mode.data(), 2 * T);
+        copy_in(values, "run", run.data(), 2 * T);
         copy_in(values, "refused", refused.get(), 2 * T);
         copy_in(values, "open", open.get(), 2 * T);
         at = number<std::size_t>(values, "at");
@@ -441,9 +443,11 @@ public:
         copy_in(values, "means", means, statistics);
         copy_in(values, "leans", leans.data(), 2, l.n, l.s);
         current = number<std::size_t>(values, "current");
+        require(first_modes <= modes.size());
         require(!modes.empty() && anchors.size() == modes.size() && at < T &&
                 current < modes.size() && drifting >= -1 && drifting < std::int64_t(l.n));
         for (const std::int64_t each : mode) require(each >= 0 && std::size_t(each) < modes.size());
+        for (const std::int64_t each : run) require(each >= 0 && std::size_t(each) < l.width);
         inform();
     }
 
@@ -454,6 +458,7 @@ public:
         values["width"] = l.width;
         values["ordered"] = ordered;
         values["begun"] = begun;
+        values["first_modes"] = first_modes;
         nb::list own, theirs;
         for (const auto& each : modes) own.append(mode_values(l, *each));
         for (const auto& each : anchors) {
@@ -480,6 +485,7 @@ public:
         values["present"] = array(flags.get(), l.n, {2 * T, l.n});
         values["score"] = array(score.data(), 2 * T);
         values["mode"] = array(mode.data(), 2 * T);
+        values["run"] = array(run.data(), 2 * T);
         values["refused"] = array(refused.get(), 2 * T);
         values["open"] = array(open.get(), 2 * T);
         values["at"] = at;

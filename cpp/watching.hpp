@@ -33,6 +33,7 @@ public:
     std::vector<std::unique_ptr<Mode>> modes;
     std::vector<std::unique_ptr<Anchor>> anchors;
     Limit limit;
+    std::size_t first_modes = 0;  // that are of the start; they come first
     std::int64_t begun = 0, explained = 0, foreign = 0, drifting = -1;
     std::unique_ptr<Mode> candidate;
     std::vector<double> quarantine;  // raw windows, (.., d)
@@ -40,7 +41,7 @@ public:
     std::vector<double> kept;           // (width - 1 + 2 TICK, n)
     std::vector<std::uint8_t> present;  // (2 TICK, s)
     std::vector<double> score;
-    std::vector<std::int64_t> mode;
+    std::vector<std::int64_t> mode, run;
     std::unique_ptr<bool[]> refused, open;
     std::size_t at = 0;  // rows of this tick
     // What moves on with each row.
@@ -58,6 +59,7 @@ public:
           present(2 * tick_rows * layer->s),
           score(2 * tick_rows),
           mode(2 * tick_rows),
+          run(2 * tick_rows),
           refused(new bool[2 * tick_rows]()),
           open(new bool[2 * tick_rows]()),
           held(layer->n),
@@ -164,12 +166,12 @@ private:
         for (const auto& each : modes) scratch.views.push_back(each.get());
         JudgeState state{&l,           ordered,    scratch.views.data(), modes.size(),
                          held.data(),  age.data(), patience.data(),      means,
-                         leans.data(), current};
-        ops.judge(
-            state,
-            {X, count, kept.data() + (begin + l.width - 1) * l.n, present.data() + begin * l.s,
-             score.data() + begin, mode.data() + begin, shares, around, 2 * l.n + 1},
-            scratch, scratch);
+                         leans.data(), current,    next_run(),           first_modes};
+        ops.judge(state,
+                  {X, count, kept.data() + (begin + l.width - 1) * l.n,
+                   present.data() + begin * l.s, score.data() + begin, mode.data() + begin,
+                   run.data() + begin, shares, around, 2 * l.n + 1},
+                  scratch, scratch);
         current = state.current;
         if (counting)
             for (std::size_t i = 0; i < count * l.n; ++i) {
@@ -181,6 +183,11 @@ private:
             open[t] = !paused;
         }
         at += count;
+    }
+
+    // Rows that the window of the next one may hold if the mode does not change.
+    std::size_t next_run() const {
+        return std::min(std::size_t(run[tick_rows + at - 1]) + 1, layer->width - 1);
     }
 
     // Rows with the rates of counters; counter.py has the definition.
@@ -198,7 +205,7 @@ private:
             const double now = value;
             const bool reset =
                 now < last && std::fabs(now) <= layer->c->counter_RESET * std::fabs(last);
-            value = (now - (reset ? 0.0 : last)) / since;
+            value = reset ? std::numeric_limits<double>::quiet_NaN() : (now - last) / since;
             last = now;
             since = 0.0;
         }
@@ -210,11 +217,14 @@ private:
         const Layer& l = *layer;
         scratch.at.clear();
         scratch.known.clear();
+        scratch.step.clear();
         for (const std::size_t i : rows) {
+            const bool whole = std::size_t(run[i]) + 1 >= l.width;
+            scratch.step.push_back(whole ? -std::ptrdiff_t(l.n) : 0);
             scratch.at.push_back(kept.data() + (i + l.width - 1) * l.n);
             scratch.known.push_back(present.data() + i * l.s);
         }
-        return {scratch.at.data(), -std::ptrdiff_t(l.n), scratch.known.data(), rows.size()};
+        return {scratch.at.data(), scratch.step.data(), scratch.known.data(), rows.size()};
     }
 
     bool tick(Workspace& scratch) {
@@ -233,6 +243,7 @@ private:
         std::copy(present.begin() + std::ptrdiff_t(T * layer->s), present.end(), present.begin());
         std::copy(score.begin() + tick_begin(), score.end(), score.begin());
         std::copy(mode.begin() + tick_begin(), mode.end(), mode.begin());
+        std::copy(run.begin() + tick_begin(), run.end(), run.begin());
         for (std::size_t t = 0; t < T; ++t) {
             refused[t] = refused[T + t];
             open[t] = open[T + t];
@@ -345,7 +356,7 @@ private:
         if (!candidate) {
             for (std::size_t r = 0; r < w.count; ++r)
                 for (std::size_t lag = 0; lag < l.width; ++lag) {
-                    const double* row = w.at[r] + std::ptrdiff_t(lag) * w.step;
+                    const double* row = w.at[r] + std::ptrdiff_t(lag) * w.step[r];
                     quarantine.insert(quarantine.end(), row, row + l.n);
                 }
             if (quarantine.size() >= std::size_t(c.watching_CANDIDATE) * l.d)
@@ -377,7 +388,8 @@ private:
             for (std::size_t j = 0; j < l.n; ++j) known[r * l.s + j] = rows[r][j] == rows[r][j];
         }
         candidate = std::make_unique<Mode>(l);
-        start(l, *candidate, {rows.data(), std::ptrdiff_t(l.n), knowns.data(), count}, scratch);
+        const std::vector<std::ptrdiff_t> step(count, std::ptrdiff_t(l.n));
+        start(l, *candidate, {rows.data(), step.data(), knowns.data(), count}, scratch);
         quarantine.clear();
         quarantine.shrink_to_fit();
         explained = foreign = 0;
@@ -410,6 +422,7 @@ private:
             const auto least = std::min_element(modes.begin(), modes.end(), fewer) - modes.begin();
             modes.erase(modes.begin() + least);
             anchors.erase(anchors.begin() + least);
+            first_modes -= std::size_t(least) < first_modes;
             for (std::int64_t& each : mode) each = each == least ? 0 : each - (each > least);
         }
         modes.push_back(std::move(candidate));

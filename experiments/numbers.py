@@ -147,7 +147,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "clip": lambda: f"{mode.CLIP:,.0f}",
     "often": lambda: f"{mode.OFTEN:.0f}",
     "groups": lambda: WORDS[instance.GROUPS],
-    "dearer": lambda: str(split.DEARER),
+    "stay": lambda: str(split.STAY),
     "rises": lambda: str(counter.RISES),
     "rises per fall": lambda: f"{1 / counter.FALLS:.0f}",
     "on drift": lambda: str(forgetting.OnDrift().duration),

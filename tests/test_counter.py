@@ -40,13 +40,24 @@ def test_what_rises_is_a_counter_and_what_seldom_changes_is_not() -> None:
     assert not rising(falls[:, None]).any()
 
 
-def test_a_rate_is_the_rise_per_row_over_missing_values_and_from_zero_after_a_reset() -> None:
+def test_a_rate_is_the_rise_per_row_over_missing_values_and_missing_at_a_reset() -> None:
     counters = Counters(np.array([[10.0], [0.0]]))
     X = np.array([[12.0], [np.nan], [np.nan], [18.0], [1.0], [0.8]])
     rates, base, gap = counters.rates(X)
-    np.testing.assert_allclose(rates[:, 0], [2.0, np.nan, np.nan, 2.0, 1.0, -0.2])
+    np.testing.assert_allclose(rates[:, 0], [2.0, np.nan, np.nan, 2.0, np.nan, -0.2])
     np.testing.assert_array_equal(base[:, 0], [10.0, 12.0, 12.0, 12.0, 18.0, 1.0])
     np.testing.assert_array_equal(gap[:, 0], [1.0, 1.0, 2.0, 3.0, 1.0, 1.0])
+
+
+def test_a_counter_of_the_day_beside_one_of_all_days_raises_no_alarm_at_its_reset() -> None:
+    rng = np.random.default_rng(0)
+    pieces = np.cumsum(rng.binomial(1, 0.4, 20_000)).astype(float)
+    today = (
+        pieces - pieces[np.arange(20_000) // 1_000 * 1_000]
+    )  # a piece in the row of a reset is lost
+    load = rng.normal(size=20_000)
+    X = np.column_stack((pieces, today, load + 0.1 * rng.normal(size=20_000), load))
+    assert Monitor().fit(X[:4_000]).observe_many(X[4_000:]).is_anomaly.sum() <= 1
 
 
 @pytest.mark.parametrize("fit", [False, True])

@@ -17,10 +17,10 @@ def made(X, width, ordered=True, seed=0):
     return mode
 
 
-def defined(moving, modes, X):
+def defined(moving, modes, X, first_modes):
     """Return what the definition says of the rows of `X`, and what it holds after them."""
-    own = judge.Judge(moving, modes)
-    names = ("score", "mode", "shares", "held", "expected")
+    own = judge.Judge(moving, modes, first_modes)
+    names = ("score", "mode", "run", "shares", "held", "expected")
     return dict(zip(names, own.rows(X), strict=True)), own.moving
 
 
@@ -39,9 +39,9 @@ def modes_of(n, width, count, ordered=True):
 # -- what the definition says --------------------------------------------------------------
 
 
-def say(modes, X, patience=6.0):
-    n = X.shape[1]
-    return defined(judge.first(np.full(n, patience), modes[0].width), copy.deepcopy(modes), X)
+def say(modes, X, patience=6.0, first_modes=0):
+    moving = judge.first(np.full(X.shape[1], patience), modes[0].width)
+    return defined(moving, copy.deepcopy(modes), X, first_modes)
 
 
 def test_a_missing_value_is_held_and_then_made_up_by_the_others():
@@ -80,6 +80,33 @@ def test_a_row_belongs_to_the_mode_in_which_it_is_least_unusual():
     # A running mean takes some rows to come down after the step.
     for i, part in enumerate(np.split(said["mode"], 3)):
         assert np.mean(part == i) > 0.8
+
+
+def test_no_window_reaches_over_a_change_between_modes_of_the_start():
+    modes, still = modes_of(4, 4, 2), 5.0
+    X = np.full((80, 4), still)
+    for i, part in enumerate(np.split(np.arange(80), 2)):
+        Y = smooth(300, 4, seed=40 + i)[:40]
+        X[np.ix_(part, [0, 3])] = [Y, 6 - 2 * Y[:, ::-1]][i][:, [0, 3]]
+        X[part, 2] = NAN
+    reached, _ = say(modes, X, first_modes=0)
+    stopped, _ = say(modes, X, first_modes=2)
+    np.testing.assert_array_equal(stopped["mode"][40:], 1)
+    np.testing.assert_array_equal(stopped["run"][38:45], [3, 3, 0, 1, 2, 3, 3])
+    np.testing.assert_array_equal(reached["run"][4:], 3)
+    assert stopped["score"][40:43].max() < 1 < reached["score"][40:43].max()
+    # The rows before stand in for nothing else: without a change nothing differs.
+    np.testing.assert_array_equal(stopped["score"][:40], reached["score"][:40])
+
+
+def test_a_value_made_up_does_not_count_against_the_others():
+    X = smooth(600, 4, seed=2)
+    mode = made(smooth(600, 4), 1)
+    whole, _ = say([mode], X)
+    X[100:, 1] = NAN
+    said, _ = say([mode], X)
+    # Held for 6 rows, a value lies off; then it follows the others in the same row.
+    assert said["score"][110:].mean() < 1.5 * whole["score"][110:].mean()
 
 
 def test_the_first_move_of_a_still_feature_is_one_unit():

@@ -39,6 +39,19 @@ def test_modes_that_relate_their_sensors_otherwise_are_told_apart(count, seed):
     assert_same_grouping(groups(X), truth)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_modes_that_overlap_go_to_the_mode_that_explains_them(seed):
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(rng.permutation(np.arange(30) % 3), 100)
+    loadings, level = rng.normal(0, 2, (3, 3, 8)), rng.normal(0, 6, (3, 8))
+    factors = rng.normal(size=(3000, 1, 3))
+    X = (factors @ loadings[truth])[:, 0] + level[truth] + rng.normal(size=(3000, 8))
+    found = groups(X)
+    own = [np.bincount(truth[found == i]).max() for i in np.unique(found)]
+    assert len(own) == 3
+    assert sum(own) > 0.99 * len(X)
+
+
 def alternating(rows, every=100):
     return (np.arange(rows) // every) % 2
 

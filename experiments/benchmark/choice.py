@@ -38,15 +38,15 @@ SEEDS = (0, 1, 2)
 DEFAULT = "default"
 VARIANTS: dict[str, Mapping[str, float]] = {  # by module and name
     DEFAULT: {},
-    "young 512": {"limit.YOUNG": 512.0},
     "young 1,024": {"limit.YOUNG": 1_024.0},
     "young 4,096": {"limit.YOUNG": 4_096.0},
-    "burn-in 1,024": {"monitor.BURN_IN": 1_024},
     "burn-in 2,048": {"monitor.BURN_IN": 2_048},
     "burn-in 8,192": {"monitor.BURN_IN": 8_192},
-    "young 1,024, burn-in 2,048": {"limit.YOUNG": 1_024.0, "monitor.BURN_IN": 2_048},
-    "young 4,096, burn-in 2,048": {"limit.YOUNG": 4_096.0, "monitor.BURN_IN": 2_048},
-    "single rows as others": {"limit.SINGLE": 1.0},
+    "gate 0.4": {"watching.REFUSED": 0.4},
+    "gate 0.6": {"watching.REFUSED": 0.6},
+    "modes stay 32 rows": {"split.STAY": 32},
+    "modes stay 128 rows": {"split.STAY": 128},
+    "modes from a gain of 0.1": {"split.GAIN": 0.1},
     "means 15, EWMA 60": {"mode.SMOOTHING": 1 / 15, "mode.LEANING": 1 / 60},
     "means 30, EWMA 60": {"mode.SMOOTHING": 1 / 30, "mode.LEANING": 1 / 60},
 }

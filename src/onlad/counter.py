@@ -2,8 +2,9 @@
 
 A counter (energy, pieces, hours) leaves every range that a model has learned; how fast it rises
 does not. A feature is a counter if it rose often and hardly ever fell in the rows of the start. Its
-value is replaced by the rise since the last one, per row. A fall to less than half is a reset: the
-counter has risen from 0 since then. Any other fall is a negative rate, which is unusual.
+value is replaced by the rise since the last one, per row. A fall to less than half is a reset: how
+far the counter rose before and after it is not known, so the rate is missing. Any other fall is a
+negative rate, which is unusual.
 """
 
 from __future__ import annotations
@@ -73,6 +74,6 @@ class Counters:
                 if np.isnan(value):
                     continue
                 reset = value < last and abs(value) <= RESET * abs(last)
-                x[j] = (value - (0.0 if reset else last)) / (since + 1)
+                x[j] = np.nan if reset else (value - last) / (since + 1)
                 self.counted[:, j] = value, 0.0
         return X, base, gap

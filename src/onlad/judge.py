@@ -5,8 +5,11 @@ running means, the leans, and the mode that the machine is in. The modes themsel
 between calls.
 
 A row belongs to the mode in which it is least unusual; the mode of the row before is kept while its
-score is at most KEEP. A missing value counts as the last one; if it is missing for much longer than
-usual, as what the other features make of it.
+score is at most KEEP. A machine that had several modes in its start changes between these at any
+row, so no window reaches over such a change: until enough rows have followed, the row itself stands
+in for the rows before it. Any other change is a jump that was not seen before. A missing value
+counts as the last one; if it is missing for much longer than usual, as what the other features make
+of it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ class Moving(NamedTuple):
     means: Array  # (4,) running means
     leans: Array  # (2, n) running means of errors
     mode: Array  # (1,) of the last row
+    run: Array  # (1,) rows that the next window may hold, at most width - 1
 
 
 def first(patience: Array, width: int) -> Moving:
@@ -41,49 +45,67 @@ def first(patience: Array, width: int) -> Moving:
     past = np.full((width - 1, n), np.nan)
     means = np.zeros(STATISTICS)
     leans = np.zeros((2, n))
-    return Moving(unknown, np.zeros(n), patience, past, means, leans, np.zeros(1, "int64"))
+    none = np.zeros(1, "int64")
+    return Moving(unknown, np.zeros(n), patience, past, means, leans, none, none)
 
 
 class Judge:
     """Judges rows by the modes given, in NumPy."""
 
-    def __init__(self, moving: Moving, modes: list[Mode]) -> None:
-        self.moving, self.modes = moving, modes
+    def __init__(self, moving: Moving, modes: list[Mode], first_modes: int) -> None:
+        self.moving, self.modes, self.first_modes = moving, modes, first_modes
 
     def rows(self, X: Array) -> tuple[Array, ...]:
-        """Return score, mode, squares by feature, values held and expected for each row of `X`."""
+        """Return score, mode, run, squares by feature, values held and expected, for rows `X`."""
         return tuple(np.array(column) for column in zip(*map(self._row, X), strict=True))
 
-    def _row(self, x: Array) -> tuple[float, int, Array, Array, Array]:
+    def _row(self, x: Array) -> tuple[float, int, int, Array, Array, Array]:
         now, present = self.moving, ~np.isnan(x)
         known, age = np.where(present, x, now.held), np.where(present, 0.0, now.age + 1)
         for each in self.modes:
             wake(each, x)
-        best = (0.0, int(now.mode[0]), now.means, now.leans, np.zeros(len(x)))
-        if present.any():
-            window = np.concatenate((known, now.past.ravel()))[None]
-            best = self._best(window, present[None])
-        own = self.modes[best[1]]
-        expected = np.full(len(x), np.nan)
-        if present.any():
-            V = own.scaled(window)
-            expected = own.centre + (V[0, : len(x)] - own.errors(V)[1, 0]) * own.scale
+        own = self.modes[int(now.mode[0])]
         old = ~present & (age > now.patience) & (own.scale > 0)
         if old.any():
-            V = own.scaled(np.concatenate((known, now.past.ravel()))[None])
+            V = own.scaled(self._window(known, int(now.run[0])))
             made = np.clip(V[0, : len(x)] - own.errors(V)[1, 0], -FILLED, FILLED)
             known = np.where(old, own.centre + made * own.scale, known)
+        best = (0.0, int(now.mode[0]), now.means, now.leans, np.zeros(len(x)))
+        if present.any():
+            best = self._best(known, present[None])
+        own = self.modes[best[1]]
+        run = self._run(best[1])
+        expected = np.full(len(x), np.nan)
+        if present.any():
+            V = own.scaled(self._window(known, run))
+            expected = own.centre + (V[0, : len(x)] - own.errors(V)[1, 0]) * own.scale
         past = np.vstack((known[None], now.past))[:-1] if len(now.past) else now.past
-        self.moving = Moving(known, age, now.patience, past, best[2], best[3], np.array([best[1]]))
-        return best[0], best[1], best[4], known, expected
+        next_run = np.array([min(run + 1, len(past))])
+        mode = np.array([best[1]])
+        self.moving = Moving(known, age, now.patience, past, best[2], best[3], mode, next_run)
+        return best[0], best[1], run, best[4], known, expected
 
-    def _best(self, window: Array, present: Array) -> tuple[float, int, Array, Array, Array]:
+    def _run(self, mode: int) -> int:
+        """Return how many rows before this one its window may hold if it is of this mode."""
+        current = int(self.moving.mode[0])
+        changes = mode != current and max(mode, current) < self.first_modes
+        return 0 if changes else int(self.moving.run[0])
+
+    def _window(self, known: Array, run: int) -> Array:
+        """Return the window of a row that may hold `run` rows before it: all of them, or none."""
+        past = self.moving.past
+        if run < len(past):
+            past = np.broadcast_to(known, past.shape)
+        return np.concatenate((known, past.ravel()))[None]
+
+    def _best(self, known: Array, present: Array) -> tuple[float, int, Array, Array, Array]:
         now, current = self.moving, int(self.moving.mode[0])
         order = [current, *(i for i in range(len(self.modes)) if i != current)]
         best: tuple[float, int, Array, Array, Array] | None = None
         for i in order:
             mode, means = self.modes[i], now.means
             leans = now.leans if i == current else 0 * now.leans  # of errors of another mode
+            window = self._window(known, self._run(i))
             standard, E = mode.standardised(window, present)
             if mode.ordered:
                 means = means + SMOOTHING * (np.minimum(standard[:, 0], 1.0) - means)

@@ -70,6 +70,7 @@ class WatchingState:
     refused: Annotated[Array, Numbers((2 * TICK,), "bool")]
     open: Annotated[Array, Numbers((2 * TICK,), "bool")]
     mode: Annotated[Array, Numbers((2 * TICK,), "int64", 0, "last_mode")]
+    run: Annotated[Array, Numbers((2 * TICK,), "int64", 0, "last_of_window")]
     current: Annotated[int, Within(0, "last_mode")]
     drifting: Annotated[int, Within(-1, "last_feature")]
     at: Annotated[int, Within(0, TICK - 1)]
@@ -77,6 +78,7 @@ class WatchingState:
     explained: Annotated[int, Within(0)]
     foreign: Annotated[int, Within(0)]
     modes: tuple[ModeState, ...]
+    first_modes: Annotated[int, Within(0, "modes")]
     candidate: ModeState | None
     anchors: tuple[AnchorState | None, ...]
     quarantine: Annotated[
@@ -92,6 +94,7 @@ class WatchingState:
         lengths = {"n": n, "past": rest, "kept": rest + 2 * TICK, "inputs": n * width}
         need(bool((self.counted[1] >= 0).all()), "counted must have rows since each last value")
         ends = {"last_mode": count - 1, "last_feature": n - 1, "n_seen": n_seen}
+        ends |= {"last_of_window": rest, "modes": count}
         fields.check(self, lengths | ends)
         for mode in (*self.modes, self.candidate):
             if mode is not None:
@@ -155,6 +158,22 @@ def is_ordered(rows: Array) -> bool:
     return bool(np.max(lags) >= ORDERED)
 
 
+def runs(rows: int, breaks: Array, width: int) -> Array:
+    """Return how many rows before each one follow the last break, at most `width` - 1.
+
+    Examples
+    --------
+    >>> runs(6, np.array([4]), 3)
+    array([2, 2, 2, 2, 0, 1])
+    """
+    since = np.full(rows, width - 1)
+    for back in range(width - 1):
+        at = breaks + back
+        at = at[(at < rows)]
+        since[at] = np.minimum(since[at], back)
+    return since
+
+
 class Watching:
     """A started monitor. `start` makes one of the first rows, `rows` goes on."""
 
@@ -162,6 +181,7 @@ class Watching:
         self.features, self.width, self.ordered = features, width, ordered
         self.seed = seed
         self.modes: list[Mode] = []
+        self.first_modes = 0  # that are of the start; they come first
         self.anchors: list[Anchor | None] = []
         self.limit = Limit(rate, np.zeros(1))
         self.begun = 0  # rows of the start
@@ -174,11 +194,12 @@ class Watching:
         self.present: Array = np.zeros((2 * TICK, features), bool)
         self.score: Array = np.zeros(2 * TICK)
         self.mode: Array = np.zeros(2 * TICK, "int64")
+        self.run: Array = np.full(2 * TICK, width - 1)  # rows before it that its window may hold
         self.refused: Array = np.zeros(2 * TICK, bool)
         self.open: Array = np.zeros(2 * TICK, bool)  # may be learned: judged while not paused
         self.at = 0  # rows of this tick
         self.counters = Counters(np.array([np.full(features, np.nan), np.zeros(features)]))
-        self._judge = judge.Judge(judge.first(np.zeros(features), width), self.modes)
+        self._judge = judge.Judge(judge.first(np.zeros(features), width), self.modes, 0)
         self._now, self._doubt = np.inf, 1.0
         self.expected: Array = np.zeros((2 * TICK, features))  # of the rows of this tick
         self.reach: Array = np.zeros((0, features))  # of each mode: half widths of the bands
@@ -198,9 +219,11 @@ class Watching:
 
         `given` are centre and scale of each feature, if they are not to be found in the rows.
         """
+        breaks: Array = np.zeros(0, int)  # rows that do not follow the one before
         if len(X) > HISTORY:
             first = np.linspace(0, len(X) - TICK, HISTORY // TICK).astype(int)
             X = X[(first[:, None] + np.arange(TICK)).ravel()]
+            breaks = np.arange(0, len(X), TICK)
         rows, n = X.shape
         none = np.array([np.full(n, np.nan), np.zeros(n)])
         counters, X = Counters.found(X) if given is None else (Counters(none), X)
@@ -213,19 +236,24 @@ class Watching:
         self.counters = counters
         padded = np.concatenate((np.repeat(held[:1], width - 1, axis=0), held))
         learned = np.arange(rows) if usual is None else np.flatnonzero(usual)
-        windows, known = self._windows(padded, learned), present[learned]
+        run = runs(rows, breaks, width)
+        windows, known = self._windows(padded, learned, run), present[learned]
         first_mode = Mode(n, width, ordered, seed)
         first_mode.centre, first_mode.scale = unit(X[learned]) if given is None else given
         group = split(first_mode, windows, known) if ordered else np.zeros(len(learned), int)
+        changes = learned[1:][np.diff(group) != 0]
+        run = runs(rows, np.concatenate((breaks, changes)), width)
+        windows = self._windows(padded, learned, run)
         scores = np.zeros(len(learned))
         for i in range(int(group.max()) + 1):
             own = np.flatnonzero(group == i)
             mode = Mode(n, width, ordered, seed)
             scores[own] = mode.start(windows[own], known[own], given)
             self._add(mode, windows[own], known[own])
-        self.begun = rows
+        self.begun, self.first_modes = rows, len(self.modes)
         self.limit = Limit(rate, scores)
         usual_gap = rows / np.maximum(present.sum(axis=0), 1)
+        usual_gap[counters.which] = 0.0  # a rate is not held: how far a counter rose is not known
         moving = judge.Moving(
             held[-1].copy(),
             (rows - 1 - last[-1]).astype(float),
@@ -234,7 +262,9 @@ class Watching:
             np.zeros(STATISTICS),
             np.zeros((2, n)),
             np.array([group[-1]]),
+            np.minimum(run[-1:] + 1, width - 1),
         )
+        self.run[TICK - 1] = run[-1]
         self.held[TICK : TICK + width - 1] = padded[len(padded) - (width - 1) :]
         self._meet(moving)
         return self
@@ -252,7 +282,7 @@ class Watching:
 
     def _meet(self, moving: judge.Moving) -> None:
         """Give a judge what moves on and the modes."""
-        self._judge = judge.Judge(moving, self.modes)
+        self._judge = judge.Judge(moving, self.modes, self.first_modes)
         self._inform()
 
     def _inform(self) -> None:
@@ -293,7 +323,8 @@ class Watching:
         held = self.held[self.width - 1 :][first:stop]
         X, base, gap = self.counters.rates(X)
         said = self._judge.rows(X)
-        self.score[first:stop], self.mode[first:stop], shares[:], held[:], expected = said
+        self.score[first:stop], self.mode[first:stop], self.run[first:stop] = said[:3]
+        shares[:], held[:], expected = said[3:]
         self.expected[first:stop] = base + gap * expected
         self.refused[first:stop] = self.score[first:stop] > self._gate
         self.present[first:stop] = ~np.isnan(X)
@@ -319,12 +350,14 @@ class Watching:
         """The limit of the rows of this tick, as it is reported."""
         return self._now / self._doubt
 
-    def _windows(self, held: Array, rows: Array) -> Array:
-        """Return the raw windows, the newest first, of rows that have `width` - 1 before them."""
-        if self.width == 1:
-            return np.asarray(held[rows])
+    def _windows(self, held: Array, rows: Array, run: Array) -> Array:
+        """Return the raw windows, the newest first, of rows that have `width` - 1 before them.
+
+        If fewer of these were in a `run` with the row, the row stands in for them.
+        """
+        back = np.where(run[rows] < self.width - 1, 0, 1)
         return np.concatenate(
-            [held[rows + self.width - 1 - lag] for lag in range(self.width)], axis=1
+            [held[rows + self.width - 1 - lag * back] for lag in range(self.width)], axis=1
         )
 
     # -- ticks --------------------------------------------------------------------------------
@@ -354,10 +387,10 @@ class Watching:
         if confirmed:
             moving = self.moving
             known = np.minimum(moving.mode, len(self.modes) - 1)
-            self._judge.moving = moving._replace(mode=known)
+            self._meet(moving._replace(mode=known))
         keep = self.width - 1
         self.held[: keep + TICK] = self.held[TICK:]
-        for column in (self.present, self.score, self.mode, self.refused, self.open):
+        for column in (self.present, self.score, self.mode, self.run, self.refused, self.open):
             column[:TICK] = column[TICK:]
         self.open[TICK:] = False
         self.at = 0
@@ -368,7 +401,7 @@ class Watching:
         for i, mode in enumerate(self.modes):
             own = rows[self.mode[rows] == i]
             if len(own):
-                mode.learn(self._windows(self.held, own), self.present[own])
+                mode.learn(self._windows(self.held, own, self.run), self.present[own])
 
     def _widen(self) -> None:
         """Let bands follow what is refused for long too, or a machine that changed has none."""
@@ -376,7 +409,7 @@ class Watching:
         for i, mode in enumerate(self.modes):
             own = rows[self.mode[rows] == i]
             if len(own):
-                windows = self._windows(self.held, own)
+                windows = self._windows(self.held, own, self.run)
                 mode.widen(mode.errors(mode.scaled(windows))[1], self.present[own])
 
     def _look_for_drift(self) -> None:
@@ -393,7 +426,7 @@ class Watching:
             quiet = (self.mode[TICK:] == i) & self.open[TICK:] & (self.score[TICK:] <= self._now)
             rows = TICK + np.flatnonzero(quiet)
             if len(rows):
-                anchor.follow(mode, self._windows(self.held, rows))
+                anchor.follow(mode, self._windows(self.held, rows, self.run))
                 if self.drifting < 0:
                     self.drifting = anchor.drifting()
 
@@ -402,7 +435,7 @@ class Watching:
         if not len(rows):
             self.quarantine = self.quarantine[EXPIRING:]
             return False
-        windows, present = self._windows(self.held, rows), self.present[rows]
+        windows, present = self._windows(self.held, rows, self.run), self.present[rows]
         if self.candidate is None:
             self.quarantine = np.concatenate((self.quarantine, windows))
             if len(self.quarantine) >= CANDIDATE:
@@ -433,6 +466,7 @@ class Watching:
         if len(self.modes) == MODES:
             least = int(np.argmin([each.count for each in self.modes]))
             del self.modes[least], self.anchors[least]
+            self.first_modes -= least < self.first_modes
             self.mode[self.mode == least] = 0
             self.mode[self.mode > least] -= 1
         self.modes.append(mode)
@@ -442,7 +476,8 @@ class Watching:
         """Learn the last row of `X`, whatever its score is, after the rows before it."""
         X = self._past(X)
         past = np.concatenate((np.repeat(X[:1], self.width, axis=0), X))
-        window = self._windows(past, np.array([len(past) - self.width]))
+        whole = np.full(len(past), self.width - 1)
+        window = self._windows(past, np.array([len(past) - self.width]), whole)
         known = ~np.isnan(window[:, : self.features])
         for mode in self.modes:
             judge.wake(mode, X[-1])
@@ -484,6 +519,7 @@ class Watching:
             refused=self.refused.copy(),
             open=self.open.copy(),
             mode=self.mode.copy(),
+            run=self.run.copy(),
             current=int(moving.mode[0]),
             drifting=self.drifting,
             at=self.at,
@@ -491,6 +527,7 @@ class Watching:
             explained=self.explained,
             foreign=self.foreign,
             modes=tuple(mode.learned() for mode in self.modes),
+            first_modes=self.first_modes,
             candidate=None if self.candidate is None else self.candidate.learned(),
             anchors=tuple(None if a is None else a.learned() for a in self.anchors),
             quarantine=self.quarantine.copy(),
@@ -506,7 +543,7 @@ class Watching:
         def mode(learned: ModeState) -> Mode:
             return Mode(n, self.width, self.ordered, seed).resume(learned)
 
-        self.modes = [mode(learned) for learned in state.modes]
+        self.modes, self.first_modes = [mode(each) for each in state.modes], state.first_modes
         self.anchors = [
             None if learned is None else Anchor(own).resume(learned)
             for own, learned in zip(self.modes, state.anchors, strict=True)
@@ -517,10 +554,11 @@ class Watching:
         self.explained, self.foreign = state.explained, state.foreign
         self.quarantine, self.held = state.quarantine.copy(), state.kept.copy()
         self.present, self.score = state.present.copy(), state.score.copy()
-        self.mode, self.refused = state.mode.copy(), state.refused.copy()
-        self.open = state.open.copy()
+        self.mode, self.run = state.mode.copy(), state.run.copy()
+        self.refused, self.open = state.refused.copy(), state.open.copy()
         self.counters = Counters(state.counted.copy())
         now = np.array([state.current])
+        run = np.minimum(self.run[TICK + self.at - 1 : TICK + self.at] + 1, self.width - 1)
         moved = state.held, state.age, state.patience, state.past, state.means, state.leans
-        self._meet(judge.Moving(*moved, now))
+        self._meet(judge.Moving(*moved, now, run))
         return self
