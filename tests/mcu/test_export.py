@@ -121,6 +121,23 @@ def test_the_monitor_on_the_chip_judges_as_the_monitor_does():
     assert np.mean(there.is_anomaly != here.is_anomaly) <= 0.01
 
 
+def test_no_window_of_an_export_reaches_over_a_change_between_modes_of_the_history():
+    rng = np.random.default_rng(0)
+    t = np.arange(4000)
+    wave = np.sin(t / 15)
+    on = t // 80 % 2 == 1
+    X = np.array([wave, np.where(on, 20 + 3 * wave, -2 * wave), np.where(on, -9 - wave, wave)]).T
+    X += 0.05 * rng.normal(size=X.shape)
+    monitor = Monitor().fit(X[:3000])
+    assert monitor.learned().watching.first_modes == 2
+    chip = from_monitor(monitor)
+    here, there = monitor.observe_many(X[3000:]), chip.observe_many(X[3000:])
+    # float32 and another tanh; the next rows are learned by each in its way.
+    np.testing.assert_allclose(there.score[:90], here.score[:90], rtol=0.05, atol=0.01)
+    assert here.score[:90].max() < 1
+    assert np.mean(there.is_anomaly != here.is_anomaly) <= 0.01
+
+
 def test_counters_of_a_monitor_go_on_on_the_chip(tmp_path):
     X = machine(8000, 3)[:3900]
     X[:, 2] = np.round(np.cumsum(3 + np.abs(np.nan_to_num(X[:, 2])) % 7), 1)

@@ -90,9 +90,17 @@ def test_a_counter_is_watched_by_its_rate_to_the_bit(arithmetic):
     said = monitor.observe_many(X)
     rates, last, since = X.astype("float32"), np.float32("nan"), np.float32(1)
     for t, value in enumerate(X[:, 1].astype("float32")):
-        rates[t, 1] = (value - (0 if value <= last / 2 else last)) / since
+        rates[t, 1] = np.nan if value <= last / 2 else (value - last) / since
         last, since = (last, since + 1) if np.isnan(value) else (value, np.float32(1))
-    same(said, PortableMonitor(hidden=8, arithmetic=arithmetic).observe_many(rates))
+
+    def hold_no_rate(state):
+        state["patience"][1] = 0
+
+    other = PortableMonitor(hidden=8, arithmetic=arithmetic)
+    other.observe_many(rates[:700])
+    rest = changed(other, hold_no_rate).observe_many(rates[700:])
+    for column in (*COLUMNS, "shares"):
+        np.testing.assert_array_equal(getattr(said, column)[700:], getattr(rest, column), column)
     assert monitor.describe()["counters"] == [1]
     assert not said.is_anomaly[1490:1510].any()  # a reset is none
     assert copy.deepcopy(monitor).dump() == monitor.dump()
@@ -311,8 +319,8 @@ def test_a_single_row_needs_more_than_a_limit():
     X = machine(6000, 3)[:1400]
     monitor = PortableMonitor(hidden=8)
     monitor.observe_many(X)
-    usual, step = X[1399], np.array([0, 0.2 * np.nanstd(X[:1000, 1]), 0])
-    for size in range(1, 100):
+    usual, step = X[1399], np.array([0, 0.02 * np.nanstd(X[:1000, 1]), 0])
+    for size in range(1, 1000):
         chip = copy.deepcopy(monitor)
         first = chip.observe(usual + size * step)
         if first.score > 1.05 * first.threshold / SINGLE:
@@ -340,7 +348,7 @@ def test_nothing_is_learned_while_it_is_paused():
 
 
 def learned_rows(monitor):
-    return int(np.frombuffer(monitor.dump(), "<u4")[9 + 19 + 1])
+    return int(monitor.state()["places"][0, 1])
 
 
 def test_what_is_no_measurement_counts_as_missing():

@@ -8,7 +8,7 @@ from onlad.anchor import MEASURED
 from onlad.errors import OnladError
 from onlad.limit import LASTING, RECENT, TOLD
 from onlad.mcu.definition import ChipLimit, bin_of, order
-from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes
+from onlad.mcu.layout import ALONE, JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes
 from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
 from onlad.monitor import Monitor
@@ -63,6 +63,7 @@ def from_monitor(
     state = sizes.state()
     for i, mode in enumerate(watching.modes):
         _mode(state, i, mode, sizes)
+        state["places"][i, 3] = 0 if i < watching.first_modes else chip.warmup
         if chip.is_fixed:
             to_words(state["modes"][i], sizes)
     _limit(state, watching)
@@ -158,9 +159,11 @@ def _rows(state: Array, watching: Watching, sizes: Sizes) -> None:
         judged = row >= TICK or watching.open[row]
         scored = bin_of(float(watching.score[row])) << SCORED
         flags = int(watching.mode[row]) | scored | JUDGED * judged | OPEN * watching.open[row]
+        flags |= ALONE * (watching.run[row] < sizes.window - 1)
         state["flags"][into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
     state["refused"] = int(np.count_nonzero(state["flags"][-TICK - 1 :] & UNUSUAL))
     state["position"], state["current"] = sizes.ring - 1, int(moving.mode[0])
+    state["run"] = int(moving.run[0])
     state["ticked"] = min(watching.at, TICK - 1)
     for name in ("age", "patience", "means", "leans"):
         state[name] = getattr(moving, name)

@@ -81,7 +81,7 @@ class Definition:
         self.places = [Place(*self._layer) for _ in range(sizes.modes)]
         self.places[0].role = "beginning"
         self.modes = self.places[:1]
-        self.judge = judge.Judge(judge.first(np.zeros(self.n), self.width), [*self.modes])
+        self.judge = judge.Judge(judge.first(np.zeros(self.n), self.width), [*self.modes], 1)
         # The rows that are kept, the newest last: values held, presence, score, mode, flags.
         self.held: list[Array] = [np.full(self.n, np.nan)] * (DELAY + self.width)
         self.present: list[Array] = [np.zeros(self.n, bool)] * (DELAY + self.width)
@@ -224,7 +224,7 @@ class Definition:
         """Let rows be judged by the modes as they are."""
         self.modes = self.with_role("mode")
         now = np.array([self.modes.index(current)])
-        self.judge = judge.Judge(self.judge.moving._replace(mode=now), [*self.modes])
+        self.judge = judge.Judge(self.judge.moving._replace(mode=now), [*self.modes], 1)
 
     def decide(self) -> bool:
         """Decide on the row of DELAY rows ago; return whether there is a new mode."""
@@ -259,7 +259,7 @@ class Definition:
             if not np.isnan(x).all():
                 self._warm_up(x)
             return 0.0, 0.0, False
-        (score,), _, _, (known,), _ = self.judge.rows(x[None])
+        (score,), _, _, _, (known,), _ = self.judge.rows(x[None])
         self._keep(known, x)
         unusual = score > self.gate
         most = self.now * (limit.SINGLE if self.last <= self.now else 1.0)
@@ -293,7 +293,9 @@ class Definition:
         self.judge.moving = moving._replace(held=known, age=age, past=past, patience=counts)
         if self.begin(self.places[0], 0, True):
             patience = watching.HELD * WARMUP / np.maximum(counts, 1)
-            self.judge.moving = self.judge.moving._replace(patience=patience)
+            patience[self.counters.which] = 0.0  # a rate is not held
+            whole = np.array([self.width - 1])
+            self.judge.moving = self.judge.moving._replace(patience=patience, run=whole)
             self.places[0].role, self.ready = "mode", True
             self.settle_limit()
 

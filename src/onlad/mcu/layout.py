@@ -23,11 +23,11 @@ BEFORE = 12  # bytes: bins of the scores counted last
 COUNTS = (
     "seen", "ready", "position", "current", "warmup", "paused", "ticked", "refused",
     "total", "since", "episode", "alarms", "explained", "foreign", "idle",
-    "anchored", "settling", "anchor_rows", "drifting",
+    "anchored", "settling", "anchor_rows", "drifting", "run",
 )  # fmt: skip
 SCALARS = ("rate", "factor", "now", "gate", "doubt", "last", "peak", "highest")
 FREE, MODE, BEGINNING, WAITING, TWIN = range(5)  # roles of a place
-OPEN, UNUSUAL, JUDGED = 256, 512, 1024  # flags of a row
+OPEN, UNUSUAL, JUDGED, ALONE = 256, 512, 1024, 2048  # flags of a row
 SCORED = 16  # the bit from which on they have the bin of its score
 
 

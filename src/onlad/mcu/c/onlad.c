@@ -74,7 +74,7 @@
 #define HIGHEST_FACTOR 54.59815f
 #define WEAK 2.0f
 #define STRONG 8.0f
-#define SINGLE 1.5f
+#define SINGLE 1.25f
 #define YOUNG_LIMIT 2048.0f
 #define MEAN 512.0f
 #define OUTSIDE 3.0f
@@ -109,7 +109,7 @@
 /* Whole numbers: of all rows, of the limit and a candidate, of the anchor. */
 enum { SEEN, READY, POSITION, CURRENT, WARMUP, PAUSED, TICKED, REFUSED_ROWS };
 enum { TOTAL = REFUSED_ROWS + 1, SINCE, EPISODE, ALARMS, EXPLAINED, UNEXPLAINED, IDLE };
-enum { ANCHORED = IDLE + 1, SETTLING, ANCHOR_ROWS, DRIFTING, SLOTS };
+enum { ANCHORED = IDLE + 1, SETTLING, ANCHOR_ROWS, DRIFTING, RUN, SLOTS };
 enum { ROLE, ROWS, WEIGHT, BEGUN };            /* of a slot */
 enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
 #define SLOT(slot, what) m->count[SLOTS + 4 * (slot) + (what)]
@@ -120,7 +120,7 @@ enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
 #define FLAGS (BEFORE + ONLAD_BEFORE)
 #define MASK(row) (FLAGS + ONLAD_RING + (row) * ONLAD_MASKS)
 /* Flags of a row. The low byte is its mode, the third one the bin of its score. */
-enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
+enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, ALONE = 2048, SCORED = 16 };
 
 /* All others. */
 #define MODES_AT 0
@@ -247,15 +247,23 @@ static int is_present(onlad_monitor* m, int row, int feature) {
 
 /* -- one mode and one row -- */
 
+/* Say how many rows before a row its window may hold: all of them, or the row stands in for them.
+ */
+static void set_run(onlad_monitor* m, int row, uint32_t run) {
+    FLAGS[row] &= ~(uint32_t)ALONE;
+    if (run < (uint32_t)ONLAD_WINDOW - 1) FLAGS[row] |= ALONE;
+}
+
 /* Fill V with the window of a row, the newest last, in the units of a mode or of the anchor. */
 static void look_at(onlad_monitor* m, int row, const float* centre, const float* scale,
                     float most) {
+    const int back = FLAGS[row] & ALONE ? 0 : 1;
     V[0] = 1.0f;
     for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const float over = scale[j] > 0.0f ? 1.0f / scale[j] : 0.0f;
         float* v = V + ONLAD_INPUTS - ONLAD_FEATURES + j;
         for (int lag = 0; lag < ONLAD_WINDOW; ++lag, v -= ONLAD_FEATURES) {
-            const float z = (NEW_ROW(before(m, row, lag))[j] - centre[j]) * over;
+            const float z = (NEW_ROW(before(m, row, lag * back))[j] - centre[j]) * over;
             *v = known(z) ? bounded(z, most) : 0.0f;
         }
     }
@@ -759,7 +767,8 @@ static void tails(onlad_monitor* m, float* roots) {
     if (wanted > n - 1) wanted = n - 1;
     for (int i = ONLAD_BINS - 1; i >= 0; --i) {
         const uint32_t rows = rows_in(m, i), left = wanted - k, own = rows < left ? rows : left;
-        const float high = lowest(i + 1), step = rows ? (high - lowest(i)) / (float)rows : 0.0f;
+        if (rows == 0) continue;
+        const float high = lowest(i + 1), step = (high - lowest(i)) / (float)rows;
         const float part = (float)own, value = high - 0.5f * step * part;
         if (k < beyond && k + rows >= beyond) most = high - step * ((float)(beyond - k) - 0.5f);
         sum += part * value;
@@ -966,15 +975,20 @@ static int decide(onlad_monitor* m, int row) {
 
 /* -- rows -- */
 
-/* Judge a row by the mode of the row before; if its score is high, by the others too. */
+/* Judge a row by the mode of the row before; if its score is high, by the others too. A machine
+ * changes between the modes of a history, which had no start here, at any row, so no window reaches
+ * over such a change. */
 static float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
     float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS], kept[STATISTICS];
     float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT;
+    const uint32_t run = m->count[RUN];
     memcpy(kept, now, sizeof kept);
     for (int turn = 0; turn < ONLAD_MODES; ++turn) {
         const int slot = turn == 0 ? current : turn <= current ? turn - 1 : turn;
+        const uint32_t own = turn && !(SLOT(slot, BEGUN) | SLOT(current, BEGUN)) ? 0 : run;
         if (SLOT(slot, ROLE) != MODE) continue;
+        set_run(m, row, own);
         look(m, slot, row);
         statistics(m, slot, row, found);
         standardise(mode_at(m, slot) + LEVELS_AT, found);
@@ -986,16 +1000,19 @@ static float judge(onlad_monitor* m, int row) {
         if (best < 0.0f || score < best) {
             best = score;
             m->count[CURRENT] = (uint32_t)slot;
+            m->count[RUN] = own;
             memcpy(now, means, sizeof means);
             memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
             memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
         }
         if (turn == 0 && best <= KEEP) break;
     }
+    set_run(m, row, m->count[RUN]);
     return best;
 }
 
-/* Replace what has been missing for long by what the other features make of it. */
+/* Replace what has been missing for long, or the rate of a counter at once, by what the other
+ * features make of it. */
 static void fill_in(onlad_monitor* m, int row) {
     const int slot = (int)m->count[CURRENT];
     const float* mode = mode_at(m, slot);
@@ -1003,10 +1020,10 @@ static void fill_in(onlad_monitor* m, int row) {
     float* x = NEW_ROW(row);
     int looked = 0;
     for (int j = 0; j < ONLAD_FEATURES; ++j) {
-        float made;
-        if (age[j] <= patience[j] || !(mode[SCALE_AT + j] > 0.0f)) continue;
+        const int held = age[j] <= patience[j] && !known(m->memory[COUNTED_AT + j]);
+        if (is_present(m, row, j) || held || !(mode[SCALE_AT + j] > 0.0f)) continue;
         if (!looked++) look(m, slot, row);
-        made = NEWEST[j] - ERRORS[ONLAD_FEATURES + j];
+        const float made = NEWEST[j] - ERRORS[ONLAD_FEATURES + j];
         x[j] = mode[j] + bounded(made, FILLED) * mode[SCALE_AT + j];
     }
 }
@@ -1027,14 +1044,14 @@ static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
     }
 }
 
-/* The value of a feature; of a counter its rise per row since the last value, which was 0 at a
- * reset. It is missing at the first value. */
+/* The value of a feature; of a counter its rise per row since the last value. It is missing at the
+ * first value and at a reset, before and after which it rose nobody knows how far. */
 static float rate(onlad_monitor* m, int feature, float value) {
     float *counted = m->memory + COUNTED_AT + feature, last = *counted;
     if (!known(last)) return value;
     *counted = value;
-    if (last > MOST) return from_bits(NAN_BITS);
-    if (value < last && magnitude(value) <= RESET * magnitude(last)) last = 0.0f;
+    if (last > MOST || (value < last && magnitude(value) <= RESET * magnitude(last)))
+        return from_bits(NAN_BITS);
     return bounded((value - last) / (m->memory[AGE_AT + feature] + 1.0f), MOST);
 }
 
@@ -1046,9 +1063,10 @@ static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status)
     for (int j = 0; j < ONLAD_MASKS; ++j) MASK(row)[j] = 0;
     for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const int said = magnitude(x[j]) <= MOST;
-        now[j] = said ? rate(m, j, x[j]) : last[j];
+        const float value = said ? rate(m, j, x[j]) : from_bits(NAN_BITS);
+        now[j] = known(value) ? value : last[j];
         age[j] = said ? 0.0f : age[j] + 1.0f;
-        if (said && known(now[j])) {
+        if (known(value)) {
             MASK(row)[j / 32] |= 1u << (j % 32);
             ++present;
         }
@@ -1093,7 +1111,10 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     m->count[POSITION] = (uint32_t)row;
     for (int slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == MODE) wake(m, slot, row);
+    set_run(m, row, m->count[RUN]);
+    fill_in(m, row);
     score = present ? judge(m, row) : 0.0f;
+    if (m->count[RUN] < (uint32_t)ONLAD_WINDOW - 1) ++m->count[RUN];
     limit = SCALAR(LAST) > SCALAR(NOW) ? SCALAR(NOW) : SINGLE * SCALAR(NOW);
     unusual = score > SCALAR(GATE);
     verdict->ready = 1;
@@ -1103,12 +1124,12 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     verdict->is_anomaly = score > limit;
     verdict->learned = (uint8_t)(open && !unusual);
     name_causes(m, verdict);
-    fill_in(m, row);
 
     m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
     m->count[REFUSED_ROWS] += (uint32_t)unusual;
-    FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(score)) << SCORED |
-                 (open ? (uint32_t)OPEN : 0u) | (unusual ? (uint32_t)UNUSUAL : 0u);
+    FLAGS[row] = (FLAGS[row] & ALONE) | m->count[CURRENT] | JUDGED |
+                 (uint32_t)bin(sqrtf(score)) << SCORED | (open ? (uint32_t)OPEN : 0u) |
+                 (unusual ? (uint32_t)UNUSUAL : 0u);
     SCALAR(LAST) = score;
     SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), score);
     if (open) follow(m, score / limit, unusual);
@@ -1186,6 +1207,7 @@ void onlad_init(onlad_monitor* m) {
     for (int k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
     for (int k = COUNTED_AT; k < SCALARS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
     m->count[WARMUP] = 384;
+    m->count[RUN] = (uint32_t)ONLAD_WINDOW - 1;
     SCALAR(RATE) = 1e-4f;
     SCALAR(FACTOR) = SCALAR(DOUBT) = 1.0f;
     SLOT(0, ROLE) = BEGINNING;
@@ -1374,26 +1396,11 @@ static int sound(const onlad_monitor* m, const dump* d) {
     uint32_t sum = 0, following = 0, of_role[TWIN + 1], unusual = 0;
     const int row = (int)count_of(d, POSITION);
     const uint32_t modes = (uint32_t)ONLAD_MODES, n = (uint32_t)ONLAD_FEATURES, any = 0xffffffffu;
-    const uint32_t most[SLOTS] = {/* of each whole number, in their order */
-                                  any,
-                                  1,
-                                  (uint32_t)ONLAD_RING - 1,
-                                  modes - 1,
-                                  98304,
-                                  1,
-                                  ONLAD_DELAY - 1,
-                                  any,
-                                  RECENT - 1,
-                                  GAP + 1,
-                                  LASTING,
-                                  TOLD,
-                                  any,
-                                  any,
-                                  any,
-                                  modes,
-                                  n,
-                                  MEASURED,
-                                  n};
+    const uint32_t ring = (uint32_t)ONLAD_RING, window = (uint32_t)ONLAD_WINDOW;
+    const uint32_t most[SLOTS] = {
+        any, 1,          ring - 1, modes - 1, 98304, 1,         ONLAD_DELAY - 1,
+        any, RECENT - 1, GAP + 1,  LASTING,   TOLD,  any,       any,
+        any, modes,      n,        MEASURED,  n,     window - 1}; /* in their order */
     if (warmup % 12 || warmup < 96) return 0;
     for (int i = 0; i < SLOTS; ++i)
         if (count_of(d, i) > most[i]) return 0;
@@ -1420,7 +1427,7 @@ static int sound(const onlad_monitor* m, const dump* d) {
     for (int i = 0; i < ONLAD_RING; ++i) {
         uint32_t flag = count_of(d, flags + i);
         if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >> SCORED >= ONLAD_BINS ||
-            flag & 0xf800u)
+            flag & 0xf000u)
             return 0;
         if ((row - i + ONLAD_RING) % ONLAD_RING <= ONLAD_DELAY) unusual += (flag & UNUSUAL) != 0;
         for (int j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
