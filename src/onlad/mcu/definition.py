@@ -82,9 +82,8 @@ class Definition:
         self.places[0].role = "beginning"
         self.modes = self.places[:1]
         self.judge = judge.Judge(judge.first(np.zeros(self.n), self.width), [*self.modes], 1)
-        # The rows that are kept, the newest last: values held, presence, score, mode, flags.
-        self.held: list[Array] = [np.full(self.n, np.nan)] * (DELAY + self.width)
-        self.present: list[Array] = [np.zeros(self.n, bool)] * (DELAY + self.width)
+        # The last rows: raw windows, the newest value first, and what is present of each row.
+        self.kept: list[tuple[Array, Array]] = []
         self.said: list[tuple[float, Place, bool]] = []  # score, mode, unusual
         self.counters = Counters(np.array([np.full(self.n, np.nan), np.zeros(self.n)]))
         self.counters.which = np.array(counters, int)  # none has a value yet
@@ -104,17 +103,11 @@ class Definition:
         """The mode of the last row."""
         return self.modes[int(self.judge.moving.mode[0])]
 
-    def row(self, ago: int) -> tuple[Array, Array]:
-        """Return the raw window, the newest first, and what is present of an earlier row."""
-        stop = len(self.held) - ago
-        window = np.concatenate(self.held[stop - self.width : stop][::-1])
-        return window[None], self.present[stop - 1]
-
     # -- the start of a mode ------------------------------------------------------------------
 
     def begin(self, place: Place, ago: int, first: bool) -> bool:
         """Take one row more of a start; return whether it is the last."""
-        part, at, (window, present) = PART, place.begun, self.row(ago)
+        part, at, (window, present) = PART, place.begun, self.kept[-1 - ago]
         x = np.where(present, window[0, : self.n], np.nan)
         place.begun += 1
         if at < 2 * part:
@@ -133,7 +126,7 @@ class Definition:
         if at < 4 * part:
             place.learn_one(window)
             if first and 2 * part <= DELAY:
-                place.learn_one(self.row(ago + 2 * part)[0])
+                place.learn_one(self.kept[-1 - ago - 2 * part][0])
             return False
         if at >= 6 * part:
             place.measured.append((*place.statistics_of(window, present), present))
@@ -196,7 +189,7 @@ class Definition:
             if self.begin(young, ago, False):
                 young.role, self.explained, self.foreign = "waiting", 0, 0
             return False
-        waiting, (window, present) = self.with_role("waiting")[0], self.row(ago)
+        waiting, (window, present) = self.with_role("waiting")[0], self.kept[-1 - ago]
         judge.wake(waiting, np.where(present, window[0, : self.n], np.nan))
         if waiting.score(waiting.standardised(window, present[None])[0])[0] <= 1:
             waiting.take(window, present)
@@ -243,7 +236,7 @@ class Definition:
         if unusual:
             return False
         place = place if place.role == "mode" else self.current
-        window, present = self.row(DELAY)
+        window, present = self.kept[-1 - DELAY]
         place.take(window, present)
         place.learn_one(window)
         if self.anchor is None and place.count >= anchor.SETTLED:
@@ -259,8 +252,9 @@ class Definition:
             if not np.isnan(x).all():
                 self._warm_up(x)
             return 0.0, 0.0, False
+        past = self.judge.moving.past
         (score,), _, _, _, (known,), _ = self.judge.rows(x[None])
-        self._keep(known, x)
+        self._keep(known, past, x)
         unusual = score > self.gate
         most = self.now * (limit.SINGLE if self.last <= self.now else 1.0)
         told = score / self.doubt, most / self.doubt
@@ -270,7 +264,7 @@ class Definition:
         if self.anchor is not None and self.anchor.features < self.n:
             self.anchor.settle()
         elif score <= self.now and self.anchor and self.anchor.place is self.current:
-            self.drifting = self.anchor.follow_one(self.row(0)[0])
+            self.drifting = self.anchor.follow_one(self.kept[-1][0])
         if len(self.tick) == DELAY:
             ratio, refused = np.array(self.tick).T
             self.limit.follow(ratio, refused > 0)
@@ -279,15 +273,15 @@ class Definition:
         self.last = score
         return *told, drift
 
-    def _keep(self, known: Array, x: Array) -> None:
-        self.held = [*self.held[1:], known]
-        self.present = [*self.present[1:], ~np.isnan(x)]
+    def _keep(self, known: Array, past: Array, x: Array) -> None:
+        window = np.concatenate((known, past.ravel()))[None]
+        self.kept = [*self.kept[-DELAY:], (window, ~np.isnan(x))]
 
     def _warm_up(self, x: Array) -> None:
         present, moving = ~np.isnan(x), self.judge.moving
         known = np.where(present, x, moving.held)
-        self._keep(known, x)
-        past = np.vstack((known[None], moving.past))[:-1] if self.width > 1 else moving.past
+        self._keep(known, moving.past, x)
+        past = np.vstack((known[None], moving.past))[: self.width - 1]
         counts = moving.patience + present  # of the values of each feature
         age = np.where(present, 0.0, moving.age + 1)
         self.judge.moving = moving._replace(held=known, age=age, past=past, patience=counts)
