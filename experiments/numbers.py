@@ -41,6 +41,7 @@ from onlad import (
     split,
     watching,
 )
+from onlad.adapters import sklearn
 from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
@@ -92,6 +93,11 @@ def precision(n: int, mean: bool) -> str:
     return f"{np.ceil(1000 * max(found)) / 1000:.3f}"
 
 
+def power(number: float) -> str:
+    """Return a power of ten as the mathematics has it."""
+    return f"$10^{{{round(np.log10(number))}}}$"
+
+
 def sums_of(n: int) -> str:
     """Return the size of what a monitor of `n` features with one mode sends to others."""
     X = np.random.default_rng(0).normal(size=(1000, n)) + np.sin(np.arange(1000) / 20)[:, None]
@@ -137,6 +143,18 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "candidate": lambda: str(watching.CANDIDATE),
     "held": lambda: WORDS[round(watching.HELD)],
     "trace interval": lambda: str(reference.TRACE_INTERVAL),
+    "least d": lambda: power(reference.EPSILON),
+    "largest leverage": lambda: power(reference.LARGEST_LEVERAGE),
+    "least leverage": lambda: power(reference.LEAST_LEVERAGE),
+    "wound up": lambda: power(reference.WOUND_UP),
+    "wound up at most": lambda: power(reference.WOUND_UP / reference.LEAST_GROWTH),
+    "ridge": lambda: power(Detector().ridge),
+    "adapter scores": lambda: f"{sklearn.WINDOW:,}",
+    "adapter outliers": lambda: f"{100 * adapter_defaults.OUTLIERS:.0f} %",
+    "stuck": lambda: f"{score_choice.STUCK:,}",
+    "ablation units": lambda: str(ablation.N),
+    "band step": lambda: f"{mode.COVERED / (1 - mode.COVERED):.0f}",
+    "full burn-in": lambda: str(monitor.MOST_KEPT // monitor.BURN_IN),
     "projected": lambda: str(instance.PROJECTED),
     "level quantile": lambda: str(mode.QUANTILE),
     "winsor": lambda: WORDS[round(mode.WINSOR)],

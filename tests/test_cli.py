@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onlad import cli
+from onlad.cli.completion import described
 from onlad.errors import OnladError
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
@@ -32,7 +33,7 @@ def page():
     sections = [f"## {name}\n\n```text\n{part.format_help()}```\n" for name, part in parts]
     return (
         "# Command line\n\n"
-        "Data goes to standard output, words to standard error. The exit status is 0 when the\n"
+        "Data goes to standard output, messages to standard error. The exit status is 0 when the\n"
         "command is done, 1 when it was refused with one line that says why, 2 for wrong usage,\n"
         "130 after Ctrl-C and 143 after SIGTERM. A command with --save saves the model before it\n"
         "ends by a signal.\n\n" + "\n".join(sections)
@@ -41,7 +42,7 @@ def page():
 
 def run(*args, **kwargs):
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "onlad.cli", *args],
+        [sys.executable, "-W", "error", "-m", "onlad", *args],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -60,6 +61,15 @@ def test_the_page_of_commands_is_what_the_parser_says(monkeypatch):
     )
 
 
+def test_commands_work_where_python_removes_docstrings():
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "onlad", "demo", "--help"], capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--samples N" in done.stdout
+
+
 def test_the_version_is_the_installed_one(capsys):
     with pytest.raises(SystemExit) as done:
         cli.main(["--version"])
@@ -67,12 +77,7 @@ def test_the_version_is_the_installed_one(capsys):
     assert capsys.readouterr() == (f"onlad {version('onlad')}\n", "")
 
 
-def command(module):
-    """Return the command of a module; Python has a word of its own for one."""
-    return module.__name__.split(".")[-1].replace("imports", "import")
-
-
-@pytest.mark.parametrize("name", ["", *map(command, cli.COMMANDS)])
+@pytest.mark.parametrize("name", ["", *(each.name for each in described(cli.build_parser()))])
 def test_help_has_an_example(name, capsys):
     with pytest.raises(SystemExit) as done:
         cli.main([*name.split(), "--help"])

@@ -136,7 +136,7 @@ def test_many_are_a_loop_over_one_and_fit_is_the_closed_form():
     np.testing.assert_array_equal(one.predict_one(X[3]), one.predict_many(X[3:4])[0])
 
 
-def test_a_pickle_goes_on_to_the_last_bit():
+def test_a_pickle_continues_to_the_last_bit():
     X, T = samples(200), samples(200, 2, seed=1)
     model = OsElm(n_hidden=6, forgetting=0.98, dtype="float32")
     model.learn_many(X[:100], T[:100])
@@ -185,7 +185,7 @@ def test_a_bad_target_changes_nothing():
 
 
 def test_what_cannot_be_says_so():
-    with pytest.raises(OnladError, match="nothing to predict with"):
+    with pytest.raises(OnladError, match="no prediction is possible"):
         OsElm().predict_one([1.0])
     with pytest.raises(OnladError, match="no state"):
         OsElm().state  # noqa: B018

@@ -79,7 +79,7 @@ def test_different_seeds_give_different_layers():
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
 @pytest.mark.parametrize("name", DETECTORS)
-def test_a_copy_goes_on_to_the_last_bit(name, again):
+def test_a_copy_continues_to_the_last_bit(name, again):
     detector, X = make(name), np.vstack([stream(200), stream(50, seed=1) * 5])
     detector.learn_many(X)
     twin = again(detector)
@@ -103,7 +103,7 @@ def test_what_was_learned_is_a_copy():
     np.testing.assert_equal(values(learned), values(kept))
 
 
-def test_a_copy_of_a_wound_up_detector_goes_on_to_the_last_bit():
+def test_a_copy_of_a_wound_up_detector_continues_to_the_last_bit():
     detector = Detector(n_hidden=8, forgetting=0.9)
     detector.learn_many(np.full((500, 3), 0.5))
     assert detector.n_paused > 0

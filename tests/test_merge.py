@@ -64,7 +64,7 @@ def test_with_forgetting_each_sample_keeps_its_weight():
     assert_near(merged.state.P, np.linalg.inv(gram), tolerance(gram))
 
 
-def test_a_merged_detector_goes_on_as_the_one_that_saw_both():
+def test_a_merged_detector_continues_as_the_one_that_saw_both():
     X, Y, Z = stream(40), stream(25, seed=5), stream(30, seed=6)
     merged, whole = merge(trained(X), trained(Y)), trained(np.vstack([X, Y]))
     expected = whole.update_many(Z)

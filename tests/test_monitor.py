@@ -12,7 +12,7 @@ from onlad import Monitor
 from onlad.fields import values
 from onlad.limit import SINGLE
 from onlad.monitor import BURN_IN, MOST_KEPT, burn_in
-from onlad.watching import TICK
+from onlad.watching import SPARED, TICK
 from plants import plant, smooth, white
 
 NAN = np.nan
@@ -670,6 +670,24 @@ def three_modes(rows, seed):
         + level[mode]
         + rng.normal(0, 0.3, (rows, 6))
     )
+
+
+def test_a_mode_that_came_late_in_the_burn_in_is_mostly_known_at_its_end():
+    known = 0
+    for seed in range(3):
+        X = three_modes(3 * BURN_IN, seed)
+        mode = np.repeat(np.random.default_rng(seed).integers(0, 3, len(X) // 300 + 1), 300)
+        # Two modes, and the third for 600 rows.
+        early = np.flatnonzero(mode[: len(X)] != 2)[: BURN_IN - 600]
+        late = np.flatnonzero(mode[: len(X)] == 2)[:1_200]
+        monitor = Monitor()
+        refused = ~monitor.observe_many(X[np.concatenate((early, late[:600]))]).learned
+        assert refused.mean() > SPARED
+        monitor.observe_many(X[early[: 2 * TICK]])
+        assert not monitor.young
+        three = len(monitor.describe()["modes"]) == 3
+        known += three and monitor.observe_many(X[late[600:]]).is_anomaly.mean() < 0.01
+    assert known >= 2
 
 
 def test_at_the_end_of_the_burn_in_all_modes_so_far_are_known():

@@ -15,7 +15,7 @@ from onlad.persist import load, save
 @pytest.mark.parametrize("start", ["nothing", "stream", "fit"])
 @pytest.mark.parametrize("forgetting", POLICIES, ids=repr)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_loaded_detector_goes_on_to_the_last_bit(tmp_path, dtype, forgetting, start):
+def test_a_loaded_detector_continues_to_the_last_bit(tmp_path, dtype, forgetting, start):
     detector = trained(dtype, forgetting, start)
     save(detector, tmp_path / "m")
     twin = load(tmp_path / "m")
@@ -29,7 +29,7 @@ def test_a_loaded_detector_goes_on_to_the_last_bit(tmp_path, dtype, forgetting, 
     np.testing.assert_equal(values(twin.learned()), values(detector.learned()))
 
 
-def test_a_wound_up_detector_goes_on_to_the_last_bit(tmp_path):
+def test_a_wound_up_detector_continues_to_the_last_bit(tmp_path):
     detector = Detector(n_hidden=16, forgetting=0.7, dtype="float32")
     detector.learn_many(np.full((400, 2), 0.5))
     assert detector.n_paused > 0

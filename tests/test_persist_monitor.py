@@ -51,7 +51,7 @@ def assert_goes_on(monitor, X, path):
     ],
     ids=repr,
 )
-def test_a_loaded_monitor_goes_on_to_the_last_bit(tmp_path, options, n):
+def test_a_loaded_monitor_continues_to_the_last_bit(tmp_path, options, n):
     X = stream(ROWS, n)
     monitor = Monitor(**{"warmup": FEWEST} | options).fit(
         X[: 2 * FEWEST]
@@ -73,7 +73,7 @@ def test_a_monitor_can_be_saved_at_any_moment(tmp_path, rows):
     assert_goes_on(monitor, stream()[rows : rows + 300], tmp_path / "m")
 
 
-def test_a_young_monitor_that_starts_anew_goes_on_to_the_last_bit(tmp_path):
+def test_a_young_monitor_that_starts_anew_continues_to_the_last_bit(tmp_path):
     monitor, X = Monitor(warmup=FEWEST), stream(ROWS, 3)
     begun, step = set(), 3 * TICK // 2 + 5
     for first in range(0, ROWS, step):
@@ -97,7 +97,7 @@ def test_a_monitor_whose_rows_so_far_had_no_value_can_be_saved(tmp_path):
     assert_goes_on(monitor, stream()[:300], tmp_path / "m")
 
 
-def test_an_anchored_monitor_that_drifts_goes_on_to_the_last_bit(tmp_path):
+def test_an_anchored_monitor_that_drifts_continues_to_the_last_bit(tmp_path):
     rng = np.random.default_rng(0)
     cycle = np.sin(np.arange(9000) / 20)[:, None] * [1.0, 2.0, -1.0]
     X = cycle + 0.1 * rng.normal(size=(9000, 3))
@@ -111,7 +111,7 @@ def test_an_anchored_monitor_that_drifts_goes_on_to_the_last_bit(tmp_path):
     assert said
 
 
-def test_a_monitor_of_rows_without_order_goes_on_to_the_last_bit(tmp_path):
+def test_a_monitor_of_rows_without_order_continues_to_the_last_bit(tmp_path):
     X = np.random.default_rng(0).permutation(stream(2000)[:600])
     monitor = Monitor()
     monitor.observe_many(X[:300])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onlad import instance, limit, mode, watching
+from onlad import instance, limit, mode, modelfile, state, watching
 from onlad.anchor import AnchorState
 from onlad.limit import LimitState
 from onlad.mode import ModeState
@@ -50,7 +50,7 @@ def test_the_table_of_a_detector_names_its_members():
 def test_the_numbers_are_those_of_the_code(section):
     text = " ".join(section.split())
     tick = watching.TICK
-    for told in (
+    for words in (
         f"A tick is {tick} rows",
         f"of this one, {2 * tick} entries",
         f"rows of this tick, 0 to {tick - 1} |",
@@ -70,4 +70,23 @@ def test_the_numbers_are_those_of_the_code(section):
         f"A window of more than {watching.SHORT_WINDOW} rows has at most "
         f"$n w = {watching.LARGEST_INPUTS}$ inputs",
     ):
-        assert told in text
+        assert words in text
+
+
+def test_the_sizes_are_those_of_the_code():
+    if not PAGE.exists():
+        pytest.skip("not part of a wheel's tests")
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    line = modelfile.LINE
+    for words in (
+        f"version of the format, unsigned: {modelfile.VERSION} |",
+        f"JSON in ASCII, at most {modelfile.LARGEST_HEADER >> 20} MiB |",
+        f"zeros, up to the next multiple of {line}; called *d* below",
+        f"| 0 to {line - 1} | zeros",
+        f"A file has at most {modelfile.LARGEST_FILE >> 30} GiB.",
+        f"number of at most {modelfile.LONGEST_INT} digits",
+        f"`n_hidden` is at most {state.LARGEST_HIDDEN}.",
+    ):
+        assert words in text
+    for dtype in modelfile.DTYPES:
+        assert f"`{dtype}`" in text

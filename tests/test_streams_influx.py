@@ -47,13 +47,13 @@ def test_a_line_is_read_as_it_was_written(measurement, tags, fields, time):
         if isinstance(value, int) and not isinstance(value, bool):
             parts.append(f"{escaped(name, ',= ')}={value}i")
         else:
-            shown = influx.written({"x": value})[2:]
+            shown = influx.field_text({"x": value})[2:]
             parts.append(f"{escaped(name, ',= ')}={shown}")
     line = f"{series} {','.join(parts)}" + ("" if time is None else f" {time}")
     point = influx.parse(line)
     numbers = {name: float(value) for name, value in fields.items() if name not in texts}
     assert (point.series, point.fields, point.time) == (series, numbers, time)
-    more = influx.parse(influx.added(line, {"onlad_score": 1.5, "onlad_cause": 'a "b" \\'}))
+    more = influx.parse(influx.with_fields(line, {"onlad_score": 1.5, "onlad_cause": 'a "b" \\'}))
     assert (more.series, more.time) == (series, time)
     assert more.fields == numbers | {"onlad_score": 1.5}
 

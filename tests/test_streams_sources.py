@@ -13,6 +13,7 @@ from onlad.streams.lines import Chunk
 from onlad.streams.mqtt import parse_address
 from onlad.streams.source import Reading
 from onlad.streams.stop import Stop
+from onlad.streams.times import moments, seconds
 
 
 def opened(where, **options):
@@ -199,3 +200,20 @@ def test_addresses_of_brokers(address, parts):
 def test_an_address_that_is_none_is_refused(address):
     with pytest.raises(StreamError, match=re.escape(address)):
         parse_address(address)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [0, 0.5, 99_999_999_999, 100_000_000_000, 1_700_000_000_123, -1_700_000_000_123],
+        [99_999_999_999_999, 100_000_000_000_000, 1_700_000_000_000_000, 1_700_000_000_000_000_000],
+        ["1700000000", "1700000000123", "-5"],
+        ["2023-11-14 22:13:20", "2023-11-14T22:13:20"],
+        ["2023-11-14T23:13:20+01:00", 1_700_000_000, "1700000000.25"],
+    ],
+    ids=str,
+)
+def test_many_times_are_read_by_the_rule_of_one(times):
+    # Both divide the same number by the same unit; Decimal rounds once, float64 at most twice.
+    one_by_one = np.array([seconds(time) for time in times])
+    np.testing.assert_allclose(moments(times), one_by_one, rtol=2 * np.finfo(float).eps, atol=0)

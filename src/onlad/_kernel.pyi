@@ -10,24 +10,10 @@ VERSION: str
 
 class Kernel32:
     def __init__(
-        self,
-        alpha: Array,
-        b: Array,
-        beta: Array,
-        S: Array,
-        activation: int,
-        score: int,
-        loss: int,
-        trace: float,
-        trace_start: float,
-        trace_limit: float,
-        shrink: float,
-        weight: float,
-        seen: int,
-        skipped: int,
-        paused: int,
-        constants: ModuleType,
-    ) -> None: ...
+        self, alpha: Array, b: Array, beta: Array, S: Array, activation: int, score: int, loss: int,
+        trace: float, trace_start: float, trace_limit: float, shrink: float, weight: float,
+        seen: int, skipped: int, paused: int, constants: ModuleType,
+    ) -> None: ...  # fmt: skip
     def score(self, x: Any, a: float, /) -> float | None: ...
     def update(self, x: Any, a: float, /) -> float | None: ...
     def take_back(self, x: Any, /) -> bool: ...
@@ -37,86 +23,48 @@ class Kernel32:
         self, *, X: Array, XA: Array, a: Array, beta: Array, block_rows: int, loss: Array,
         leverage: Array,
     ) -> None: ...  # fmt: skip
-    @property
-    def alpha(self) -> Array: ...
-    @property
-    def b(self) -> Array: ...
-    @property
-    def beta_t(self) -> Array: ...
-    @property
-    def S(self) -> Array: ...
-    @property
-    def error(self) -> Array: ...
-    @property
-    def leverage(self) -> float: ...
-    @property
-    def trace(self) -> float: ...
-    @property
-    def trace_start(self) -> float: ...
-    @property
-    def trace_limit(self) -> float: ...
-    @property
-    def shrink(self) -> float: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def seen(self) -> int: ...
-    @property
-    def skipped(self) -> int: ...
-    @property
-    def paused(self) -> int: ...
+    alpha: Array
+    b: Array
+    beta_t: Array
+    S: Array
+    error: Array
+    leverage: float
+    trace: float
+    trace_start: float
+    trace_limit: float
+    shrink: float
+    weight: float
+    seen: int
+    skipped: int
+    paused: int
 
 class Kernel64(Kernel32): ...
 
 class Layer:
     def __init__(
-        self,
-        features: int,
-        width: int,
-        alpha: Array,
-        b: Array,
-        groups: int,
-        projection: Array,
-        constants: dict[str, float],
-        /,
-    ) -> None: ...
+        self, features: int, width: int, alpha: Array, b: Array, groups: int, projection: Array,
+        constants: dict[str, float], /,
+    ) -> None: ...  # fmt: skip
 
 class Watching:
     def __init__(
-        self,
-        layer: Layer,
-        rate: float,
-        state: Any,
-        names: tuple[Any, ...],
-        verdict: type,
-        /,
-    ) -> None: ...
+        self, layer: Layer, rate: float, state: Any, names: tuple[Any, ...], verdict: type, /,
+    ) -> None: ...  # fmt: skip
     def values(self) -> dict[str, Any]: ...
     def allow(self, rate: float, /) -> None: ...
     def observe(self, x: Any, paused: bool, largest: float, /) -> Any: ...
     def observe_row(self, x: Array, paused: bool, /) -> Any: ...
     def watch(self, X: Array, *, paused: bool, verdicts: Any, first: int) -> None: ...
-    @property
-    def ordered(self) -> bool: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def threshold(self) -> float: ...
-    @property
-    def learned_rows(self) -> int: ...
+    ordered: bool
+    rate: float
+    threshold: float
+    learned_rows: int
 
 class Portable:
     def __init__(
-        self,
-        features: int,
-        window: int,
-        groups: int,
-        units: int,
-        modes: int,
-        alpha: Array,
-        bias: Array,
-        /,
-    ) -> None: ...
+        self, features: int, window: int, groups: int, units: int, modes: int,
+        alpha: Array, bias: Array, /,
+    ) -> None: ...  # fmt: skip
     def rows(
         self, X: Array, numbers: Array, flags: Array, drifting: Array, shares: Array, /
     ) -> None: ...
@@ -130,37 +78,17 @@ class Portable:
 class PortableFixed(Portable): ...
 
 def watch_all(
-    monitors: list[Watching | None],
-    *,
-    first_row: Array,
-    X: Array,
-    paused: Array,
-    verdicts: Any,
+    monitors: list[Watching | None], *, first_row: Array, X: Array, paused: Array, verdicts: Any,
     threads: int,
-) -> None: ...
+) -> None: ...  # fmt: skip
 def watch_fleet(
-    monitors: list[Watching | None],
-    *,
-    first_row: Array,
-    first_value: Array,
-    X: Array,
-    paused: Array,
-    verdicts: Any,
-    detailed: int,
-    widest: int,
-    threads: int,
-) -> tuple[Array, Array]: ...
+    monitors: list[Watching | None], *, first_row: Array, first_value: Array, X: Array,
+    paused: Array, verdicts: Any, detailed: int, widest: int, threads: int,
+) -> tuple[Array, Array]: ...  # fmt: skip
 def severities(
-    ratio: Array,
-    p_value: Array,
-    unusual: Array,
-    rate: Array,
-    points: float,
-    tail: float,
-    lately: float,
-    out: Array,
-    /,
-) -> None: ...
+    ratio: Array, p_value: Array, unusual: Array, rate: Array,
+    points: float, tail: float, lately: float, out: Array, /,
+) -> None: ...  # fmt: skip
 
 class DictReader:
     def __init__(self, names: tuple[Any, ...], places: Array, /) -> None: ...
@@ -169,39 +97,14 @@ class DictReader:
 def read_dict(x: dict[Any, Any], names: tuple[Any, ...], out: Array, largest: float, /) -> bool: ...
 def causes(names: tuple[Any, ...], shares: Array, /) -> dict[Any, float]: ...
 def bank_update32(
-    *,
-    alpha: Array,
-    b: Array,
-    beta: Array,
-    S: Array,
-    numbers: Array,
-    counts: Array,
-    X: Array,
-    mask: Array,
-    losses: Array,
-    leverages: Array,
-    hidden: int,
-    activation: int,
-    loss: int,
-    learn: bool,
-    blocks: bool,
-    largest: float,
-    threads: int,
-    constants: ModuleType,
-) -> bool: ...
+    *, alpha: Array, b: Array, beta: Array, S: Array, numbers: Array, counts: Array,
+    X: Array, mask: Array, losses: Array, leverages: Array, hidden: int, activation: int, loss: int,
+    learn: bool, blocks: bool, largest: float, threads: int, constants: ModuleType,
+) -> bool: ...  # fmt: skip
 
 bank_update64 = bank_update32
 
 def read_csv(
-    *,
-    data: bytes,
-    start: int,
-    delimiter: str,
-    decimal: str,
-    largest: float,
-    slots: Array,
-    values: Array,
-    texts: Array,
-    lines: Array,
-    kinds: Array,
-) -> tuple[int, int]: ...
+    *, data: bytes, start: int, delimiter: str, decimal: str, largest: float,
+    slots: Array, values: Array, texts: Array, lines: Array, kinds: Array,
+) -> tuple[int, int]: ...  # fmt: skip

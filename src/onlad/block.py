@@ -1,7 +1,7 @@
 """The exact block form: T steps of score-then-learn as matrix products.
 
 Only S must go one sample at a time, and it does not depend on the errors. With the gains g_t
-that its steps leave, sample t meets beta_0 + sum_{s<t} g_s' e_s, so its error is
+that its steps leave, sample t is predicted with beta_0 + sum_{s<t} g_s' e_s, so its error is
 
     e_t = (x_t - h_t beta_0) - sum_{s<t} (h_t . g_s) e_s        or (I + A) E = X - H beta_0
 

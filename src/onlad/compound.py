@@ -38,11 +38,11 @@ class _Loops:
 
 
 class Windowed(_Loops):
-    """A detector that knows the last `window` samples and nothing else (FOS-ELM).
+    """A detector that has learned the last `window` samples only (FOS-ELM).
 
-    A sample that leaves the window is taken back by `Detector.unlearn`. `settings` are arguments of
-    `Detector`; nothing is forgotten otherwise, and `dtype` is float64, because samples taken back
-    leave their rounding behind.
+    A sample that leaves the window is removed by `Detector.unlearn`. `settings` are arguments of
+    `Detector`. Nothing is forgotten otherwise, and `dtype` is float64, because rounding errors of
+    removed samples remain.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Windowed(_Loops):
         return self
 
     def update_one(self, x: Any) -> float:
-        """Return the score of `x`, learn it, and take back the oldest sample of a full window."""
+        """Return the score of `x`, learn it, and remove the oldest sample of a full window."""
         score = self.detector.update_one(x)
         self._rows.append(np.array(x, "float64"))
         if len(self._rows) > self.window:
@@ -172,8 +172,8 @@ class Stacked(_Loops):
 class Mixture(_Loops):
     """Several detectors; the one that reconstructs a sample best scores it and learns it.
 
-    `settings` are arguments of `Detector`. `fit` shares the rows out by k-means; without it the
-    instances differ by their random layers alone.
+    `settings` are arguments of `Detector`. `fit` assigns rows to instances by k-means; without it
+    the instances differ only in their random layers.
 
     Examples
     --------

@@ -123,9 +123,9 @@ class Detector:
                 f"fit got {rows} samples for {self.n_hidden} hidden units; without ridge it "
                 "needs more samples than hidden units. Give more, or ridge > 0"
             )
-        alpha, b = reference.draw(moment.shape[1], self.n_hidden, self.weights, self.seed)
+        layer = reference.draw(moment.shape[1], self.n_hidden, self.weights, self.seed)
         gram = gram + self.ridge * np.eye(self.n_hidden)
-        self._begin(alpha, b, gram, moment, shrink=1.0, weight=rows, seen=rows)
+        self._begin(layer, gram, moment, shrink=1.0, weight=rows, seen=rows)
         return self
 
     def update_one(self, x: Any) -> float:
@@ -152,7 +152,7 @@ class Detector:
         score = model.score(x, self._a)
         if score is None:  # as in update_one
             score = model.score(self._vector(x), self._a)
-            assert score is not None
+        assert score is not None
         return score
 
     def update_many(self, X: Any) -> Array:
@@ -198,23 +198,17 @@ class Detector:
         if self._kernel is None or not self._kernel.take_back(x):
             raise NotInModelError("x was not learned by this model, so it cannot be unlearned")
 
-    # -- looking ----------------------------------------------------------------------------
+    # -- inspection -------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
         """alpha, b, beta and P: read-only views, and P computed from its root."""
-        if self._kernel is None:
-            raise OnladError("there is no state before the first sample")
-        S = self._kernel.S.astype("float64")
-        arrays = (
-            self._kernel.alpha,
-            self._kernel.b[0],
-            self._kernel.beta_t.T,
-            reference.symmetric(S @ S.T),
-        )
-        for array in arrays:
+        k = self.compiled()
+        S = k.S.astype("float64")
+        state = State(k.alpha, k.b[0], k.beta_t.T, reference.symmetric(S @ S.T))
+        for array in state:
             array.flags.writeable = False
-        return State(*arrays)
+        return state
 
     @property
     def n_features(self) -> int | None:
@@ -251,7 +245,7 @@ class Detector:
     def compiled(self) -> Kernel:
         """Return the compiled model."""
         if self._kernel is None:
-            raise OnladError("there is no model before the first sample")
+            raise OnladError("there is no state before the first sample")
         return self._kernel
 
     # -- values in and out: files, copies, pickles ------------------------------------------
@@ -304,25 +298,19 @@ class Detector:
         if self.ridge == 0:
             raise OnladError("without ridge there is no start: call fit first, or give ridge > 0")
         alpha, b = reference.draw(n_features, self.n_hidden, self.weights, self.seed)
-        S, beta = np.eye(self.n_hidden) / np.sqrt(self.ridge), np.zeros((self.n_hidden, n_features))
-        start, memory = self.n_hidden / self.ridge, np.array(self._memory)
-        return to_kernel(
-            self.settings(),
-            DetectorState(S=S, alpha=alpha, b=b, beta=beta, memory=memory, trace_start=start),
-        )
+        state = DetectorState(
+            S=np.eye(self.n_hidden) / np.sqrt(self.ridge), alpha=alpha, b=b,
+            beta=np.zeros((self.n_hidden, n_features)), memory=np.array(self._memory),
+            trace_start=self.n_hidden / self.ridge,
+        )  # fmt: skip
+        return to_kernel(self.settings(), state)
 
     def _begin(
-        self,
-        alpha: Array,
-        b: Array,
-        gram: Array,
-        moment: Array,
-        *,
-        shrink: float,
-        weight: float,
-        seen: int,
-    ) -> None:
-        """Start from sufficient statistics: K = `gram`, V = `moment`."""
+        self, layer: tuple[Array, Array], gram: Array, moment: Array, *,
+        shrink: float, weight: float, seen: int,
+    ) -> None:  # fmt: skip
+        """Start from sufficient statistics, K = `gram` and V = `moment`, of the random `layer`."""
+        alpha, b = layer
         try:
             L = np.linalg.cholesky(gram)
         except np.linalg.LinAlgError:
@@ -333,13 +321,11 @@ class Detector:
         S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
         trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
         self._remember(self.forgetting.start)
-        self._kernel = to_kernel(
-            self.settings(),
-            DetectorState(
-                S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
-                trace_start=trace, shrink=shrink, weight=weight, seen=seen,
-            )
+        state = DetectorState(
+            S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
+            trace_start=trace, shrink=shrink, weight=weight, seen=seen,
         )  # fmt: skip
+        self._kernel = to_kernel(self.settings(), state)
 
     def _remember(self, memory: tuple[float, ...]) -> None:
         self._memory = memory
@@ -369,8 +355,7 @@ def merge(a: Detector, b: Detector) -> Detector:
     grams = [R.T @ R for R in roots]
     merged = Detector.resumed(a.settings())
     merged._begin(
-        one.alpha.astype("float64"),
-        one.b.astype("float64"),
+        (one.alpha.astype("float64"), one.b.astype("float64")),
         reference.symmetric(grams[0] + grams[1]) - twice * np.eye(a.n_hidden),
         grams[0] @ one.beta.astype("float64") + grams[1] @ other.beta.astype("float64"),
         shrink=max(one.shrink, other.shrink),

@@ -1,9 +1,9 @@
-"""Fields of a state: what each may hold, and how it stands in a file.
+"""Fields of a state: what each may contain, and how it is stored in a file.
 
 A state is a frozen dataclass. The type of a field says what it is, and a rule beside the type,
-`Within` or `Numbers`, what it may hold. So a field is described once: `check` walks the rules,
-`values` and `read` walk the types to a file and back. A field whose default is None is left out of
-a file while it is None.
+`Within` or `Numbers`, which values are allowed. So a field is described once: `check` applies the
+rules, `values` and `read` use the types to convert to a file and back. A field whose default is
+None is omitted from a file while it is None.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Sizes: TypeAlias = Mapping[str, Size]
 NONE: Sizes = {}
 
 LARGEST_COUNT = 2**62  # no stream gets there, and the next count still fits in an int64
-AT_ONCE = 1024  # rows of an array that are looked at together: it may be a map of a large file
+AT_ONCE = 1024  # rows of an array that are checked together: it may be a map of a large file
 
 
 class Within(NamedTuple):
@@ -110,7 +110,7 @@ def values(state: Any) -> Any:
 def read(kind: type[T], found: Any, what: str) -> T:
     """Return the state of this kind that a file has, or say what it lacks.
 
-    Its types are right then. Whether its values are, the state says itself: ``check``.
+    This checks its types; ``check`` of the state checks its values.
     """
     need(type(found) is dict, f"{what} must be a dict, got {short(found)}")
     known = hints(kind)  # type: ignore[arg-type]

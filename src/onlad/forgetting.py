@@ -33,6 +33,13 @@ def check_factor(name: str, a: float) -> None:
         raise ValueError(f"{name} must be in (0, 1], got {a!r}")
 
 
+def _check_range(low: float, high: float) -> None:
+    check_factor("high", high)
+    check_factor("low", low)
+    if low > high:
+        raise ValueError(f"low must not be above high, got {low!r} > {high!r}")
+
+
 def log_score(score: float) -> float:
     """Return the logarithm of a score, bounded so that 0 and infinity do no harm."""
     return math.log(min(max(score, 1e-300), 1e300))
@@ -86,10 +93,7 @@ class Adaptive:
     long: int = 512
 
     def __post_init__(self) -> None:
-        check_factor("high", self.high)
-        check_factor("low", self.low)
-        if self.low > self.high:
-            raise ValueError(f"low must not be above high, got {self.low!r} > {self.high!r}")
+        _check_range(self.low, self.high)
         if not 1 <= self.recent < self.long:
             raise ValueError(f"need 1 <= recent < long, got {self.recent!r} and {self.long!r}")
 
@@ -135,16 +139,12 @@ class OnDrift:
     limit: int | float = 25.0
 
     def __post_init__(self) -> None:
-        check_factor("high", self.high)
-        check_factor("low", self.low)
-        if self.low > self.high:
-            raise ValueError(f"low must not be above high, got {self.low!r} > {self.high!r}")
+        _check_range(self.low, self.high)
         if self.duration < 1:
             raise ValueError(f"duration must be at least 1, got {self.duration!r}")
         if not (self.slack >= 0 and self.limit > 0):
-            raise ValueError(
-                f"need slack >= 0 and limit > 0, got {self.slack!r} and {self.limit!r}"
-            )
+            got = f"{self.slack!r} and {self.limit!r}"
+            raise ValueError(f"need slack >= 0 and limit > 0, got {got}")
 
     @property
     def start(self) -> Memory:

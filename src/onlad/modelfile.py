@@ -2,7 +2,7 @@
 
 A tree is made of None, bool, int, float, str, lists, tuples, dicts with names as keys, arrays,
 and a `Record` for each object. A file is a prefix, a JSON header, plain little-endian arrays and
-a SHA-256 of all that; ``docs/reference/model-files.md`` has the bytes. A tree has exactly one file.
+a SHA-256 of it; ``docs/reference/model-files.md`` has the format. Equal trees give equal bytes.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _int(digits: str) -> int:
 
 
 def _arrays(table: list[Any], view: memoryview, end: int, copy: bool) -> list[Array]:
-    """Return the arrays, which lie in `view` one after the other from `end`."""
+    """Return the arrays, which follow each other in `view` from `end`."""
     arrays: list[Array] = []
     end = start = _skip(view, end)
     for k, entry in enumerate(table):

@@ -8,7 +8,9 @@ confirmed in it, the first samples were too few to show what is normal: the chan
 second mode; all samples so far become the start. So they do if what seemed to be a counter falls.
 At the end of the burn-in a stream with an order starts once more, with all samples that were
 normal: modes and levels of some thousand samples are better than those of the first 256. If many
-were not normal, there were faults or the model does not know the stream: then it goes on as it is.
+were not normal, all samples are split into modes. If that gives more modes than were known, they
+are the start. Otherwise there were faults, or the model does not know the stream: then it goes on
+as it is.
 
 If samples come with their times, the patterns of a day and of a week are taken out of them before
 they are judged (`onlad.rhythm`).
@@ -558,8 +560,11 @@ class Monitor:
         over = len(kept) > burn_in(X.shape[1])
         if confirmed or not rising(kept[:, self._counting]).all():
             self._begin(kept)
-        elif over and self._watching and self._watching.ordered and refused.mean() < SPARED:
-            self._begin(kept, usual=~refused)
+        elif over and self._watching and self._watching.ordered:
+            many = refused.mean() >= SPARED
+            started = self._started(kept, usual=None if many else ~refused)
+            if not many or len(started.modes) > len(compiled.learned(self._watching).modes):
+                self._continue_from(started, kept)
         if over:
             self._kept = None
 
@@ -579,12 +584,17 @@ class Monitor:
             self._refused, self._new = np.concatenate((self._refused, *refused)), []
         return self._kept, self._refused
 
-    def _begin(
+    def _started(
         self, X: Array, scale: tuple[Array, Array] | None = None, usual: Array | None = None
-    ) -> None:
-        state = Watching.start(
-            X, self.window, self._rate, self.seed, given=scale, usual=usual
-        ).learned()
+    ) -> WatchingState:
+        watching = Watching.start(X, self.window, self._rate, self.seed, given=scale, usual=usual)
+        return watching.learned()
+
+    def _begin(self, X: Array, scale: tuple[Array, Array] | None = None) -> None:
+        self._continue_from(self._started(X, scale), X)
+
+    def _continue_from(self, state: WatchingState, X: Array) -> None:
+        """Continue after a start from the samples `X`."""
         self._refused = np.zeros(len(X), bool)
         if self.young:
             # The rows are not known to be normal: anchors are measured later. And a limit that has

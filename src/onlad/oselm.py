@@ -19,8 +19,8 @@ from onlad.state import DetectorState, Dtype
 class OsElm:
     """An OS-ELM that learns a vector `t` from a sample `x`, and forgets the past.
 
-    It works from the first sample. `fit` gives it a start from many. The numbers of features and of
-    targets are those of the first data it learns. One target may be given as a number.
+    It works from the first sample on; `fit` starts it from many samples at once. The numbers of
+    features and of targets are those of the first data. A single target may be a plain number.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class OsElm:
     def predict_many(self, X: Any) -> Array:
         """Return the predicted targets of the rows of `X`, shape (rows, m)."""
         if not self._n:
-            raise OnladError("there is nothing to predict with before the first sample")
+            raise OnladError("no prediction is possible before the first sample")
         X = samples.matrix(X, self._n, self.dtype, kernel.LARGEST[self.dtype])
         k = self._model.compiled()
         H = reference.activate(X @ k.alpha[: self._n] + k.b[0], self.activation)
@@ -164,10 +164,8 @@ class OsElm:
         largest = kernel.LARGEST[self.dtype]
         known = self._n or None
         x = samples.vector(x, known, self.dtype, largest)
-        t = np.atleast_1d(samples.numbers(t, "t"))
-        t = samples.vector(
-            t, None if known is None else len(self._row) - known, self.dtype, largest, "t"
-        )
+        m = None if known is None else len(self._row) - known
+        t = samples.vector(np.atleast_1d(samples.numbers(t, "t")), m, self.dtype, largest, "t")
         self._start(len(x), len(t))
         self._row[: self._n], self._row[self._n :] = x, t
         return self._row
@@ -177,13 +175,8 @@ class OsElm:
         n = (self._n or None) if known else None
         X = samples.matrix(X, n, "float64", largest)
         T = samples.numbers(T, "T")
-        T = samples.matrix(
-            T[:, None] if T.ndim == 1 else T,
-            None if n is None else len(self._row) - n,
-            "float64",
-            largest,
-            "T",
-        )
+        T, m = T[:, None] if T.ndim == 1 else T, None if n is None else len(self._row) - n
+        T = samples.matrix(T, m, "float64", largest, "T")
         if len(X) != len(T):
             raise ValueError(f"X has {len(X)} rows but T has {len(T)}")
         return X, T

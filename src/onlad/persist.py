@@ -1,7 +1,7 @@
-"""Models in files: `save` writes one, `load` reads one and trusts nothing in it.
+"""Models in files: `save` writes one, and `load` reads one without trusting its contents.
 
-`onlad.modelfile` has the bytes; here is which classes a file may name. What may be in them,
-settings and states say themselves. `save` reads what it is about to write, so `load` never refuses
+`onlad.modelfile` has the bytes; this module has the classes that a file may name. Settings and
+states check their own values. `save` checks the file before it writes it, so `load` never refuses
 what `save` wrote.
 """
 
@@ -46,7 +46,7 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     TypeError
-        The model or a part of it has no form in a file.
+        The model, or a part of it, cannot be saved.
     ModelFileError
         `load` would refuse the file, for example because the model holds NaN.
 
@@ -70,9 +70,9 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def to_bytes(model: Model) -> bytes:
-    """Return what `save` would write, for a place that is no file: a database, a message.
+    """Return what `save` would write, for example for a database or a message.
 
-    `save` also makes sure that the model is one that can be loaded again; this does not.
+    `save` also checks that the model can be loaded again; this does not.
 
     Examples
     --------

@@ -2,9 +2,10 @@
 
 A pattern is what a feature usually is at a time of day, or of the week, beside its level. It is
 taken out of a sample before the sample is judged, and added to what was expected. It changes once
-per day, at midnight: the means of five minutes of the day that ended are mixed into it. How much of
-it is taken out is the share of the variance that it foretold lately, so a feature without a pattern
-stays as it is, and so do the first two days.
+per day, at midnight: the means of five minutes of the day that ended are mixed into it, unless they
+were other the day before: a fault of one day is no pattern. How much of it is taken out is the
+share of the variance that it foretold lately, so a feature without a pattern stays as it is, and so
+do the first two days.
 
 What a monitor finds usual while it does not know a pattern is wide. So when every day of the week
 has come twice, and there is a pattern, the monitor starts anew from the last samples without it.
@@ -64,6 +65,10 @@ class RhythmState:
     kept: Annotated[
         Array | None, Numbers((range(MOST_KEPT + 1), "row"), high=LARGEST, missing=True)
     ] = None
+    day_before: Annotated[Array | None, Numbers((BINS, "n"), high=LARGEST, missing=True)] = None
+    week_before: Annotated[
+        Array | None, Numbers((WEEKDAYS * HOURS, "n"), high=LARGEST, missing=True)
+    ] = None
 
     def check(self, n: int) -> None:
         """Refuse, with `ValueError`, what no times of `n` features could give."""
@@ -92,6 +97,8 @@ class Rhythm:
     def __init__(self, n: int) -> None:
         self._day: Array = np.full((BINS, n), np.nan)
         self._week: Array = np.full((WEEKDAYS * HOURS, n), np.nan)
+        # How far the newest day was from the pattern, and the newest one of each weekday.
+        self._day_before, self._week_before = self._day.copy(), self._week.copy()
         self._level: Array = np.full(n, np.nan)
         self._errors: Array = np.zeros((2, 2, n))  # of day and week: squares without it, and with
         self._sums: Array = np.zeros((BINS, n))  # of the day that has not ended
@@ -144,12 +151,21 @@ class Rhythm:
         return self.at(seconds)
 
     def at(self, seconds: Array) -> Array:
-        """Return what is taken out today at these times of a day."""
-        if self._shape is None:
+        """Return what is taken out at these times, as far as it is known today."""
+        dates = np.floor(seconds / DAY)
+        if (dates == self._date).all():
+            return self._between(self._shape, seconds)
+        found = np.empty((len(seconds), len(self._level)))
+        for date in np.unique(dates).tolist():  # days of the week have patterns of their own
+            found[dates == date] = self._between(self._shaped(date), seconds[dates == date])
+        return found
+
+    def _between(self, shape: Array | None, seconds: Array) -> Array:
+        """Return a pattern at these times of a day."""
+        if shape is None:
             return np.zeros((len(seconds), len(self._level)))
         place = (seconds % DAY) * (BINS / DAY)
         at = np.minimum(place.astype(int), BINS - 1)
-        shape = self._shape
         # Between the middles of two parts it is a line; at a jump it stays one.
         before, after = shape - np.roll(shape, 1, axis=0), np.roll(shape, -1, axis=0) - shape
         slope = np.where(before * after > 0, np.sign(before), 0.0)
@@ -196,7 +212,7 @@ class Rhythm:
                 self._end()
                 self._sums[:], self._counts[:] = 0.0, 0.0
             self._date = date
-            self._shape = self._shaped()
+            self._shape = self._shaped(date)
 
     def _end(self) -> None:
         """Mix the means of a day into the patterns, and note how well they foretold it."""
@@ -216,24 +232,32 @@ class Rhythm:
                 rest = rest - _mean(np.where(known, rest, np.nan))
             for row, off in enumerate((whole, rest)):
                 self._errors[which, row] += np.where(known, off**2, 0.0).sum(axis=0)
-        self._day = _mixed(self._day, today, NEW_DAY)
-        hours = self._week.reshape(WEEKDAYS, HOURS, -1)
+        _mix(self._day, self._day_before, self._day_before, today, NEW_DAY)
+        week, before = (
+            each.reshape(WEEKDAYS, HOURS, -1) for each in (self._week, self._week_before)
+        )
         weekday = int(self._date) % WEEKDAYS
-        hours[weekday] = _mixed(hours[weekday], _by_hour(today), NEW_WEEK)
+        _mix(week[weekday], before[weekday], before[weekday - 1], _by_hour(today), NEW_WEEK)
         self._level = self._level + LEVEL * np.where(np.isnan(mean), 0.0, mean - self._level)
 
     def _foretold(self, date: float) -> tuple[Array, Array]:
         """Return what the patterns of day and week foretell of a date, NaN where nothing."""
+        hours = _by_hour(self._day)
         week = self._week.reshape(WEEKDAYS, HOURS, -1)[int(date) % WEEKDAYS]
-        within = self._day - np.repeat(_by_hour(self._day), BINS // HOURS, axis=0)
+        # Within an hour it goes as on other days, as far as its hours do.
+        known = ~np.isnan(week) & ~np.isnan(hours)
+        off, usual = (x - _mean(np.where(known, x, np.nan)) for x in (week, hours))
+        both, own = (np.where(known, x * usual, 0.0).sum(axis=0) for x in (off, usual))
+        alike = np.divide(both, own, out=np.zeros_like(own), where=own > 0)
+        within = alike * (self._day - np.repeat(hours, BINS // HOURS, axis=0))
         return self._day, np.repeat(week, BINS // HOURS, axis=0) + within
 
-    def _shaped(self) -> Array | None:
-        """Return what is taken out on this date."""
+    def _shaped(self, date: float) -> Array | None:
+        """Return what is taken out on a date."""
         whole, rest = self._errors[:, 0], self._errors[:, 1]
         share = np.where(whole > 0, 1.0 - rest / np.where(whole > 0, whole, 1.0), 0.0)
         share = np.where(share >= LEAST, share, 0.0)
-        day, week = self._foretold(self._date)
+        day, week = self._foretold(date)
         weekly = (share[1] > share[0]) & ~np.isnan(week).all(axis=0)
         shape = np.where(weekly, share[1] * week, share[0] * (day - _mean(day)))
         if not np.nan_to_num(shape).any():
@@ -250,6 +274,7 @@ class Rhythm:
             date=self._date, last=self._last or 0.0, steps=self._steps.copy(), begun=self._begun,
             missing=self._missing,
             kept=self._rows(),
+            day_before=self._day_before.copy(), week_before=self._week_before.copy(),
         )  # fmt: skip
 
     def _rows(self) -> Array | None:
@@ -267,7 +292,9 @@ class Rhythm:
         self._last, self._steps = state.last if len(state.steps) else None, state.steps.copy()
         self._begun, self._missing = state.begun, state.missing
         self._kept = None if state.kept is None else [state.kept.copy()]
-        self._shape = None if np.isnan(self._level).all() else self._shaped()
+        if state.day_before is not None and state.week_before is not None:
+            self._day_before, self._week_before = state.day_before.copy(), state.week_before.copy()
+        self._shape = None if np.isnan(self._level).all() else self._shaped(self._date)
         return self
 
 
@@ -285,10 +312,27 @@ def _by_hour(parts: Array) -> Array:
     return np.array([_mean(hour) for hour in hours])
 
 
-def _mixed(old: Array, new: Array, weight: float) -> Array:
-    """Return the mean of old and new; one of them where the other is not known."""
-    mixed = np.where(np.isnan(old), new, old + weight * (new - old))
-    return np.where(np.isnan(new), old, mixed)
+def _mix(pattern: Array, before: Array, other: Array, new: Array, weight: float) -> None:
+    """Mix a day into a pattern, as far as it was off in the same way before: else it is a fault.
+
+    That is on the last such day, whose errors are in `before`, or on an `other` one.
+    """
+    off = new - pattern
+    again = np.where(np.isnan(before), off, _common(off, before))
+    again = np.where(np.isnan(other), again, _larger(again, _common(off, other)))
+    first, known = np.isnan(pattern), ~np.isnan(off)
+    before[known] = off[known]
+    pattern[:] = np.where(first, new, np.where(known, pattern + weight * again, pattern))
+
+
+def _common(one: Array, other: Array) -> Array:
+    """Return what two errors have in common: the smaller one, 0 if they are to different sides."""
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    return np.maximum(low, 0.0) + np.minimum(high, 0.0)
+
+
+def _larger(one: Array, other: Array) -> Array:
+    return np.where(np.abs(one) >= np.abs(other), one, other)
 
 
 def _filled(column: Array) -> Array:

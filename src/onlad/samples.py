@@ -65,18 +65,16 @@ def matrix(X: Any, n_features: int | None, dtype: str, largest: float, name: str
     """Return samples, one per row, as a contiguous matrix of `dtype`."""
     array = numbers(X, name)
     if array.ndim != 2:
-        raise ValueError(
-            f"{name} must hold one sample per row, shape (rows, n), got shape {array.shape}"
-        )
+        rule = f"{name} must hold one sample per row, shape (rows, n)"
+        raise ValueError(f"{rule}, got shape {array.shape}")
     return _checked(array, n_features, dtype, largest, name)
 
 
 def _checked(array: Array, n_features: int | None, dtype: str, largest: float, name: str) -> Array:
     found = array.shape[-1]
     if n_features is not None and found != n_features:
-        raise ValueError(
-            f"{name} has {found} features, but the model was started with {n_features}"
-        )
+        what = f"{name} has {found} features"
+        raise ValueError(f"{what}, but the model was started with {n_features}")
     if found == 0:
         raise ValueError(f"{name} has no features")
     _refuse_bad(array, name, largest)

@@ -1,12 +1,12 @@
-"""What a monitor says: of one sample a `Verdict`, of many the same as columns.
+"""The result of a monitor: a `Verdict` for one sample, `Verdicts` for many, as columns.
 
-What few callers read is computed when it is read: causes, bands, directions and severity.
+Causes, bands, directions and severity are computed when they are read: few callers need them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -18,27 +18,27 @@ from onlad.severity import LATELY, POINTS, TAIL, severity
 
 
 class Around(NamedTuple):
-    """What was known around one sample, from which the rest of its verdict follows."""
+    """Values and bands of one sample, from which parts of its verdict are computed."""
 
     names: tuple[Hashable, ...]
     values: Array  # (n,) NaN where one is missing
     expected: Array  # (n,) NaN where nothing was
     reach: Array  # (n,) half widths of the bands
-    unusual: int  # samples lately, with this one; 1 if it is not
+    unusual: int  # unusual samples among the last ones, this one included; 1 if it is not
     rate: float  # the false-alarm budget
 
     def band(self, side: int) -> dict[Hashable, float]:
-        """Return where the bands begin (-1), end (1), and what is expected (0)."""
+        """Return the lower (-1) or upper (1) ends of the bands, or the expected values (0)."""
         return self.named(self.expected + side * self.reach)
 
     def named(self, numbers: Array) -> dict[Hashable, float]:
-        """Return numbers by name, those that are known."""
+        """Return the numbers that are known, by name."""
         pairs = zip(self.names, numbers.tolist(), strict=True)
         return {name: number for name, number in pairs if not math.isnan(number)}
 
 
 class _LateCauses:
-    """What `causes` and the rest are made of when somebody asks for them."""
+    """Computes `causes` when it is read for the first time."""
 
     __slots__ = ("_around", "_names", "_rate", "_shares")
 
@@ -105,7 +105,7 @@ class Verdict(_LateCauses):
 
     @property
     def around(self) -> Around:
-        """What was known around the sample; a copy of a verdict has nothing there."""
+        """Values and bands of the sample; empty in a copy of a verdict."""
         data, names = getattr(self, "_around", b""), getattr(self, "_names", ())
         if not data:
             none = np.empty(0)
@@ -116,9 +116,10 @@ class Verdict(_LateCauses):
         return Around(names, values, expected, reach, int(numbers[-1]), rate)
 
     def with_around(self, names: tuple[Hashable, ...], numbers: Array, rate: float) -> Verdict:
-        """Return the verdict itself, with what was known around the sample, as the kernel has it.
+        """Return the verdict itself, with values and bands of the sample, as the kernel has them.
 
-        `numbers` are values, expected, half widths of bands and how many were unusual lately.
+        `numbers` are values, expected values, half widths of bands, and the count of unusual ones
+        among the last samples.
         """
         for name, value in (("_names", names), ("_around", numbers.tobytes()), ("_rate", rate)):
             object.__setattr__(self, name, value)  # it is frozen for everybody else
@@ -126,22 +127,22 @@ class Verdict(_LateCauses):
 
     @property
     def expected(self) -> dict[Hashable, float]:
-        """What the model made of each feature."""
+        """The expected value of each feature."""
         return self.around.band(0)
 
     @property
     def low(self) -> dict[Hashable, float]:
-        """Where the band of each feature begins."""
+        """The lower end of the band of each feature."""
         return self.around.band(-1)
 
     @property
     def high(self) -> dict[Hashable, float]:
-        """Where the band of each feature ends."""
+        """The upper end of the band of each feature."""
         return self.around.band(1)
 
     @property
     def direction(self) -> dict[Hashable, str]:
-        """Above or below, of each feature outside of its band."""
+        """Above or below, for each feature outside its band."""
         low, high, around = self.low, self.high, self.around
         return {
             name: "above" if value > high[name] else "below"
@@ -151,7 +152,7 @@ class Verdict(_LateCauses):
 
     @property
     def severity(self) -> float:
-        """How severe it is, 0 to 100."""
+        """The severity, 0 to 100."""
         around = self.around
         return severity(self.score / self.threshold, self.p_value, around.unusual, around.rate)
 
@@ -185,25 +186,24 @@ class Verdicts(Sequence[Verdict]):
     def part(self, names: tuple[Hashable, ...], rows: slice) -> Verdicts:
         """Return the verdicts on some of the rows, under these names; they share the memory."""
         found = Verdicts.__new__(Verdicts)
-        for column, values in vars(self).items():
-            setattr(found, column, values[rows])
+        vars(found).update({column: values[rows] for column, values in vars(self).items()})
         found.names = names
         return found
 
     def __len__(self) -> int:
         return len(self.score)
 
-    def put(self, part: slice, told: Verdicts) -> None:
-        """Take over verdicts as a part of these."""
+    def put(self, part: slice, other: Verdicts) -> None:
+        """Copy other verdicts into a part of these."""
         for name, column in vars(self).items():
             if name != "names":
-                column[part] = getattr(told, name)
+                column[part] = getattr(other, name)
 
     def joined(self, late: Verdicts) -> Verdicts:
-        """Return these verdicts with what another monitor says of features that came later.
+        """Return these verdicts, combined with those of a monitor of later features, `late`.
 
-        It watches these features too, but its anomalies count only where a later one is the
-        largest cause. There its score counts, in units of the threshold here.
+        It watches these features too, but its anomalies count only where a later feature is the
+        largest cause. There its score is used, in units of the threshold here.
         """
         n, both = len(self.names), Verdicts(late.names, len(self))
         for name, column in vars(self).items():
@@ -227,14 +227,6 @@ class Verdicts(Sequence[Verdict]):
         both.p_value = np.where(take, late.p_value, self.p_value)
         both.shares[take], both.unusual[take] = late.shares[take], late.unusual[take]
         return both
-
-    def after(self, first: int) -> Verdicts:
-        """Return the verdicts from one on."""
-        rest = Verdicts(self.names, len(self) - first)
-        for name, column in vars(self).items():
-            if name != "names":
-                setattr(rest, name, column[first:])
-        return rest
 
     @overload
     def __getitem__(self, index: int) -> Verdict: ...
@@ -260,7 +252,7 @@ class Verdicts(Sequence[Verdict]):
 
     @property
     def expected(self) -> Array:
-        """What the model made of each feature."""
+        """The expected value of each feature."""
         return self.around[:, : len(self.names)]
 
     @property
@@ -270,27 +262,24 @@ class Verdicts(Sequence[Verdict]):
 
     @property
     def unusual(self) -> Array:
-        """How many samples were unusual lately."""
+        """How many of the last samples were unusual."""
         return self.around[:, -1]
 
     @property
     def low(self) -> Array:
-        """Where bands begin."""
+        """The lower ends of the bands."""
         return np.asarray(self.expected - self.reach)
 
     @property
     def high(self) -> Array:
-        """Where bands end."""
+        """The upper ends of the bands."""
         return np.asarray(self.expected + self.reach)
 
     @property
     def severity(self) -> Array:
-        """How severe each sample is, 0 to 100."""
+        """The severity of each sample, 0 to 100."""
         found = np.zeros(len(self))
         ratio, unusual = self.score / self.threshold, np.ascontiguousarray(self.unusual)
         columns = ratio, self.p_value, unusual, self.rate
         kernel.severities(*columns, POINTS, TAIL, LATELY, found)
         return found
-
-    def __iter__(self) -> Iterator[Verdict]:
-        return (self[i] for i in range(len(self)))

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-ONLAD = [sys.executable, "-W", "error", "-m", "onlad.cli"]
+ONLAD = [sys.executable, "-W", "error", "-m", "onlad"]
 PATIENCE = 60  # seconds for an answer, on a loaded machine
 
 

@@ -67,7 +67,7 @@ def test_drift_is_said(tmp_path, capsys):
     assert len(rows)
     _, out, err = main(capsys, "watch", tmp_path / "a.csv", "--rows")
     for row in rows:
-        assert f"onlad: row {row}: a new mode was confirmed, and is normal from here on" in err
+        assert f"onlad: row {row}: a new mode was confirmed, and is normal from now on" in err
     assert len(out.splitlines()) == np.count_nonzero(verdicts.is_anomaly)
 
 

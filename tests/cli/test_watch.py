@@ -262,7 +262,7 @@ def test_a_sensor_that_comes_later_is_watched_as_in_the_library(tmp_path, X):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = run("watch", path, "--all", "--output", "jsonl", "--save", model)
     assert [line["score"] for line in objects(done.stdout)] == scores
-    assert f"onlad: {NAMES[2]} came later: watched from here on\n" in done.stderr
+    assert f"onlad: {NAMES[2]} came later: watched from now on\n" in done.stderr
     assert onlad.load(model).names == tuple(NAMES[:3])
     config = tmp_path / "onlad.toml"
     config.write_text('[service]\nstate = "s"\n[http]\n[[streams]]\nname = "pump"\n')

@@ -79,6 +79,50 @@ def test_the_dashboard_shows_metrics_that_exist(tmp_path):
     assert {"onlad_latency_seconds_bucket", "onlad_checkpoint_age_seconds"} <= used
 
 
+# What Grafana's schema of dashboards (grafana-foundation-sdk, dashboard.jsonschema.json) needs.
+BOARD = {"schemaVersion": int, "version": int, "title": str, "uid": str, "tags": list, "time": dict,
+         "timezone": str, "refresh": str, "templating": dict, "annotations": dict,
+         "panels": list}  # fmt: skip
+PANEL = {"id": int, "title": str, "type": str, "datasource": dict, "gridPos": dict,
+         "fieldConfig": dict, "targets": list}  # fmt: skip
+
+
+def test_the_files_for_grafana_have_the_fields_that_it_reads():
+    board = json.loads((DEPLOY / "grafana.json").read_text())
+    assert {name: type(value) for name, value in board.items()} == BOARD
+    (variable,) = board["templating"]["list"]
+    assert (variable["type"], variable["query"]) == ("datasource", "prometheus")
+    source = {"type": "prometheus", "uid": f"${{{variable['name']}}}"}
+    (note,) = board["annotations"]["list"]
+    assert {"name", "datasource", "enable", "iconColor", "expr"} <= note.keys()
+    assert note["datasource"] == source
+    taken = set()
+    for panel in board["panels"]:
+        assert {name: type(value) for name, value in panel.items()} == PANEL, panel["title"]
+        assert panel["datasource"] == source
+        assert panel["fieldConfig"].keys() == {"defaults", "overrides"}
+        names = [target["refId"] for target in panel["targets"]]
+        assert len(set(names)) == len(names) > 0
+        x, y, w, h = (panel["gridPos"][name] for name in "xywh")
+        cells = {(x + i, y + j) for i in range(w) for j in range(h)}
+        assert x + w <= 24  # columns
+        assert not cells & taken
+        taken |= cells
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    dashboards, sources = (
+        yaml.safe_load((DEPLOY / "grafana" / name).read_text())
+        for name in ("dashboard.yaml", "datasource.yaml")
+    )
+    assert dashboards["apiVersion"] == sources["apiVersion"] == 1
+    (provider,) = dashboards["providers"]
+    assert provider.keys() == {"name", "type", "options"}
+    recipe = (DEPLOY.parent / "docs/howto/recipes.md").read_text()
+    assert f"`{provider['options']['path']}`" in recipe
+    (given,) = sources["datasources"]
+    assert (given["type"], given["access"]) == (variable["query"], "proxy")
+    assert given["url"].startswith("http://")
+
+
 def test_the_unit_is_a_unit_that_systemd_takes(tmp_path):
     analyze = shutil.which("systemd-analyze")
     text = (DEPLOY / "onlad.service").read_text()

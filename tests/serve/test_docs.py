@@ -21,9 +21,8 @@ import pytest
 import yaml
 from serving import ONLAD, Client, Served, free_port, machine, until
 
-from onlad.serve import config
+from onlad.serve import config, tables
 from onlad.serve.discovery import configs
-from onlad.serve.toml import tomllib
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "howto"
@@ -170,15 +169,15 @@ def test_the_first_service_may_be_pasted_as_one_block(tmp_path, broker):
 
 def test_every_key_stands_on_the_page_with_its_default():
     text = (DOCS.parent / "reference" / "configuration.md").read_text()
-    tables = {
-        "[service]": config.ServiceTable,
-        "[mqtt]": config.MqttTable,
-        "[http]": config.HttpTable,
-        "[webhook]": config.WebhookTable,
-        "[[streams]]": config.StreamTable,
-        "[[streams.sensors]]": config.SensorTable,
+    kinds = {
+        "[service]": tables.ServiceTable,
+        "[mqtt]": tables.MqttTable,
+        "[http]": tables.HttpTable,
+        "[webhook]": tables.WebhookTable,
+        "[[streams]]": tables.StreamTable,
+        "[[streams.sensors]]": tables.SensorTable,
     }
-    for head, table in tables.items():
+    for head, table in kinds.items():
         part = text.split(f"| `{head}` | default | |\n")[1].split("\n\n")[0]
         rows = re.findall(r"(?m)^\| `(\w+)` \| (.*?) \|", part)
         assert [name for name, _ in rows] == [field.name for field in dataclasses.fields(table)]
@@ -188,7 +187,7 @@ def test_every_key_stands_on_the_page_with_its_default():
             if needed:
                 continue
             if shown and name != "port":
-                assert tomllib.loads(f"x = {shown.strip('`')}")["x"] == field.default, name
+                assert config.tomllib.loads(f"x = {shown.strip('`')}")["x"] == field.default, name
             elif name != "port":
                 assert field.default in (None, (), dataclasses.MISSING), name
 
@@ -258,7 +257,7 @@ def test_the_recipes_for_node_red_home_assistant_and_grafana(tmp_path, broker):
     # Home Assistant names an entity by its device: what onlad reports must not come back to it.
     left_out = yaml.safe_load(published)["mqtt_statestream"]["exclude"]["entity_globs"]
     for _, entity in configs(
-        config.MqttTable(discovery="homeassistant"), "home/boiler", "home/boiler"
+        tables.MqttTable(discovery="homeassistant"), "home/boiler", "home/boiler"
     ):
         name = entity["device"]["name"].replace(" ", "_")
         assert fnmatchcase(f"sensor.{name}", left_out)

@@ -97,7 +97,7 @@ def test_bad_samples_are_named_and_the_others_taken(tmp_path):
             assert client.post("/streams/pump/samples?device=d", content=body).status_code == 422
         plain = client.post("/streams/cabinet/samples", content=b"1.5, 2\n3;4\nx 4\n")
         assert plain.json()["accepted"] == 0
-        assert "could not convert" in plain.json()["bad"][0]["why"]
+        assert "column '0' holds 'x', which is not a number" in plain.json()["bad"][0]["why"]
         assert client.post("/streams/cabinet/samples", content=b"1,2\n3 4").json()["accepted"] == 2
         assert client.post("/streams/none/samples", json=[1]).status_code == 404
         # There are two devices now. A third is the last.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("orjson")
 from onlad.serve import payload
 from onlad.serve.tables import StreamTable
-from onlad.streams.block import Choice
+from onlad.streams.block import Choice, number
 from onlad.streams.records import Records
 from onlad.streams.times import seconds
 
@@ -89,6 +89,22 @@ def test_times_are_read_as_the_command_line_reads_them(time, when):
 def test_what_is_no_time_is_refused(time):
     with pytest.raises(ValueError, match="give seconds since 1970, or ISO 8601"):
         seconds(time)
+
+
+def plain(text):
+    return payload.read(StreamTable(name="plant", payload="plain"), text.encode(), (), 0.0)
+
+
+@pytest.mark.parametrize("text", ["1.5", " 2e3", "nan"])
+def test_plain_numbers_are_read_as_cells_of_a_table(text):
+    np.testing.assert_array_equal(plain(text).rows, [[number(text, 0)]])
+
+
+@pytest.mark.parametrize("text", ["1_000", "x", "1e300", "inf"])
+def test_what_is_no_number_in_a_table_is_none_in_a_plain_message(text):
+    with pytest.raises(ValueError, match="column '0' holds") as refused:
+        number(text, 0)
+    assert plain(text).bad == [(0, str(refused.value))]
 
 
 values = st.none() | st.booleans() | st.floats(-1e101, 1e101) | st.integers(-5, 5) | st.just("1")

@@ -1,8 +1,5 @@
 """The journal: what is written is read, a torn end is cut off, damage is refused and repaired."""
 
-import struct
-import zlib
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -88,17 +85,6 @@ def test_rows_of_many_devices_take_few_bytes():
     ]
     alone = 85  # bytes of a row that is written alone
     assert len(framed(batch)) < 0.5 * alone * len(batch)
-
-
-def test_rows_that_were_written_alone_are_read():
-    """As journals have them that were written before rows of a step were written together."""
-    head = struct.pack("<cIQ?dIHH", b"R", 5, 7, True, 2.5, 1, 2, 1)
-    body = head + struct.pack("<HQ", 9, 11) + struct.pack("<3d", 6.5, 1.0, -2.0)
-    frame = struct.pack("<I", len(body)) + body
-    data = struct.pack("<4sII", b"\xf5onl", len(frame), zlib.crc32(frame)) + frame
-    (found,) = read(data)
-    expected = Rows(5, 7, True, 2.5, np.array([[1.0, -2.0]]), np.array([6.5]), [Mark(9, 11)])
-    assert same(found, expected)
 
 
 def test_what_was_written_is_read_in_order(tmp_path):

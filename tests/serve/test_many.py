@@ -1,7 +1,6 @@
 """Many devices: models are written in turn, the journal has the rest, and a start tells its way."""
 
 import asyncio
-import gzip
 import json
 import threading
 import time
@@ -9,7 +8,7 @@ import time
 import httpx
 import pytest
 from serving import free_port, machine, resumed, sample
-from test_state import CONFIG, config, crash, feed, sealed, started
+from test_state import CONFIG, config, crash, feed, started
 
 from onlad import ModelFileError, modelfile, persist
 from onlad.serve import disk
@@ -192,33 +191,6 @@ def test_a_stop_takes_no_longer_than_it_may_and_the_journal_has_the_rest(tmp_pat
     checkpoint(again, until=time.monotonic() + 60)  # with time for all
     assert len(list((tmp_path / "state/models").iterdir())) == 12
     again.close()
-
-
-def test_a_state_folder_of_the_older_format_is_read(tmp_path):
-    X = machine(700, faults=[500])
-    service = started(tmp_path)
-    feed(service, X[:600])
-    checkpoint(service)
-    alarms = list(service.watchers["pump", ""].alarms)
-    service.close()
-    path = tmp_path / "state/state.json"
-    values = json.loads(path.read_text())["state"]
-    (entry,) = values["watchers"]
-    file = tmp_path / "state/models" / entry.pop("alarm_file")
-    entry["alarms"] = json.loads(file.read_text())["state"]  # format 2 had them here
-    file.unlink()
-    model = tmp_path / "state/models" / entry["file"]
-    entry["file"] = model.stem  # and models were not packed
-    model.with_suffix("").write_bytes(gzip.decompress(model.read_bytes()))
-    model.unlink()
-    del values["next"]
-    path.write_bytes(sealed(values | {"format": 2}))
-    for _ in range(2):  # and again from what a checkpoint makes of it
-        again = started(tmp_path)
-        assert list(again.watchers["pump", ""].alarms) == alarms
-        checkpoint(again)
-        again.close()
-    assert json.loads(path.read_text())["state"]["format"] == 3
 
 
 def test_a_damaged_file_of_alarms_is_refused_and_repaired(tmp_path, capsys):

@@ -14,10 +14,9 @@ from paho.mqtt.client import topic_matches_sub
 
 from onlad import Monitor
 from onlad.serve import charts, logs, payload
-from onlad.serve.config import StreamTable
 from onlad.serve.history import History, Point
-from onlad.serve.listener import Listener
-from onlad.serve.outbox import MOST, Outbox
+from onlad.serve.listener import MOST, Listener, Outbox
+from onlad.serve.tables import StreamTable
 from onlad.serve.topics import Pattern
 from onlad.streams import wire
 from onlad.streams.client import BrokerError, Calls
@@ -297,10 +296,10 @@ def test_a_broker_that_is_silent_is_left():
     wired = Wired()
     wired.client.beat(30)
     assert wired.transport.written == []
-    wired.client._said -= 16
+    wired.client._last_sent -= 16
     wired.client.beat(30)
     assert wired.transport.written == [b"\xc0\0"]
-    wired.client._heard -= 46
+    wired.client._last_received -= 46
     wired.client.beat(30)
     assert wired.transport.closed
     with pytest.raises(BrokerError, match="the broker does not answer"):
@@ -318,7 +317,7 @@ def test_a_log_line_is_one_line_whatever_a_client_sends(kind, monkeypatch):
         logs.setup(kind, "info")
         logs.info("started", port=7)
         logs.warning("skipped a sample", why="evil\nerror: all is lost" + "x" * 1000)
-        logs.event(logging.DEBUG, "hidden")
+        logs.log.debug("hidden")
         try:
             raise ValueError("seven")
         except ValueError:
@@ -393,7 +392,7 @@ def test_older_samples_come_before_what_is_kept():
     older, history = History(600), History(100)
     older.add(0, np.arange(600.0), verdicts)
     assert history.after(older)[0] == older.points()
-    history.add(400, np.arange(400.0, 600.0), verdicts.after(400))
+    history.add(400, np.arange(400.0, 600.0), verdicts.part(verdicts.names, slice(400, None)))
     points, around = history.after(older)
     assert [p.row for p in points] == list(range(600))
     np.testing.assert_array_equal(around, older.around())

@@ -20,10 +20,10 @@ from test_state import crash, drained, feed, started
 
 from onlad import persist
 from onlad.serve import payload
-from onlad.serve.config import StreamTable
 from onlad.serve.frames import Mark, digest
 from onlad.serve.intake import Item
 from onlad.serve.listener import Listener
+from onlad.serve.tables import StreamTable
 from onlad.serve.watcher import Monitor
 
 DEEP = b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}"  # 2 kB

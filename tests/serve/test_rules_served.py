@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from serving import machine
 
-from onlad.serve import config
-from onlad.serve.peers import peers
+from onlad.serve import tables
+from onlad.serve.across import peers
 from onlad.serve.watcher import KEPT_ALARMS, Watcher
 
 FAULTS = [30, 31, 32, 33, 34]
@@ -16,7 +16,7 @@ FAULTS = [30, 31, 32, 33, 34]
 
 def watcher(**rules):
     columns = ("flow", "power", "valve", "heat")
-    stream = config.StreamTable(name="pump", warmup=128, columns=columns, **rules)
+    stream = tables.StreamTable(name="pump", warmup=128, columns=columns, **rules)
     return Watcher(1, stream, "", stream.monitor(), 600)
 
 
@@ -86,7 +86,7 @@ def test_a_sensor_that_only_explains_begins_no_alarm():
     give(own, 900)
     _, (alarm,) = give(own, 40, 900.0, FAULTS, seed=3)
     cause = next(iter(alarm.causes))
-    muted = watcher(sensors=(config.SensorTable(name=cause, role="explain"),))
+    muted = watcher(sensors=(tables.SensorTable(name=cause, role="explain"),))
     give(muted, 900)
     verdicts, _ = give(muted, 40, 900.0, FAULTS, seed=3)
     assert verdicts.is_anomaly.sum() < 5

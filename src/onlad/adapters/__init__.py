@@ -2,3 +2,30 @@
 
 The constructors are alike by design: each host wants its parameters written out.
 """
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def needs(module: str, host: str, extra: str) -> Iterator[None]:
+    """Say which extra installs a host that cannot be imported."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{module} needs {host}: pip install 'onlad[{extra}]'") from error
+
+
+def made(kind: type[T], parameters: Mapping[str, Any], seed: int) -> T:
+    """Return a `Detector` or an `OsElm` with the parameters of an adapter that it has too.
+
+    Its `score` is the `score_type` of the adapter.
+    """
+    own = {**parameters, "seed": seed}
+    if "score_type" in own:
+        own["score"] = own["score_type"]
+    return kind(**{name: own[name] for name in inspect.signature(kind).parameters if name in own})

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Loss, Score, Weights
 
-try:
+with needs(__name__, "CapyMOA, and Java", "capymoa"):
     from capymoa.base import AnomalyDetector
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.capymoa needs CapyMOA, and Java: pip install 'onlad[capymoa]'"
-    ) from error
 
 
 class OnladDetector(AnomalyDetector):
@@ -58,16 +55,7 @@ class OnladDetector(AnomalyDetector):
         random_seed: int = 1,
     ) -> None:
         super().__init__(schema, random_seed=random_seed)
-        self.detector = Detector(
-            n_hidden=n_hidden,
-            activation=activation,
-            weights=weights,
-            forgetting=forgetting,
-            score=score_type,
-            loss=loss,
-            ridge=ridge,
-            seed=random_seed,
-        )
+        self.detector = made(Detector, locals(), random_seed)
 
     def train(self, instance: Any) -> None:
         """Learn one instance."""

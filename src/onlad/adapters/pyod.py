@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score, Weights
 
-try:
+with needs(__name__, "PyOD", "pyod"):
     from pyod.models.base import BaseDetector
     from sklearn.preprocessing import StandardScaler  # a requirement of PyOD
     from sklearn.utils import check_array, check_random_state
     from sklearn.utils.validation import check_is_fitted
-except ImportError as error:
-    raise ImportError("onlad.adapters.pyod needs PyOD: pip install 'onlad[pyod]'") from error
 
 WINDOW = 1000  # training scores that a stream of partial_fit keeps for threshold_
 
@@ -85,16 +84,8 @@ class OnladDetector(BaseDetector):
         """Forget everything and learn the rows of `X`, all with the same weight."""
         X = check_array(X, dtype="float64")
         self._set_n_classes(y)
-        detector = Detector(
-            n_hidden=self.n_hidden,
-            activation=self.activation,
-            weights=self.weights,
-            forgetting=self.forgetting,
-            score=self.score_type,
-            loss=self.loss,
-            ridge=self.ridge,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        detector = made(Detector, vars(self), seed)
         on = bool(self.preprocessing)
         self.scaler_ = StandardScaler(with_mean=on, with_std=on).fit(X)
         X = self.scaler_.transform(X)

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Loss, Score, Weights
 
-try:
+with needs(__name__, "PySAD", "pysad"):
     from pysad.core.base_model import BaseModel
     from sklearn.utils import check_random_state  # a requirement of PySAD
-except ImportError as error:
-    raise ImportError("onlad.adapters.pysad needs PySAD: pip install 'onlad[pysad]'") from error
 
 
 class OnladDetector(BaseModel):
@@ -56,16 +55,8 @@ class OnladDetector(BaseModel):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.random_state = random_state
-        self.detector = Detector(
-            n_hidden=n_hidden,
-            activation=activation,
-            weights=weights,
-            forgetting=forgetting,
-            score=score_type,
-            loss=loss,
-            ridge=ridge,
-            seed=int(check_random_state(random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        self.detector = made(Detector, locals(), seed)
 
     def fit_partial(self, X: Any, y: Any = None) -> OnladDetector:
         """Learn one instance of shape (num_features,); `y` is ignored."""

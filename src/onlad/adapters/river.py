@@ -11,15 +11,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from onlad import kernel, reference
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score
 from onlad.state import DetectorState
 
-try:
+with needs(__name__, "River", "river"):
     from river.base import AnomalyDetector
-except ImportError as error:
-    raise ImportError("onlad.adapters.river needs River: pip install 'onlad[river]'") from error
 
 Names: TypeAlias = tuple[Hashable, ...]
 
@@ -76,16 +75,8 @@ class OnladDetector(AnomalyDetector):
         self.seed = seed
         if ridge == 0:
             raise ValueError("ridge must be above 0: River gives no samples to start from, got 0")
-        self._model = Detector(
-            n_hidden=n_hidden,
-            activation=activation,
-            forgetting=forgetting,
-            score=score_type,
-            loss=loss,
-            ridge=ridge,
-            dtype=dtype,
-            seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
-        )
+        drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed
+        self._model = made(Detector, vars(self), drawn)
         self._names: Names = ()
         self._read: kernel.DictReader | None = None  # while there are no features
 

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 
 from onlad import kernel
+from onlad.adapters import made, needs
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
 
-try:
+with needs(__name__, "River", "river"):
     from river.base import Classifier, Regressor
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.river_oselm needs River: pip install 'onlad[river]'"
-    ) from error
 
 LARGEST = kernel.LARGEST["float64"]
 
@@ -39,13 +36,8 @@ class _OsElmBase:
         self.forgetting = forgetting
         self.ridge = ridge
         self.seed = seed
-        self._model = OsElm(
-            n_hidden=n_hidden,
-            activation=activation,
-            forgetting=forgetting,
-            ridge=ridge,
-            seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
-        )
+        drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed
+        self._model = made(OsElm, vars(self), drawn)
         self._names: tuple[Hashable, ...] = ()
         self._classes: list[Any] = []  # of a classifier
 

@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score, Weights
 
-try:
+with needs(__name__, "scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, OutlierMixin
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.sklearn needs scikit-learn: pip install 'onlad[sklearn]'"
-    ) from error
 
 WINDOW = 1000  # training scores that a stream of partial_fit keeps for offset_
 
@@ -92,16 +89,8 @@ class OnladDetector(OutlierMixin, BaseEstimator):
         share = self.contamination
         if share != "auto" and not (isinstance(share, (int, float)) and 0 < share <= 0.5):
             raise ValueError(f"contamination must be 'auto' or in (0, 0.5], got {share!r}")
-        detector = Detector(
-            n_hidden=self.n_hidden,
-            activation=self.activation,
-            weights=self.weights,
-            forgetting=self.forgetting,
-            score=self.score_type,
-            loss=self.loss,
-            ridge=self.ridge,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        detector = made(Detector, vars(self), seed)
         scaler = StandardScaler().fit(X)
         X = scaler.transform(X)
         self.detector_, self.scaler_ = detector.fit(X), scaler

@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from onlad.adapters import made, needs
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array, Weights
 
-try:
+with needs(__name__, "scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "onlad.adapters.sklearn_oselm needs scikit-learn: pip install 'onlad[sklearn]'"
-    ) from error
 
 
 class _OsElmBase(BaseEstimator):
@@ -40,14 +37,8 @@ class _OsElmBase(BaseEstimator):
         self.random_state = random_state
 
     def _fit(self, X: Array, T: Array) -> None:
-        model = OsElm(
-            n_hidden=self.n_hidden,
-            activation=self.activation,
-            weights=self.weights,
-            forgetting=self.forgetting,
-            ridge=self.ridge,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        model = made(OsElm, vars(self), seed)
         scaler = StandardScaler().fit(X)
         self.model_, self.scaler_ = model.fit(scaler.transform(X), T), scaler
 

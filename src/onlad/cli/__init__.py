@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Data goes to standard output, words to standard error."""
+"""The command line: parse, call, print. Data to standard output, messages to standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from onlad import __version__
 from onlad.cli import (
-    audit,
     backtest,
     completion,
     core,
@@ -17,48 +16,29 @@ from onlad.cli import (
     evaluate,
     export,
     fit,
-    forget,
     imports,
     info,
     merge,
     plot,
-    repair,
-    revert,
     score,
-    serve,
+    service,
     watch,
 )
 from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
-#: Each command is a module with one function, `add`, that describes its arguments and what to run.
+#: Each module has a function `add`, which adds one or more commands.
 COMMANDS = (
-    watch,
-    fit,
-    score,
-    info,
-    merge,
-    plot,
-    evaluate,
-    backtest,
-    imports,
-    export,
-    demo,
-    serve,
-    forget,
-    revert,
-    repair,
-    audit,
-    core,
+    watch, fit, score, info, merge, plot, evaluate, backtest, imports, export, demo, service, core,
     completion,
-)
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 refused; argparse exits with 2."""
-    if sys.stderr is None:  # closed by the shell: then words would go where data goes
+    if sys.stderr is None:  # closed by the shell: messages would go into the data
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:  # whoever writes to it hears why that is not possible
+    if sys.stdout is None:  # a write then fails with a reason
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     args = build_parser().parse_args(argv)
     try:
@@ -70,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has gone. Python flushes once more at its end, so that must lead somewhere.
+        # The reader has ended. Python flushes once more at exit, so stdout must be valid.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # what a command writes: the disk is full

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from onlad.monitor import Monitor
 from onlad.streams.block import Choice
 from onlad.streams.delimited import Dialect
 from onlad.streams.settings import FIXED, LIMITS, given
 from onlad.streams.source import FORMATS, Reading
+from onlad.watching import LONGEST_WINDOW
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -37,6 +40,33 @@ class Help(argparse.HelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+
+def add_command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace], int], **numbers: int
+) -> argparse.ArgumentParser:
+    """Add a command that does `run`, whose docstring is its help: a line, a text, and examples.
+
+    `numbers` are those that the text has in braces.
+    """
+    doc = inspect.getdoc(run) or f"{name}\n\n-\n\n-"  # python -OO removes docstrings
+    brief, text, examples = doc.split("\n\n")
+    examples = inspect.cleandoc(examples)
+    many = "\n" in examples
+    parser = commands.add_parser(
+        name,
+        help=brief[0].lower() + brief[1:].rstrip("."),
+        description=text.format(**numbers),
+        formatter_class=Help,
+        epilog="examples:\n  " + examples.replace("\n", "\n  ") if many else f"example: {examples}",
+    )
+    parser.set_defaults(run=run, usage=parser.error)
+    return parser
+
+
+def default(kind: type[Any], name: str) -> Any:
+    """Return the default of an argument of a class, for a text of help."""
+    return inspect.signature(kind).parameters[name].default
 
 
 def at_least(least: float, most: float = 2**63 - 1) -> Callable[[str], int]:
@@ -98,63 +128,32 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
         f"standard input{live}",
     )  # fmt: skip
     group = parser.add_argument_group("source")
-    group.add_argument(
-        "--input", choices=FORMATS,
-        help="format of the source (default: by the file's suffix, else by its first line)",
-    )  # fmt: skip
-    group.add_argument(
-        "--delimiter", type=_one_character, metavar="CHAR",
-        help="separator of CSV (default: comma, semicolon, tab or bar, by the first line)",
-    )  # fmt: skip
-    group.add_argument(
-        "--decimal", choices=(".", ","), default=".",
-        help="decimal separator of CSV (default: .)",
-    )  # fmt: skip
+    text = "format of the source (default: by the file's suffix, else by its first line)"
+    group.add_argument("--input", choices=FORMATS, help=text)
+    text = "separator of CSV (default: comma, semicolon, tab or bar, by the first line)"
+    group.add_argument("--delimiter", type=_one_character, metavar="CHAR", help=text)
+    text = "decimal separator of CSV (default: .)"
+    group.add_argument("--decimal", choices=(".", ","), default=".", help=text)
     group.add_argument(
         "--columns", type=_names, default=[], metavar="NAMES",
         help="columns to watch: names or patterns, separated by commas, such as 'temp_*,flow' "
         "(default: all)",
     )  # fmt: skip
-    group.add_argument(
-        "--ignore", type=_names, default=[], metavar="NAMES", help="columns not to watch"
-    )
+    text = "columns not to watch"
+    group.add_argument("--ignore", type=_names, default=[], metavar="NAMES", help=text)
     group.add_argument(
         "--states", type=_states, action="append", default=[], metavar="NAME=STATES",
         help="a column of text and its states, such as valve=open,shut; each state is watched as "
         "a column of 0 and 1, called valve=open and valve=shut (may be repeated)",
     )  # fmt: skip
-    group.add_argument(
-        "--time", metavar="NAME",
-        help="the column with the time (default: one called time, timestamp, date, ...)",
-    )  # fmt: skip
-    group.add_argument(
-        "--label", metavar="NAME",
-        help="the column that marks anomalies; it is never watched, only used for evaluation",
-    )  # fmt: skip
-    group.add_argument(
-        "--normal", metavar="VALUE",
-        help="the label of normal samples (default: 0, false, no, normal, ok and similar)",
-    )  # fmt: skip
-    group.add_argument(
-        "--on-bad", choices=("skip", "stop"), default="skip",
-        help="what to do with a row that cannot be read (default: skip, count and report it)",
-    )  # fmt: skip
-
-
-def add_device(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
-    """Add a device of the service: STREAM, which may be optional, DEVICE and --config."""
-    name = "name of the stream in the configuration"
-    parser.add_argument("stream", nargs=nargs, metavar="STREAM", help=name)
-    omitted = "name of the device; omit it if the device has none"
-    parser.add_argument("device", nargs="?", default="", metavar="DEVICE", help=omitted)
-    file = "the configuration of the service"
-    parser.add_argument("--config", type=Path, required=True, metavar="PATH", help=file)
-
-
-def add_state(parser: argparse.ArgumentParser) -> None:
-    """Add the state folder of the service."""
-    folder = "the folder that `state` names in the configuration"
-    parser.add_argument("state", type=Path, metavar="STATE", help=folder)
+    text = "the column with the time (default: one called time, timestamp, date, ...)"
+    group.add_argument("--time", metavar="NAME", help=text)
+    text = "the column that marks anomalies; it is never watched, only used for evaluation"
+    group.add_argument("--label", metavar="NAME", help=text)
+    text = "the label of normal samples (default: 0, false, no, normal, ok and similar)"
+    group.add_argument("--normal", metavar="VALUE", help=text)
+    text = "what to do with a row that cannot be read (default: skip, count and report it)"
+    group.add_argument("--on-bad", choices=("skip", "stop"), default="skip", help=text)
 
 
 def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> None:
@@ -162,34 +161,28 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
     group = parser.add_argument_group("the monitor")
     group.add_argument(
         "--false-alarms", type=_rate, metavar="RATE",
-        help="share of normal samples at which a false alarm may begin, such as 1/10000 (the "
-        "default); also changes a saved model",
+        help="share of normal samples at which a false alarm may begin, such as "
+        f"1/{1 / default(Monitor, 'false_alarms'):.0f} (the default); also changes a saved model",
     )  # fmt: skip
-    if warms_up:
-        group.add_argument(
-            "--warmup", type=at_least(*LIMITS["warmup"]), metavar="N",
-            help="for a new model: samples before the first alarm (default: 256)",
-        )  # fmt: skip
-    group.add_argument(
-        "--window", type=at_least(*LIMITS["window"]), metavar="N",
-        help="for a new model: consecutive samples that are compared (default: up to 4, fewer "
+    texts = {
+        "warmup": f"samples before the first alarm (default: {default(Monitor, 'warmup')})",
+        "window": f"consecutive samples that are compared (default: up to {LONGEST_WINDOW}, fewer "
         "with many columns)",
-    )  # fmt: skip
-    group.add_argument(
-        "--seed", type=at_least(*LIMITS["seed"]), metavar="N",
-        help="for a new model: seed of the random layers (default: 0)",
-    )  # fmt: skip
+        "seed": f"seed of the random layers (default: {default(Monitor, 'seed')})",
+    }
+    for name, text in texts.items():
+        if warms_up or name != "warmup":
+            kind, words = at_least(*LIMITS[name]), f"for a new model: {text}"
+            group.add_argument(f"--{name}", type=kind, metavar="N", help=words)
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Add --load."""
-    parser.add_argument(
-        "--load", type=Path, metavar="MODEL",
-        help="continue with a saved model; for a source with several series, a folder of models",
-    )  # fmt: skip
+    text = "continue with a saved model; for a source with several series, a folder of models"
+    parser.add_argument("--load", type=Path, metavar="MODEL", help=text)
 
 
-def wanted(args: argparse.Namespace) -> dict[str, Any]:
+def monitor_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of monitors that the arguments have."""
     found = given(args)
     if getattr(args, "load", None):

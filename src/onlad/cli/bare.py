@@ -1,4 +1,4 @@
-"""A bare detector in the place of monitors: scores without a threshold, no missing values."""
+"""A detector instead of monitors: scores without a threshold, and no missing values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BareDetector(Models):
         self._detector, self._learn = detector, learn
 
     def names(self, series: str) -> Names:
-        """Return no names: a detector knows none, only how many there are."""
+        """Return no names: a detector knows only how many features there are."""
         return ()
 
     def observe(self, block: Block) -> Verdicts:

@@ -7,42 +7,28 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, add_command
 
 
 def add(commands: Commands) -> None:
     """Add `onlad completion`."""
-    parser = commands.add_parser(
-        "completion",
-        help="print a script that completes commands, options and files in your shell",
-        description="Print a completion script for a shell.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        '  eval "$(onlad completion bash)"                  (in ~/.bashrc)\n'
-        '  eval "$(onlad completion zsh)"                   (in ~/.zshrc, after compinit)\n'
-        "  onlad completion fish > ~/.config/fish/completions/onlad.fish",
-    )
+    parser = add_command(commands, "completion", run)
     parser.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=", ".join(SHELLS))
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print."""
+    """Print a script that completes commands, options and files in your shell.
+
+    Print a completion script for a shell.
+
+        eval "$(onlad completion bash)"                  (in ~/.bashrc)
+        eval "$(onlad completion zsh)"                   (in ~/.zshrc, after compinit)
+        onlad completion fish > ~/.config/fish/completions/onlad.fish
+    """
     from onlad.cli import build_parser  # noqa: PLC0415  (it imports this module)
 
     print(SHELLS[args.shell](described(build_parser())), end="")
     return 0
-
-
-class Argument(NamedTuple):
-    """What a shell needs to know of one argument."""
-
-    flags: tuple[str, ...]  # none: positional
-    help: str
-    takes_value: bool
-    choices: tuple[str, ...]
-    is_file: bool
-    name: str
 
 
 class Command(NamedTuple):
@@ -50,46 +36,35 @@ class Command(NamedTuple):
 
     name: str
     help: str
-    arguments: list[Argument]
-
-    @property
-    def options(self) -> list[Argument]:
-        """Arguments with a flag."""
-        return [each for each in self.arguments if each.flags]
-
-    @property
-    def values(self) -> list[Argument]:
-        """Arguments without one."""
-        return [each for each in self.arguments if not each.flags]
+    options: list[argparse.Action]
+    values: list[argparse.Action]  # arguments without a flag
 
 
 def described(parser: argparse.ArgumentParser) -> list[Command]:
     """Return the commands of a parser."""
-    found = []
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            words = {each.dest: each.help or "" for each in action._choices_actions}
-            for name, command in action.choices.items():
-                arguments = [_argument(each) for each in command._actions]
-                found.append(Command(name, _plain(words.get(name, "")), arguments))
-    return found
+    (found,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    return [
+        Command(
+            brief.dest,
+            _plain(brief.help),
+            [each for each in found.choices[brief.dest]._actions if each.option_strings],
+            [each for each in found.choices[brief.dest]._actions if not each.option_strings],
+        )
+        for brief in found._choices_actions
+    ]
 
 
-def _argument(action: argparse.Action) -> Argument:
-    is_file = action.type is Path or action.dest == "source"
-    return Argument(
-        tuple(action.option_strings),
-        _plain(action.help or ""),
-        action.nargs != 0,
-        tuple(map(str, action.choices or ())),
-        is_file,
-        str(action.metavar or action.dest).upper(),
-    )
-
-
-def _plain(words: str) -> str:
+def _plain(words: str | None) -> str:
     """Return words that are safe between single quotes and in brackets, in every shell."""
-    return re.sub(r"\s+", " ", re.sub(r"[^\w ,.;/()=+-]", " ", words)).strip()
+    return re.sub(r"\s+", " ", re.sub(r"[^\w ,.;/()=+-]", " ", words or "")).strip()
+
+
+def _choices(argument: argparse.Action) -> str:
+    return " ".join(map(str, argument.choices or ()))
+
+
+def _is_file(argument: argparse.Action) -> bool:
+    return argument.type is Path or argument.dest == "source"
 
 
 def bash(commands: list[Command]) -> str:
@@ -97,11 +72,10 @@ def bash(commands: list[Command]) -> str:
     values, words = [], []
     for command in commands:
         for option in command.options:
-            if not option.takes_value:
-                continue
-            pattern = "|".join(f'"{command.name} {flag}"' for flag in option.flags)
-            values.append(f"        {pattern}) {_bash_reply(option)} return ;;")
-        flags = " ".join(flag for option in command.options for flag in option.flags)
+            if option.nargs != 0:
+                pattern = "|".join(f'"{command.name} {flag}"' for flag in option.option_strings)
+                values.append(f"        {pattern}) {_bash_reply(option)} return ;;")
+        flags = " ".join(flag for option in command.options for flag in option.option_strings)
         reply = _bash_reply(command.values[0]) if command.values else ""
         words.append(
             f'        {command.name}) if [[ $cur == -* ]]; then _onlad_words "{flags}"; '
@@ -114,10 +88,10 @@ def bash(commands: list[Command]) -> str:
     )
 
 
-def _bash_reply(argument: Argument) -> str:
+def _bash_reply(argument: argparse.Action) -> str:
     if argument.choices:
-        return f'_onlad_words "{" ".join(argument.choices)}";'
-    return "_onlad_files;" if argument.is_file else ""
+        return f'_onlad_words "{_choices(argument)}";'
+    return "_onlad_files;" if _is_file(argument) else ""
 
 
 BASH = """\
@@ -142,23 +116,22 @@ def zsh(commands: list[Command]) -> str:
     """Return a script for zsh."""
     cases = []
     for command in commands:
-        specs = [_zsh_option(flag, option) for option in command.options for flag in option.flags]
-        specs += [f"'*:{value.name}:{_zsh_kind(value)}'" for value in command.values[:1]]
+        specs = [
+            f"'{flag}[{_plain(option.help)}]{_zsh_value(option) if option.nargs != 0 else ''}'"
+            for option in command.options
+            for flag in option.option_strings
+        ]
+        specs += [f"'*{_zsh_value(value)}'" for value in command.values[:1]]
         joined = " \\\n            ".join(specs)
         cases.append(f"        {command.name}) _arguments \\\n            {joined} ;;")
     names = " ".join(f"'{command.name}:{command.help}'" for command in commands)
     return ZSH.format(names=names, cases="\n".join(cases))
 
 
-def _zsh_option(flag: str, option: Argument) -> str:
-    value = f":{option.name}:{_zsh_kind(option)}" if option.takes_value else ""
-    return f"'{flag}[{option.help}]{value}'"
-
-
-def _zsh_kind(argument: Argument) -> str:
-    if argument.choices:
-        return f"({' '.join(argument.choices)})"
-    return "_files" if argument.is_file else " "
+def _zsh_value(argument: argparse.Action) -> str:
+    files = "_files" if _is_file(argument) else " "
+    kind = f"({_choices(argument)})" if argument.choices else files
+    return f":{str(argument.metavar or argument.dest).upper()}:{kind}"
 
 
 ZSH = """\
@@ -190,23 +163,21 @@ def fish(commands: list[Command]) -> str:
         for option in command.options:
             flags = " ".join(
                 f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
-                for flag in option.flags
+                for flag in option.option_strings
             )
-            lines.append(f"{here} {flags}{_fish_value(option)} -d '{option.help}'")
+            lines.append(f"{here} {flags}{_fish_value(option)} -d '{_plain(option.help)}'")
         for value in command.values[:1]:
-            if value.choices:
-                lines.append(f"{here} -a '{' '.join(value.choices)}'")
-            elif value.is_file:
-                lines.append(f"{here} -F")
+            if value.choices or _is_file(value):
+                lines.append(here + _fish_value(value).replace(" -x", "").replace(" -r", ""))
     return "\n".join(lines) + "\n"
 
 
-def _fish_value(option: Argument) -> str:
-    if not option.takes_value:
+def _fish_value(argument: argparse.Action) -> str:
+    if argument.nargs == 0:
         return ""
-    if option.choices:
-        return f" -x -a '{' '.join(option.choices)}'"
-    return " -r -F" if option.is_file else " -x"
+    if argument.choices:
+        return f" -x -a '{_choices(argument)}'"
+    return " -r -F" if _is_file(argument) else " -x"
 
 
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -8,7 +8,14 @@ import math
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
+from onlad.cli.arguments import (
+    Commands,
+    add_command,
+    add_load,
+    add_monitor,
+    add_source,
+    monitor_settings,
+)
 from onlad.cli.models import Models
 from onlad.cli.session import Session
 from onlad.errors import OnladError
@@ -21,29 +28,25 @@ from onlad.verdict import Verdicts
 
 def add(commands: Commands) -> None:
     """Add `onlad evaluate`."""
-    parser = commands.add_parser(
-        "evaluate",
-        help="compare scores and alarms with labels",
-        description="Monitor a source with labels, which the monitor does not see, and print how "
-        "good the scores and alarms were. Samples without a label, and those before the monitor "
-        "is ready, do not count. An event is a run of samples with an anomalous label; its delay "
-        "is the number of samples before its first alarm; a false alarm is a run of alarms that "
-        f"no label marks; an incident consists of alarms less than {QUIET} samples apart, and is "
-        "right if one of them is.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad evaluate pump.csv --label fault\n"
-        "  onlad evaluate kdd.csv --label class --normal normal. --json",
-    )
+    parser = add_command(commands, "evaluate", run, quiet=QUIET)
     add_source(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_load(parser)
     add_monitor(parser)
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Watch, then count."""
+    """Compare scores and alarms with labels.
+
+    Monitor a source with labels, which the monitor does not see, and print how well scores and
+    alarms agree with them. Samples without a label, and those of the warm-up, do not count. An
+    event is a run of samples with an anomalous label; its delay is the number of samples before its
+    first alarm. A false alarm is a run of alarms without an anomalous label. Alarms less than
+    {quiet} samples apart are one incident, which is right if one of its alarms is.
+
+        onlad evaluate pump.csv --label fault
+        onlad evaluate kdd.csv --label class --normal normal. --json
+    """
     if args.label is None:
         args.usage("the following arguments are required: --label")
     parts: list[tuple[Array, Array, Array]] = []
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         which = known & verdicts.ready
         parts.append((verdicts.score[which], verdicts.is_anomaly[which], truth[which]))
 
-    session = Session(args, Models(wanted(args), args.load, grows=True))
+    session = Session(args, Models(monitor_settings(args), args.load, grows=True))
     status = session.run(take)
     if not sum(len(score) for score, _, _ in parts):
         raise OnladError("there is nothing to evaluate: no sample has a label and a verdict")

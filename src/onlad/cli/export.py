@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from onlad.cli.arguments import Commands, Help, at_least
+from onlad.cli.arguments import Commands, add_command, at_least, default
 from onlad.cli.models import load_model
 from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor, convert, export
 from onlad.mcu.portable import Arithmetic, Drawn
 from onlad.monitor import Monitor
+from onlad.watching import LONGEST_WINDOW
 
 NEW = (
     "features", "hidden", "window", "modes", "warmup", "false_alarms", "seed", "layer", "counters"
@@ -22,69 +23,49 @@ NEW = (
 
 def add(commands: Commands) -> None:
     """Add `onlad export`."""
-    parser = commands.add_parser(
-        "export",
-        help="write a monitor as C source for a microcontroller",
-        description="Write a monitor as C99 source that learns on a microcontroller: the monitor "
-        "of a model file, which continues to learn, or a new one with --features. The RAM, flash "
-        "and time that it needs are printed first.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad export --features 8 --hidden 32 -o firmware\n"
-        "  onlad export pump.onlad --ram 64k -o firmware",
-    )
-    parser.add_argument(
-        "model", type=Path, nargs="?", metavar="MODEL",
-        help="a fitted Monitor or a PortableMonitor; without it a fresh one is written",
-    )  # fmt: skip
+    parser = add_command(commands, "export", run)
+    text = "a fitted Monitor or a PortableMonitor; without it a fresh one is written"
+    parser.add_argument("model", type=Path, nargs="?", metavar="MODEL", help=text)
     parser.add_argument("--target", choices=["c"], default="c", help="c, the only one")
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the files go"
-    )
-    parser.add_argument(
-        "--ram", type=_bytes, metavar="BYTES",
-        help="refuse a model that needs more, stack included: 32k is 32,768",
-    )  # fmt: skip
-    parser.add_argument(
-        "--arithmetic", choices=get_args(Arithmetic),
-        help="float, or fixed: matrices in fixed point, for a chip without an FPU (default: float)",
-    )  # fmt: skip
+    text = "where the files go"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help=text)
+    text = "refuse a model that needs more, stack included: 32k is 32,768"
+    parser.add_argument("--ram", type=_bytes, metavar="BYTES", help=text)
+    text = "float, or fixed: matrices in fixed point, for a chip without an FPU (default: float)"
+    parser.add_argument("--arithmetic", choices=get_args(Arithmetic), help=text)
     fresh = parser.add_argument_group("a fresh monitor")
     fresh.add_argument("--features", type=at_least(1), metavar="N", help="numbers of a row")
-    fresh.add_argument(
-        "--hidden", type=at_least(4), metavar="N", help="tanh units in all (default: 32)"
-    )
-    fresh.add_argument(
-        "--window", type=at_least(1), metavar="N",
-        help="rows watched together (default: up to 4, the fewer the more features there are)",
-    )  # fmt: skip
-    fresh.add_argument(
-        "--modes", type=at_least(1, 255), metavar="N",
-        help="places for modes, one of them for a candidate (default: 3)",
-    )  # fmt: skip
-    fresh.add_argument(
-        "--warmup", type=at_least(96, 98_304), metavar="N",
-        help="rows before the first verdict, a multiple of 12 (default: 384)",
-    )  # fmt: skip
-    fresh.add_argument(
-        "--false-alarms", type=float, metavar="SHARE",
-        help="share of normal rows at which a false alarm may begin (default: 0.0001)",
-    )  # fmt: skip
-    fresh.add_argument("--seed", type=at_least(0), metavar="N", help="of the random layer")
+    text = f"rows that are compared (default: up to {LONGEST_WINDOW})"
+    fresh.add_argument("--window", type=at_least(1), metavar="N", help=text)
+    for name, kind, unit, text in (
+        ("hidden", at_least(4), "N", "tanh units in all"),
+        ("modes", at_least(1, 255), "N", "places for modes, one of them for a candidate"),
+        ("warmup", at_least(96, 98_304), "N", "rows of the warm-up, a multiple of 12"),
+        ("seed", at_least(0), "N", "seed of the random layer"),
+        ("false_alarms", float, "SHARE", "share of normal rows at which a false alarm may begin"),
+    ):
+        words = f"{text} (default: {default(PortableMonitor, name)})"
+        flag = f"--{name.replace('_', '-')}"
+        fresh.add_argument(flag, type=kind, metavar=unit, help=words)
     fresh.add_argument(
         "--layer", choices=get_args(Drawn),
         help="stored in flash, or seeded: drawn from the seed at each row, which takes no flash "
         "and more instructions (default: stored)",
     )  # fmt: skip
-    fresh.add_argument(
-        "--counters", type=_features, metavar="LIST",
-        help="features that only rise, such as energy: 0,4 are watched by their rate",
-    )  # fmt: skip
-    parser.set_defaults(run=run, usage=parser.error)
+    text = "features that only rise, such as energy: 0,4 are watched by their rate"
+    fresh.add_argument("--counters", type=_features, metavar="LIST", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make or load, say what it needs, and write."""
+    """Write a monitor as C source for a microcontroller.
+
+    Write a monitor as C99 source that learns on a microcontroller: the monitor of a model file,
+    which continues to learn, or a new one with --features. The RAM, flash and time that it needs
+    are printed first.
+
+        onlad export --features 8 --hidden 32 -o firmware
+        onlad export pump.onlad --ram 64k -o firmware
+    """
     monitor = _loaded(args) if args.model else _fresh(args)
     print(export.summary(monitor), file=sys.stderr)
     export.check_ram(monitor, args.ram)
@@ -119,11 +100,11 @@ def _loaded(args: argparse.Namespace) -> PortableMonitor:
         )
     model = load_model(args.model)
     if isinstance(model, Monitor):
-        return convert.from_monitor(model, args.modes or 3, args.arithmetic or "float")
+        modes = args.modes or default(PortableMonitor, "modes")
+        return convert.from_monitor(model, modes, args.arithmetic or "float")
     if not isinstance(model, PortableMonitor):
-        raise OnladError(
-            f"{args.model} holds a {type(model).__name__}; this needs a Monitor or PortableMonitor"
-        )
+        what = f"{args.model} holds a {type(model).__name__}"
+        raise OnladError(f"{what}; this needs a Monitor or PortableMonitor")
     if args.modes not in (None, model.modes):
         raise OnladError(f"{args.model} has {model.modes} places, which --modes cannot change")
     if args.arithmetic not in (None, model.arithmetic):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, add_command
 from onlad.cli.models import say
 from onlad.errors import OnladError
 from onlad.streams.times import seconds
@@ -24,40 +24,30 @@ CLOCKS = ("timestamp", "time", "date", "datetime")
 
 def add(commands: Commands) -> None:
     """Add `onlad import`."""
-    parser = commands.add_parser(
-        "import",
-        help="convert the files of AWS Lookout for Equipment to one table",
-        description="Read the CSV files that Lookout for Equipment was given, one of each "
-        "component with a column Timestamp, and its label file, and write one table that the other "
-        "commands read: the time, each sensor, and fault, which is 1 between the times of a label, "
-        "and empty where one is rated NEUTRAL. A label that is rated NO_ANOMALY is none. "
-        "A sensor that several components have is called component/sensor.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad import lookout/ --labels labels.csv -o history.csv\n"
-        "  onlad evaluate history.csv --label fault",
-    )
-    parser.add_argument(
-        "source", type=Path, metavar="SOURCE",
-        help="a CSV file, or a folder with one CSV file per component, also in subfolders",
-    )  # fmt: skip
+    parser = add_command(commands, "import", run)
+    text = "a CSV file, or a folder with one CSV file per component, also in subfolders"
+    parser.add_argument("source", type=Path, metavar="SOURCE", help=text)
     parser.add_argument(
         "--labels", type=Path, metavar="FILE",
-        help="the label file, begin and end of each anomaly and perhaps its rating, or the JSON "
+        help="the label file, with begin, end and optionally rating of each anomaly, or the JSON "
         "of aws lookoutequipment list-labels",
-    ).complete = "file"  # type: ignore[attr-defined]  # fmt: skip
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="file of the table (default: standard output)",
-    )
-    parser.set_defaults(run=run)
+    )  # fmt: skip
+    text = "file of the table (default: standard output)"
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, join by time, and write."""
+    """Convert the files of AWS Lookout for Equipment to one table.
+
+    Read the input of Lookout for Equipment: one CSV file per component with a column Timestamp, and
+    the label file. Write one table for the other commands: the time, one column per sensor, and a
+    column fault. It is 1 within a label, empty within a label that is rated NEUTRAL, and otherwise
+    0; a label that is rated NO_ANOMALY is ignored. If several components have a sensor of the same
+    name, its columns are called component/sensor.
+
+        onlad import lookout/ --labels labels.csv -o history.csv
+        onlad evaluate history.csv --label fault
+    """
     tables = dict(_tables(args.source))
     if not tables:
         raise OnladError(f"{args.source} has no CSV file with a column Timestamp")
@@ -83,14 +73,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO]:
+def _opened(path: Path | None) -> contextlib.AbstractContextManager[TextIO]:
     if path is None:
-        yield sys.stdout
-        return
+        return contextlib.nullcontext(sys.stdout)
     try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            yield file
+        return path.open("w", newline="", encoding="utf-8")
     except OSError as error:
         raise OnladError(f"cannot write {path}: {error.strerror}") from None
 
@@ -104,15 +91,15 @@ def _tables(source: Path) -> Iterator[tuple[str, tuple[list[str], dict[str, list
         clock = next((i for i, name in enumerate(head) if name.lower() in CLOCKS), None)
         if clock is None:
             continue
-        names = [name for i, name in enumerate(head) if i != clock]
-        table: dict[str, list[str]] = {}
+        width, table = len(head), dict[str, list[str]]()
+        head.pop(clock)
         for number, row in enumerate(rows, 2):
-            if len(row) != len(head):
-                what = f"line {number} has {len(row)} fields; the first has {len(head)}"
+            if len(row) != width:
+                what = f"line {number} has {len(row)} fields; the first has {width}"
                 raise OnladError(f"{path}: {what}")
-            table[_time(row[clock], path, number)] = [x for i, x in enumerate(row) if i != clock]
+            table[_time(row.pop(clock), path, number)] = row
         part = path.stem if path.parent == source or not source.is_dir() else path.parent.name
-        yield part, (names, table)
+        yield part, (head, table)
 
 
 def _labels(path: Path) -> Iterator[tuple[float, float, int]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
+from onlad.cli.models import say
 from onlad.report.incidents import described, line
 from onlad.report.joined import Joined, Joiner
 from onlad.rules import Rules
-from onlad.streams.block import Block, Say
+from onlad.streams.block import Block
 from onlad.verdict import Verdicts
 
 
@@ -25,7 +26,7 @@ class IncidentLog:
         if self._live:
             self._print(self._joiner.begun(), "begins")
 
-    def finish(self, say: Say) -> int:
+    def finish(self) -> int:
         """Print what was open when the run ended; return how many incidents there were."""
         self._print(self._joiner.finish(), "ended")
         count, suppressed = self._joiner.count, self._joiner.suppressed

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, add_command
 from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.mcu import PortableMonitor
@@ -18,106 +18,91 @@ from onlad.mcu.layout import MAGIC, MODE
 from onlad.monitor import Monitor
 from onlad.reference import Array
 
+#: What `describe` returns of a monitor that is ready, and how it is printed.
+DESCRIBED = {
+    "ordered": "ordered",
+    "window": "window",
+    "start": "samples at the start",
+    "learned": "samples learned",
+    "quarantine": "samples in quarantine",
+    "candidate": "new mode on trial",
+}
+
 
 def add(commands: Commands) -> None:
     """Add `onlad info`."""
-    parser = commands.add_parser(
-        "info",
-        help="print what a model has learned",
-        description="Print what a model file contains: settings, modes, how many samples each has "
-        "learned, and the checksum, which is verified.",
-        formatter_class=Help,
-        epilog="examples:\n  onlad info pump.onlad\n  onlad info pump.onlad --json",
-    )
+    parser = add_command(commands, "info", run)
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, and print."""
+    """Print what a model has learned.
+
+    Print what a model file contains: settings, modes, how many samples each has learned, and the
+    checksum, which is verified.
+
+        onlad info pump.onlad
+        onlad info pump.onlad --json
+    """
     model = load_model(args.model)
     facts: dict[str, Any] = {"file": str(args.model), "kind": type(model).__name__}
     data = args.model.read_bytes()
     if data[: len(MAGIC)] == MAGIC:
         facts |= {"format": "dump of a chip", "bytes": len(data), "crc32": data[:-5:-1].hex()}
     else:
-        facts |= {
-            "format": int.from_bytes(data[6:8], "little"),
-            "bytes": len(data),
-            "sha256": data[-32:].hex(),
-        }
-    if isinstance(model, PortableMonitor):
-        facts |= _portable(model)
-    else:
-        facts |= _monitor(model) if isinstance(model, Monitor) else _detector(model)
+        version = int.from_bytes(data[6:8], "little")
+        facts |= {"format": version, "bytes": len(data), "sha256": data[-32:].hex()}
+    facts |= _detector(model) if isinstance(model, Detector) else _monitor(model)
     print(json.dumps(facts) if args.json else _text(facts))
     return 0
 
 
-def _monitor(monitor: Monitor) -> dict[str, Any]:
-    said, state = monitor.describe(), monitor.learned()
+def _monitor(monitor: Monitor | PortableMonitor) -> dict[str, Any]:
+    """Return the facts of a monitor, in the order in which they are printed."""
+    described, names = monitor.describe(), [str(name) for name in monitor.names]
     facts: dict[str, Any] = {
         "samples seen": monitor.n_seen,
-        "ready": said["ready"],
+        "ready": described["ready"],
         "false alarms": monitor.false_alarms,
-        "warmup": monitor.warmup,
-        "seed": monitor.seed,
     }
-    names = [str(name) for name in monitor.names]
-    if state is None or state.watching is None:
-        return facts | {"why": said["why"], "columns": names}
-    now, drifting = state.watching, said["drifting"]
-    return facts | {
-        "threshold": said["threshold"],
-        "ordered": now.ordered,
-        "window": now.width,
-        "samples at the start": now.begun,
-        "samples learned": sum(mode.count for mode in now.modes),
-        "samples in quarantine": len(now.quarantine),
-        "new mode on trial": now.candidate is not None,
-        "drifting": None if drifting is None else str(drifting),
-        "never moved": [str(name) for name in said["never moved"]],
-        "columns": names,
-        "modes": [_mode(mode.count, mode.centre, mode.scale, names) for mode in now.modes],
-    }
-
-
-def _mode(count: int, centre: Array, scale: Array, names: list[str]) -> dict[str, Any]:
-    """Return the samples of a mode, and centre and unit of each column; None if not known."""
-    pairs = zip(centre.tolist(), scale.tolist(), strict=True)
-    units = [{"centre": _finite(each), "unit": unit or None} for each, unit in pairs]
-    return {"samples learned": count, "columns": dict(zip(names, units, strict=True))}
-
-
-def _portable(monitor: PortableMonitor) -> dict[str, Any]:
-    said = monitor.describe()
-    facts: dict[str, Any] = {
-        "samples seen": monitor.n_seen,
-        "ready": said["ready"],
-        "false alarms": monitor.false_alarms,
-        "hidden units": monitor.hidden,
-        "places for modes": monitor.modes,
-        "warmup": monitor.warmup,
-        "seed": monitor.seed,
-    }
-    names = [str(name) for name in monitor.names]
-    if not said["ready"]:
-        return facts | {"why": said["why"], "columns": names}
-    state = monitor.state()
-    drifting = said["drifting"]
+    if isinstance(monitor, PortableMonitor):
+        facts |= {"hidden units": monitor.hidden, "places for modes": monitor.modes}
+    facts |= {"warmup": monitor.warmup, "seed": monitor.seed}
+    if not described["ready"]:
+        return facts | {"why": described["why"], "columns": names}
+    facts["threshold"] = described["threshold"]
+    facts |= {words: described[name] for name, words in DESCRIBED.items() if name in described}
+    facts["drifting"] = None if described["drifting"] is None else str(described["drifting"])
+    if "never moved" in described:
+        facts["never moved"] = [str(name) for name in described["never moved"]]
+    units = _chip_modes(monitor) if isinstance(monitor, PortableMonitor) else _modes(monitor)
     modes = [
-        _mode(int(place[1]), mode["centre"], mode["scale"], names)
-        for place, mode in zip(state["places"], state["modes"], strict=True)
-        if place[0] == MODE
+        {"samples learned": count, "columns": dict(zip(names, _units(centre, scale), strict=True))}
+        for count, centre, scale in units
     ]
-    return facts | {
-        "threshold": said["threshold"],
-        "window": said["window"],
-        "drifting": None if drifting is None else str(drifting),
-        "columns": names,
-        "modes": modes,
-    }
+    return facts | {"columns": names, "modes": modes}
+
+
+def _modes(monitor: Monitor) -> list[tuple[int, Array, Array]]:
+    """Return samples, centres and scales of each mode."""
+    state = monitor.learned()
+    now = state.watching if state else None
+    return [(mode.count, mode.centre, mode.scale) for mode in (now.modes if now else ())]
+
+
+def _chip_modes(monitor: PortableMonitor) -> list[tuple[int, Array, Array]]:
+    state = monitor.state()
+    places = zip(state["places"], state["modes"], strict=True)
+    return [(int(p[1]), mode["centre"], mode["scale"]) for p, mode in places if p[0] == MODE]
+
+
+def _units(centre: Array, scale: Array) -> list[dict[str, float | None]]:
+    """Return centre and unit of each column; None if not known."""
+    return [
+        {"centre": each if math.isfinite(each) else None, "unit": unit or None}
+        for each, unit in zip(centre.tolist(), scale.tolist(), strict=True)
+    ]
 
 
 def _detector(detector: Detector) -> dict[str, Any]:
@@ -137,10 +122,6 @@ def _detector(detector: Detector) -> dict[str, Any]:
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _text(facts: dict[str, Any]) -> str:
     modes = facts.pop("modes", [])
     width = max(map(len, facts)) + 2
@@ -149,8 +130,8 @@ def _text(facts: dict[str, Any]) -> str:
         lines.append(f"mode {i} of {len(modes)}: {mode['samples learned']:,} samples learned")
         wide = max(map(len, mode["columns"]))
         for name, known in mode["columns"].items():
-            said = "  ".join(f"{what} {_shown(what, value)}" for what, value in known.items())
-            lines.append(f"  {name:<{wide}}  {said}")
+            units = "  ".join(f"{what} {_shown(what, value)}" for what, value in known.items())
+            lines.append(f"  {name:<{wide}}  {units}")
     return "\n".join(lines)
 
 

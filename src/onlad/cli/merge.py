@@ -8,7 +8,7 @@ from functools import reduce
 from pathlib import Path
 
 from onlad import detector, mcu
-from onlad.cli.arguments import Commands, Help
+from onlad.cli.arguments import Commands, add_command
 from onlad.cli.models import load_model, save_model
 from onlad.detector import Detector
 from onlad.errors import OnladError
@@ -17,31 +17,26 @@ from onlad.mcu import PortableMonitor
 
 def add(commands: Commands) -> None:
     """Add `onlad merge`."""
-    parser = commands.add_parser(
-        "merge",
-        help="merge what detectors or microcontrollers learned",
-        description="Merge models into the model that would have learned all their samples: "
-        "detectors with the same random layer (equal columns, hidden units and seed), or "
-        "microcontrollers that started from one model, as dumps or as files. Monitors cannot be "
-        "merged, because each scales the sensors by itself.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad fit a.csv --detector -o a.onlad\n"
-        "  onlad fit b.csv --detector -o b.onlad\n"
-        "  onlad merge a.onlad b.onlad -o both.onlad\n"
-        "  onlad merge chip1.bin chip2.bin -o both.onlad",
-    )
-    parser.add_argument(
-        "models", type=Path, nargs="+", metavar="MODEL", help="two or more models of one kind"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="MODEL", help="file of the merged model"
-    )
-    parser.set_defaults(run=run, usage=parser.error)
+    parser = add_command(commands, "merge", run)
+    text = "two or more models of one kind"
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL", help=text)
+    text = "file of the merged model"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, merge, save."""
+    """Merge what detectors or microcontrollers learned.
+
+    Merge models into the model that would have learned all their samples: detectors with the same
+    random layer (equal columns, hidden units and seed), or microcontrollers that started from one
+    model, as dumps or as files. Monitors cannot be merged, because each scales the sensors by
+    itself.
+
+        onlad fit a.csv --detector -o a.onlad
+        onlad fit b.csv --detector -o b.onlad
+        onlad merge a.onlad b.onlad -o both.onlad
+        onlad merge chip1.bin chip2.bin -o both.onlad
+    """
     if len(args.models) < 2:
         args.usage("argument MODEL: two or more are needed")
     models = [load_model(path) for path in args.models]

@@ -1,9 +1,8 @@
-"""The monitors of a run: made, loaded, saved. One file for one series, a folder for many."""
+"""The monitors of a run: create, load and save them. One series is a file, many are a folder."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from onlad.rows import Names
 from onlad.rules import Rules
 from onlad.streams.block import Block
 from onlad.streams.settings import kept, settle
-from onlad.streams.times import moments, seconds
+from onlad.streams.times import moments, seconds_or_nan
 from onlad.verdict import Verdicts
 
 LONGEST_NAME = 200  # of a file, in bytes
@@ -42,14 +41,6 @@ def load_model(path: Path) -> Any:
         raise OnladError(f"cannot read {path}: {error.strerror}") from None
 
 
-def load_monitor(path: Path) -> Monitor:
-    """Return the monitor in a file."""
-    model = load_model(path)
-    if not isinstance(model, Monitor):
-        raise OnladError(f"{path} holds a {type(model).__name__}; this needs a Monitor")
-    return model
-
-
 def save_model(model: persist.Model, path: Path) -> None:
     """Save, or say why not."""
     try:
@@ -59,7 +50,7 @@ def save_model(model: persist.Model, path: Path) -> None:
 
 
 def file_name(series: str) -> str:
-    """Return the name of a series' file: readable, safe, and another one for each series.
+    """Return the file name of a series: readable, safe, and unique for each series.
 
     Examples
     --------
@@ -72,18 +63,11 @@ def file_name(series: str) -> str:
     return f"{name}.onlad"
 
 
-def _moment(time: str | float | None) -> float:
-    try:
-        return seconds("" if time is None else time)
-    except ValueError:
-        return math.nan
-
-
 class Models:
-    """A monitor for each series, loaded or made when the series first comes.
+    """A monitor for each series, loaded or created with the first sample of the series.
 
-    `wanted` has the settings of new ones; loaded ones take those that can still be changed. If
-    they can `grow`, columns that come later are watched too.
+    `wanted` has the settings of new monitors; loaded ones take those that can still be changed. If
+    it `grows`, columns that come later are watched too.
     """
 
     judges = True  # whether there can be alarms
@@ -103,11 +87,11 @@ class Models:
         self._last: dict[str, float] = {}  # time of the last sample, by series
         self._saved: dict[str, int] = {}  # samples that were seen when it was saved
         if load and not load.is_dir():
-            self._monitors[""] = self._gone_on(load)
+            self._monitors[""] = self._resumed(load)
 
     def names(self, series: str) -> Names:
         """Return the names that the model of a series has learned; none if it is new."""
-        monitor = self._monitors.get(series) or self._loaded(series)
+        monitor = self._found(series)
         return monitor.names if monitor else ()
 
     @property
@@ -117,7 +101,7 @@ class Models:
 
     def seen(self, series: str) -> int:
         """Return how many samples the model of a series has seen."""
-        monitor = self._monitors.get(series) or self._loaded(series)
+        monitor = self._found(series)
         return monitor.n_seen if monitor else 0
 
     def all_seen(self) -> dict[str, int]:
@@ -126,11 +110,10 @@ class Models:
 
     def observe(self, block: Block) -> Verdicts:
         """Return the verdicts on the samples of a block."""
-        monitor = self._monitors.get(block.series) or self._loaded(block.series)
-        first = monitor is None or monitor.n_seen == 0
-        if monitor is None or monitor.n_seen == 0:
-            fresh = monitor or Monitor(**self._wanted)
-            monitor = Monitor.resumed(fresh.settings(), names=block.names)
+        monitor = self._found(block.series) or Monitor(**self._wanted)
+        first = monitor.n_seen == 0
+        if first:
+            monitor = Monitor.resumed(monitor.settings(), names=block.names)
             self._monitors[block.series] = monitor
         if new := block.names[len(monitor.names) :]:
             block = self._grown(monitor, block, new)
@@ -152,9 +135,8 @@ class Models:
                 self._refused[block.series].append(new)
                 say(f"{shown} came later and cannot be watched: {error}")
             return replace(block, names=monitor.names, values=block.values[:, : len(monitor.names)])
-        say(
-            f"{f'{block.series}: ' if block.series else ''}{shown} came later: watched from here on"
-        )
+        series = f"{block.series}: " if block.series else ""
+        say(f"{series}{shown} came later: watched from now on")
         return block
 
     def _moments(self, block: Block) -> Array | None:
@@ -163,7 +145,7 @@ class Models:
         try:
             found = moments(block.times)
         except ValueError:
-            found = np.array([_moment(time) for time in block.times])
+            found = np.array([seconds_or_nan(time) for time in block.times])
             if np.isnan(found).all():
                 return None
         last = self._last.get(block.series, found[~np.isnan(found)][0])
@@ -172,22 +154,23 @@ class Models:
         self._last[block.series] = float(found[-1])
         return found
 
-    def _loaded(self, series: str) -> Monitor | None:
-        path = self._load / file_name(series) if self._load and series else None
-        if path is None or not path.exists():
-            return None
-        monitor = self._monitors[series] = self._gone_on(path)
-        return monitor
+    def _found(self, series: str) -> Monitor | None:
+        """Return the monitor of a series: the one in memory, or the one in its file."""
+        if series not in self._monitors and self._load and series:
+            path = self._load / file_name(series)
+            if path.exists():
+                self._monitors[series] = self._resumed(path)
+        return self._monitors.get(series)
 
-    def _gone_on(self, path: Path) -> Monitor:
+    def _resumed(self, path: Path) -> Monitor:
         """Return a monitor that was saved, with the settings that can still be changed."""
-        monitor = load_monitor(path)
+        monitor = load_model(path)
+        if not isinstance(monitor, Monitor):
+            raise OnladError(f"{path} holds a {type(monitor).__name__}; this needs a Monitor")
         settle(monitor, self._wanted)
         if unchanged := kept(monitor, replace(monitor.settings(), **self._wanted)):
-            say(
-                f"{path}: {'; '.join(unchanged)}: the model keeps its own. "
-                "Remove the file to start again"
-            )
+            keeps = f"{path}: {'; '.join(unchanged)}: the model keeps its own"
+            say(f"{keeps}. Remove the file to start again")
         return monitor
 
     def check(self, many: bool, save: Path | None) -> None:
@@ -198,17 +181,17 @@ class Models:
             if path is not None and path.exists() and path.is_dir() != many:
                 need = "a folder, with one file per series" if many else "a file"
                 raise OnladError(f"{path} must be {need}")
-        folder = None if save is None else (save if many else save.parent)
-        if folder is not None:
-            try:
-                if many:
-                    folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise OnladError(f"cannot make {folder}: {error.strerror}") from None
-            if not (folder.is_dir() and os.access(folder, os.W_OK)):
-                raise OnladError(
-                    f"cannot write {save}: {folder} is not a folder that can be written to"
-                )
+        if save is None:
+            return
+        folder = save if many else save.parent
+        try:
+            if many:
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OnladError(f"cannot make {folder}: {error.strerror}") from None
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            what = f"{folder} is not a folder that can be written to"
+            raise OnladError(f"cannot write {save}: {what}")
 
     def save(self, path: Path, many: bool) -> bool:
         """Write the models that have learned since they were saved, each whole or not at all.

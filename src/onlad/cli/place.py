@@ -1,7 +1,7 @@
-"""Where a file that is followed was left, beside the model: a command started again goes on there.
+"""The position in a followed file, saved beside the model: the next start continues there.
 
-Model and place are two files, replaced one after the other. So the place says how many samples each
-series had seen; what a model has seen beyond that is left out once more.
+Model and position are two files, and a crash can come between the two. So the position is saved
+with the number of samples of each series; samples that a model has seen beyond it are skipped.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class _Kept(TypedDict):
 
 
 class Place:
-    """The position in a source up to which its samples are learned."""
+    """The position in a file up to which its samples are learned."""
 
     def __init__(self, source: Path, model: Path, models: Models, say: Say) -> None:
         self._source, self._path, self._models = source, Path(f"{model}.place"), models
         self.start = self._last = 0
-        self._again: dict[str, int] = {}  # by series: samples behind the place that are learned
+        self._again: dict[str, int] = {}  # by series: samples after the position that are learned
         kept = self._load() if models.is_loaded else None
         if kept is None or kept["source"] != str(source.absolute()):
             return
@@ -65,8 +65,8 @@ class Place:
             os.close(file.fd)
 
     def new(self, block: Block) -> Block | None:
-        """Return what of a block is not learned yet."""
-        if block.position < self._last:  # the file was begun anew
+        """Return the part of a block that is not learned yet."""
+        if block.position < self._last:  # the file was replaced or truncated
             self.start = 0
         self._last = block.position
         if block.position <= self.start:

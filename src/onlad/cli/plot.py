@@ -5,8 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source, wanted
-from onlad.cli.models import Models
+from onlad.cli.arguments import (
+    Commands,
+    add_command,
+    add_load,
+    add_monitor,
+    add_source,
+    monitor_settings,
+)
+from onlad.cli.models import Models, say
 from onlad.cli.session import Session
 from onlad.errors import OnladError
 from onlad.report.track import Track
@@ -16,30 +23,24 @@ SUFFIXES = (".png", ".svg", ".html")
 
 def add(commands: Commands) -> None:
     """Add `onlad plot`."""
-    parser = commands.add_parser(
-        "plot",
-        help="draw scores, threshold, alarms and causes over time",
-        description="Monitor a source and draw scores, threshold, alarms, new modes, and the "
-        "causes of alarms over time. An HTML page also lists the incidents and shows the values "
-        "under the pointer; it is one file and needs no network. The memory needed does not grow "
-        "with the source.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad plot pump.csv -o pump.html\n"
-        "  onlad plot pump.csv --load pump.onlad -o pump.png",
-    )
+    parser = add_command(commands, "plot", run)
     add_source(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="PATH",
-        help="the picture: .png, .svg or .html",
-    )  # fmt: skip
+    text = "the picture: .png, .svg or .html"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help=text)
     add_load(parser)
     add_monitor(parser)
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Watch, then draw."""
+    """Draw scores, threshold, alarms and causes over time.
+
+    Monitor a source and draw scores, threshold, alarms, new modes, and the causes of alarms over
+    time. An HTML page also lists the incidents and shows the values under the pointer; it is one
+    file and needs no network. The memory needed does not grow with the source.
+
+        onlad plot pump.csv -o pump.html
+        onlad plot pump.csv --load pump.onlad -o pump.png
+    """
     if args.output.suffix.lower() not in SUFFIXES:
         args.usage(f"argument -o/--output: must end in {', '.join(SUFFIXES)}; got {args.output}")
     try:
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise OnladError("a picture needs matplotlib: pip install onlad[plot]") from None
     track = Track()
-    session = Session(args, Models(wanted(args), args.load, grows=True))
+    session = Session(args, Models(monitor_settings(args), args.load, grows=True))
     status = session.run(track.add)
     if not session.samples:
         raise OnladError("there is nothing to draw: the source has no samples")
@@ -56,5 +57,5 @@ def run(args: argparse.Namespace) -> int:
         picture.draw(args.output, track, title)
     except OSError as error:
         raise OnladError(f"cannot write {args.output}: {error.strerror}") from None
-    session.say(f"the picture is in {args.output}")
+    say(f"the picture is in {args.output}")
     return status

@@ -1,4 +1,4 @@
-"""Rules and settings of a stream, out of the file of the service."""
+"""Rules and settings of a stream, from a configuration of the service."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from onlad.cli.arguments import wanted
-from onlad.cli.serve import extra
+from onlad.cli.arguments import monitor_settings
+from onlad.cli.service import service
 from onlad.errors import OnladError
 from onlad.rules import Rules
 from onlad.streams.settings import given
@@ -21,19 +21,18 @@ def add_rules(parser: argparse.ArgumentParser, *, needed: bool = False) -> None:
         help="a configuration of onlad serve: use the settings, sensors, maintenance and "
         "alarms_per_day of its stream; command-line arguments take precedence",
     )  # fmt: skip
-    group.add_argument(
-        "--stream", metavar="NAME", help="which stream of that file (default: the only one)"
-    )
+    text = "which stream of that file (default: the only one)"
+    group.add_argument("--stream", metavar="NAME", help=text)
 
 
-def ruled(args: argparse.Namespace) -> tuple[Rules, dict[str, Any]]:
+def rules_and_settings(args: argparse.Namespace) -> tuple[Rules, dict[str, Any]]:
     """Return the rules, and the settings of monitors."""
-    settings = wanted(args)
+    settings = monitor_settings(args)
     if args.config is None:
         if args.stream is not None:
             args.usage("argument --stream: needs argument --config")
         return Rules(), settings
-    streams = {stream.name: stream for stream in extra("config").load(args.config).streams}
+    streams = {stream.name: stream for stream in service("config").load(args.config).streams}
     name = args.stream or (next(iter(streams)) if len(streams) == 1 else None)
     if name not in streams:
         known = ", ".join(streams)

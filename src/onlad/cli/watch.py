@@ -8,37 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help, add_load, add_monitor, add_source
+from onlad.cli.arguments import Commands, add_command, add_load, add_monitor, add_source, default
 from onlad.cli.incidents import IncidentLog
-from onlad.cli.models import Models
-from onlad.cli.rules import add_rules, ruled
+from onlad.cli.models import Models, say
+from onlad.cli.rules import add_rules, rules_and_settings
 from onlad.cli.session import Session
 from onlad.incident import QUIET
+from onlad.monitor import Monitor
 from onlad.report.evaluation import truths
-from onlad.report.lines import InfluxLines, Writer, jsonl, people
+from onlad.report.lines import InfluxLines, Writer, jsonl, lines, people
 from onlad.streams.block import Block
 from onlad.verdict import Verdicts
 
 
 def add(commands: Commands) -> None:
     """Add `onlad watch`."""
-    parser = commands.add_parser(
-        "watch",
-        help="monitor a file, a pipe or a broker, and print each incident with its causes",
-        description="Monitor a stream: learn what is normal from the stream itself, and print one "
-        "line per incident with its severity, its causes and their expected values. Anomalies "
-        f"less than {QUIET} samples apart are one incident, and so are incidents of several series "
-        "that begin within a minute; for a live source a line is also "
-        "printed when an incident begins. No labels and no training are needed; the first one "
-        "can come after 256 samples.",
-        formatter_class=Help,
-        epilog="examples:\n"
-        "  onlad watch pump.csv\n"
-        "  onlad watch pump.csv --follow --model pump.onlad\n"
-        "  tail -n +1 -f pump.jsonl | onlad watch - --output jsonl | jq .causes\n"
-        "  onlad watch mqtt://broker/plant/+/sensors --model models/\n"
-        "  onlad watch - --input influx --output influx --all      (for Telegraf's execd)",
-    )
+    parser = add_command(commands, "watch", run, quiet=QUIET, warmup=default(Monitor, "warmup"))
     add_source(parser, broker=True)
     parser.add_argument(
         "--follow", action="store_true",
@@ -50,17 +35,12 @@ def add(commands: Commands) -> None:
         help="text (the default), JSON lines, or Influx line protocol; input in line protocol is "
         "printed with fields added",
     )  # fmt: skip
-    parser.add_argument(
-        "--rows",
-        action="store_true",
-        help="print one line per anomaly instead of incidents, as --output influx always does",
-    )
+    text = "print one line per anomaly instead of incidents, as --output influx always does"
+    parser.add_argument("--rows", action="store_true", help=text)
     parser.add_argument("--all", action="store_true", help="print every sample")
     add_load(parser)
-    parser.add_argument(
-        "--save", type=Path, metavar="MODEL",
-        help="save the model to this file: every minute, and at the end",
-    )  # fmt: skip
+    text = "save the model to this file: every minute, and at the end"
+    parser.add_argument("--save", type=Path, metavar="MODEL", help=text)
     parser.add_argument(
         "--model", type=Path, metavar="MODEL",
         help="load the model if the file exists, and save it: for a command that is started "
@@ -68,23 +48,31 @@ def add(commands: Commands) -> None:
     )  # fmt: skip
     add_monitor(parser)
     add_rules(parser)
-    parser.set_defaults(run=run, usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Watch, print, and say at the end how the alarms compare with the labels, if there are any."""
+    """Monitor a file, a pipe or a broker, and print each incident with its causes.
+
+    Monitor a stream: learn what is normal from the stream itself, and print one line per incident
+    with its severity, its causes and their expected values. Anomalies less than {quiet} samples
+    apart are one incident, and so are incidents of several series that begin within a minute; for a
+    live source a line is also printed when an incident begins. No labels and no training are
+    needed; the first incident can come after {warmup} samples.
+
+        onlad watch pump.csv
+        onlad watch pump.csv --follow --model pump.onlad
+        tail -n +1 -f pump.jsonl | onlad watch - --output jsonl | jq .causes
+        onlad watch mqtt://broker/plant/+/sensors --model models/
+        onlad watch - --input influx --output influx --all      (for Telegraf's execd)
+    """
     if args.model and (args.load or args.save):
         args.usage("argument --model: not allowed with argument --load or --save")
     load = args.model if args.model and args.model.exists() else args.load
-    rules, settings = ruled(args)
+    rules, settings = rules_and_settings(args)
     models = Models(settings, load, rules=rules, grows=True)
     live = args.follow or "://" in args.source or args.source == "-"
     session = Session(args, models, args.model or args.save)
-    writers: dict[str, Writer] = {
-        "people": people,
-        "jsonl": jsonl,
-        "influx": InfluxLines(session.say),
-    }
+    writers: dict[str, Writer] = {"people": people, "jsonl": jsonl, "influx": InfluxLines(say)}
     write = writers[args.output]
     counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
     rows = args.rows or args.all or args.output == "influx"
@@ -95,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         if log is not None:
             log.add(block, verdicts)
         elif which:
-            sys.stdout.write(write(block, verdicts, which))
+            sys.stdout.write(lines(write, block, verdicts, which))
             sys.stdout.flush()
         if block.labels is not None:
             known, truth = truths(block.labels, args.normal)
@@ -110,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     status = session.run(take, passed, log.finish) if log else session.run(take, passed)
     if args.label:
         (_, false), (missed, hits) = counts.tolist()
-        session.say(
+        say(
             f"of {hits + missed:,} samples labelled as anomalous {hits:,} were found; {false:,} "
             "other samples were anomalies too. onlad evaluate says more"
         )

@@ -7,6 +7,7 @@ Otherwise it is a false alarm. A fault is found if a true episode belongs to it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from onlad.demo.machine import Fault
 from onlad.reference import Array
+from onlad.report.evaluation import ratio
 
 if TYPE_CHECKING:
     from onlad.verdict import Verdict
@@ -64,7 +66,7 @@ class Episodes:
 
 
 class Watched(NamedTuple):
-    """What the monitor said: a score and a threshold per sample (NaN until ready), and alarms."""
+    """Result of the run: a score and a threshold per sample (NaN until ready), and alarms."""
 
     scores: Array
     thresholds: Array
@@ -88,22 +90,22 @@ class Tally(NamedTuple):
     @property
     def precision(self) -> float:
         """The share of episodes that are true."""
-        return self.true_episodes / self.episodes if self.episodes else float("nan")
+        return ratio(self.true_episodes, self.episodes)
 
     @property
     def recall(self) -> float:
         """The share of faults that are found."""
-        return self.found / self.faults if self.faults else float("nan")
+        return ratio(self.found, self.faults)
 
     @property
     def naming(self) -> float:
         """The share of found faults whose sensor is the top cause."""
-        return self.named / self.found if self.found else float("nan")
+        return ratio(self.named, self.found)
 
     @property
     def median_delay(self) -> float:
         """Samples from the start of a fault to its first alarm."""
-        return float(np.median(self.delays)) if self.delays else float("nan")
+        return float(np.median(self.delays)) if self.delays else math.nan
 
 
 def first_alarm(episode: Episode, fault: Fault) -> int | None:
@@ -113,10 +115,7 @@ def first_alarm(episode: Episode, fault: Fault) -> int | None:
 
 def fault_of(episode: Episode, faults: Sequence[Fault]) -> Fault | None:
     """Return the first fault that the episode is about, or None for a false alarm."""
-    for fault in faults:
-        if first_alarm(episode, fault) is not None:
-            return fault
-    return None
+    return next((fault for fault in faults if first_alarm(episode, fault) is not None), None)
 
 
 def tally(episodes: Sequence[Episode], faults: Sequence[Fault]) -> Tally:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
@@ -19,50 +19,31 @@ COLUMN = 10  # samples per column, which shows their largest score
 FRAMES = 12  # a second
 
 
-class Screen:
+class Screen(Progress):
     """Draws the last verdicts while it is entered; lines printed on `console` go above it."""
 
     def __init__(self, console: Console, n_samples: int) -> None:
-        self._progress = Progress(
-            TextColumn("[cyan]{task.fields[state]:<8}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("samples"),
-            console=console,
-            expand=True,
-        )
-        self._task = self._progress.add_task("", total=n_samples, state="learning")
         self._levels: deque[float] = deque([0.0], maxlen=max(10, console.width - 14))
-        self._live = Live(
-            console=console,
-            auto_refresh=True,
-            refresh_per_second=FRAMES,
-            get_renderable=self._draw,
-        )
-
-    def __enter__(self) -> Screen:
-        self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._live.stop()
+        columns = BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("samples")
+        state = TextColumn("[cyan]{task.fields[state]:<8}")
+        super().__init__(state, *columns, console=console, expand=True, refresh_per_second=FRAMES)
+        self._task = self.add_task("", total=n_samples, state="learning")
 
     def add(self, t: int, verdict: Verdict) -> None:
         """Take the verdict on sample `t`. Drawing is left to the clock, so this costs little."""
         if t % COLUMN == 0:
             self._levels.append(0.0)
             state = "watching" if verdict.ready else "learning"
-            self._progress.update(self._task, completed=t + COLUMN, state=state)
+            self.update(self._task, completed=t + COLUMN, state=state)
         if verdict.ready:
             self._levels[-1] = max(self._levels[-1], level(verdict))
 
-    def _draw(self) -> Group:
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the bar, and the scores below it."""
         above, below = sparkline(list(self._levels))
-        return Group(
-            self._progress,
-            Text.assemble("      score ", (above, "bold red")),
-            Text.assemble(("  threshold ", "yellow"), (below, "green on grey11")),
-        )
+        yield self.make_tasks_table(self.tasks)
+        yield Text.assemble("      score ", (above, "bold red"))
+        yield Text.assemble(("  threshold ", "yellow"), (below, "green on grey11"))
 
 
 def level(verdict: Verdict) -> float:

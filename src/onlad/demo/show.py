@@ -84,13 +84,13 @@ def heading(n_causes: int) -> str:
 
 
 def line(episode: Episode, fault: Fault | None, n_causes: int = 2) -> str:
-    """Return one line on an episode: what the monitor said, and whether it was right."""
+    """Return one line on an episode: its causes, and whether it was right."""
     causes = list(episode.causes.items())[:n_causes]
-    said = ", ".join(f"{name} {share:.0%}" for name, share in causes)
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in causes)
     truth = f"true: {fault.sensor}, {fault.kind}" if fault else "false alarm"
     return (
         f"{episode.times[0]:>7,} {len(episode.times):>6,} "
-        f"{episode.score:>6.1f} {episode.threshold:>9.1f}  {said:<{CAUSE * n_causes}}{truth}"
+        f"{episode.score:>6.1f} {episode.threshold:>9.1f}  {shown:<{CAUSE * n_causes}}{truth}"
     )
 
 
@@ -104,30 +104,20 @@ def summary(faults: Sequence[Fault], watched: Watched) -> list[str]:
             lines.append(f"{kind:<18}{found:>8}{_shown(one.median_delay, 'g'):>15}{named:>15}")
     all_ = tally(watched.episodes, faults)
     rate = 1e6 * watched.seconds / len(watched.scores)
-    totals = {
-        "precision": (
-            _shown(all_.precision, ".0%"),
-            f"{all_.true_episodes} of {all_.episodes} episodes of alarms lie in a fault or at most "
-            f"{GRACE} samples after",
-        ),
-        "recall": (
-            _shown(all_.recall, ".0%"),
-            f"{all_.found} of {all_.faults} faults have an alarm then",
-        ),
-        "causes": (
-            _shown(all_.naming, ".0%"),
-            f"{all_.named} of {all_.found} found faults have the faulty sensor as the top cause",
-        ),
-        "delay": (
-            _shown(all_.median_delay, "g"),
-            "samples to the first alarm of a fault, in the median",
-        ),
-        "speed": (_shown(rate, ".0f"), "microseconds per sample, learning included"),
-    }
+    totals = (
+        ("precision", all_.precision, ".0%",
+         f"{all_.true_episodes} of {all_.episodes} episodes of alarms lie in a fault or at most "
+         f"{GRACE} samples after"),
+        ("recall", all_.recall, ".0%", f"{all_.found} of {all_.faults} faults have an alarm then"),
+        ("causes", all_.naming, ".0%",
+         f"{all_.named} of {all_.found} found faults have the faulty sensor as the top cause"),
+        ("delay", all_.median_delay, "g", "samples to the first alarm of a fault, in the median"),
+        ("speed", rate, ".0f", "microseconds per sample, learning included"),
+    )  # fmt: skip
     return [
         *lines,
         "",
-        *(f"{name:<10}{number:>5}   {words}" for name, (number, words) in totals.items()),
+        *(f"{name:<10}{_shown(number, form):>5}   {text}" for name, number, form, text in totals),
         f"Alarms less than {JOIN} samples apart are one episode; the strongest has the causes.",
     ]
 

@@ -1,4 +1,4 @@
-"""How good verdicts are where labels say what was true.
+"""Compare verdicts with labels.
 
 Each sample counts for AUC, AUC-PR, precision and recall. An event is a run of samples with an
 anomalous label: it is found if one of them is an alarm, and the delay is the number of samples
@@ -47,17 +47,17 @@ def is_anomalous(label: str, normal: str | None = None) -> bool | None:
 
 def truths(labels: Sequence[str], normal: str | None = None) -> tuple[Array, Array]:
     """Return which samples have a label, and which of them an anomalous one."""
-    said: dict[str, bool | None] = {}
+    truth_of: dict[str, bool | None] = {}
     for label in labels:
-        if label not in said:
-            said[label] = is_anomalous(label, normal)
-    known = np.array([said[label] is not None for label in labels], bool)
-    return known, np.array([bool(said[label]) for label in labels], bool)
+        if label not in truth_of:
+            truth_of[label] = is_anomalous(label, normal)
+    known = np.array([truth_of[label] is not None for label in labels], bool)
+    return known, np.array([bool(truth_of[label]) for label in labels], bool)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `evaluate` found. A number that nothing was there to count for is NaN."""
+    """The result of `evaluate`. A number is NaN if there was nothing to count."""
 
     samples: int
     anomalous: int
@@ -103,8 +103,8 @@ def evaluate(score: Array, alarm: Array, truth: Array) -> Report:
         alarms=int(np.count_nonzero(alarm)),
         auc=auc(score, truth),
         auc_pr=average_precision(score, truth),
-        precision=_ratio(hits, int(np.count_nonzero(alarm))),
-        recall=_ratio(hits, int(np.count_nonzero(truth))),
+        precision=ratio(hits, int(np.count_nonzero(alarm))),
+        recall=ratio(hits, int(np.count_nonzero(truth))),
         events=len(starts),
         found=len(delays),
         delay=float(np.median(delays)) if delays else math.nan,
@@ -144,5 +144,6 @@ def average_precision(score: Array, truth: Array) -> float:
     return float(np.sum(np.diff(recall, prepend=0.0) * precision))
 
 
-def _ratio(part: int, whole: int) -> float:
+def ratio(part: int, whole: int) -> float:
+    """Return a share; NaN if there is nothing to count."""
     return part / whole if whole else math.nan

@@ -1,4 +1,4 @@
-"""Incidents for others: a line that a person reads, and JSON."""
+"""Incidents as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMED = 4  # devices in a line
 
 
 def described(incident: Incident) -> dict[str, Any]:
-    """Return an incident as JSON can hold it; names are text."""
+    """Return an incident as values that JSON has; names are text."""
     found = asdict(incident)
     for name in ("causes", "direction", "value", "expected", "low", "high"):
         found[name] = {
@@ -57,12 +57,12 @@ def causes(incident: Incident) -> str:
 
 
 def _cause(incident: Incident, name: Any) -> str:
-    said = f"{name} {incident.causes[name]:.0%}"
+    share = f"{name} {incident.causes[name]:.0%}"
     side = incident.direction.get(name)
     if side is None:
-        return said
+        return share
     low, high = incident.low[name], incident.high[name]
-    return f"{said} {side} ({incident.value[name]:.4g}, usually {low:.4g} to {high:.4g})"
+    return f"{share} {side} ({incident.value[name]:.4g}, usually {low:.4g} to {high:.4g})"
 
 
 def _like(incident: Incident) -> str:

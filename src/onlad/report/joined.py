@@ -1,4 +1,4 @@
-"""Incidents of a run over one or many series, as a person hears of them."""
+"""Incidents of a run over one or many series, as they are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onlad.errors import OnladError
 from onlad.incident import TOGETHER, Incident, Incidents
 from onlad.rules import Budget, Rules
 from onlad.streams.block import Block, Time
-from onlad.streams.times import seconds
+from onlad.streams.times import seconds_or_nan
 from onlad.verdict import Verdicts
 
 NONE = Rules()
@@ -22,10 +22,10 @@ class Joined:
 
     number: int
     begin: float  # in seconds; NaN if there are no times
-    told: bool = False  # the budget allows it
-    is_shown: bool = False  # somebody has heard of its begin
+    allowed: bool = False  # by the budget of alarms
+    is_shown: bool = False  # its begin was reported
     parts: dict[str, Incident] = field(default_factory=dict)  # by series, in order of their begin
-    going: set[str] = field(default_factory=set)  # series in which it goes on
+    ongoing: set[str] = field(default_factory=set)  # series in which it has not ended
 
     def takes(self, series: str, begin: float) -> bool:
         """Return whether an incident of a series that begins now is a part of it."""
@@ -40,7 +40,7 @@ class Joined:
     def whole(self) -> Incident:
         """The most severe part, with the devices, the times and the anomalies of all."""
         parts, worst = list(self.parts.values()), self.parts[self.series]
-        last = max(parts, key=lambda each: _seconds(each.times[1]))
+        last = max(parts, key=lambda each: seconds_or_nan(each.times[1]))
         return replace(
             worst,
             number=self.number,
@@ -67,7 +67,7 @@ class Joiner:
         self.count = self.suppressed = 0
 
     def add(self, block: Block, verdicts: Verdicts) -> list[Joined]:
-        """Take a block; return what is over now. What goes on is in `begun`."""
+        """Take a block; return what has ended. What has not is in `begun`."""
         name = block.series
         if name not in self._series:
             self._series[name] = (Incidents(name), Budget(self._rules.incidents_per_day))
@@ -80,14 +80,14 @@ class Joiner:
             last = None if block.times is None else block.times[-1]
             self._now = max(self._now, self._clock(last))
         for each in ended:
-            self._take(name, each, self._begin(each), goes_on=False)
+            self._take(name, each, self._begin(each), ongoing=False)
         if own.open:
-            self._take(name, own.open, self._begin(own.open), goes_on=True)
+            self._take(name, own.open, self._begin(own.open), ongoing=True)
         return self._ended(self._now - TOGETHER)
 
     def begun(self) -> list[Joined]:
-        """Return what goes on and was not returned so far, if the budget allows it."""
-        new = [each for each in self._open if each.going and each.told and not each.is_shown]
+        """Return what has not ended and was not returned before, if the budget allows it."""
+        new = [each for each in self._open if each.ongoing and each.allowed and not each.is_shown]
         for each in new:
             each.is_shown = True
         return new
@@ -97,17 +97,17 @@ class Joiner:
         for name, (own, _) in self._series.items():
             self._later += [(self._begin(each), name, each) for each in own.finish()]
         for begin, name, each in sorted(self._later, key=lambda found: found[0]):
-            self._take(name, each, begin, goes_on=False)
+            self._take(name, each, begin, ongoing=False)
         return self._ended(math.inf)
 
-    def _take(self, name: str, incident: Incident, begin: float, *, goes_on: bool) -> None:
+    def _take(self, name: str, incident: Incident, begin: float, *, ongoing: bool) -> None:
         """Put an incident of a series among the others."""
         number = self._numbers.get((name, incident.number))
         known = (each for each in self._open if each.number == number)
         joined = next(known, None) or self._joined(name, incident, begin)
         similar = dict.fromkeys(self._numbers[name, number] for number in incident.similar)
         joined.parts[name] = replace(incident, similar=tuple(similar))
-        (joined.going.add if goes_on else joined.going.discard)(name)
+        (joined.ongoing.add if ongoing else joined.ongoing.discard)(name)
 
     def _joined(self, name: str, incident: Incident, begin: float) -> Joined:
         """Return what an incident that is new belongs to."""
@@ -121,7 +121,7 @@ class Joiner:
         if budget.per_day is not None and incident.times[0] is None:
             raise OnladError("alarms_per_day needs samples with a time")
         day = 0 if math.isnan(begin) else self._rules.calendar.day(begin)
-        joined.told |= budget.allows(incident, day)
+        joined.allowed |= budget.allows(incident, day)
         return joined
 
     def _ended(self, before: float) -> list[Joined]:
@@ -129,22 +129,15 @@ class Joiner:
         over = [
             each
             for each in self._open
-            if not each.going and ("" in each.parts or not each.begin >= before)
+            if not each.ongoing and ("" in each.parts or not each.begin >= before)
         ]
         self._open = [each for each in self._open if each not in over]
-        self.suppressed += sum(not each.told for each in over)
-        return [each for each in over if each.told]
+        self.suppressed += sum(not each.allowed for each in over)
+        return [each for each in over if each.allowed]
 
     def _begin(self, incident: Incident) -> float:
         return self._clock(incident.times[0])
 
     def _clock(self, when: Time) -> float:
         """Return a time in seconds; that of the clock if a live sample has none."""
-        return time.time() if when is None and self._live else _seconds(when)
-
-
-def _seconds(when: Time) -> float:
-    try:
-        return math.nan if when is None else seconds(when)
-    except ValueError:
-        return math.nan
+        return time.time() if when is None and self._live else seconds_or_nan(when)

@@ -16,14 +16,19 @@ from onlad.streams.block import Block, Time
 from onlad.streams.times import nanoseconds
 from onlad.verdict import Verdicts
 
-#: Returns the lines, each with its end, on the samples `which` of a block.
-Writer: TypeAlias = Callable[[Block, Verdicts, Sequence[int]], str]
+#: Returns the line of a sample: its block, its place there, and its verdict as a record.
+Writer: TypeAlias = Callable[[Block, int, dict[str, Any]], str]
 
 SHOWN = 3  # causes in a line for people
 #: Of the largest cause: its name, side of its band, what was expected, and the band.
 CAUSE = ("cause", "direction", "expected", "low", "high")
-COLUMNS = (
+#: Columns of a table, and what a line of JSON has of a record.
+COLUMNS: tuple[Any, ...] = (
     "row", "time", "score", "threshold", "p_value", "severity", "is_anomaly", *CAUSE, "drifting",
+)  # fmt: skip
+JSON = (
+    "score", "threshold", "p_value", "severity", "causes", "direction", "expected", "low", "high",
+    "drifting",
 )  # fmt: skip
 
 
@@ -38,89 +43,71 @@ def digits(score: float) -> str:
     return f"{score:,.{2 if score < 10 else int(score < 100)}f}"
 
 
-def people(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
+def lines(write: Writer, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
+    """Return a line for each of the samples `which` of a block."""
+    return "".join(write(block, i, record(verdicts, i)) + "\n" for i in which)
+
+
+def people(block: Block, i: int, found: dict[str, Any]) -> str:
     """Return a line that a person reads, with the largest causes."""
-    lines = []
-    for i in which:
-        time, found = _time(block, i), record(verdicts, i)
-        when = f"row {block.row[i]}" if time is None else f"{readable(time)}  row {block.row[i]}"
-        series = f"{block.series}  " if block.series else ""
-        shown = list(found["causes"].items())[:SHOWN]
-        said = ", ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
-        mark, limit = ">" if found["is_anomaly"] else "<=", found["threshold"]
-        against = "(learning)" if limit is None else f"{mark} {digits(limit)}"
-        if limit is not None:
-            against += f"  severity {found['severity']:.0f}"
-        lines.append(f"{series}{when}  score {digits(found['score'])} {against}  {said}".rstrip())
-    return "".join(line + "\n" for line in lines)
+    time = _time(block, i)
+    when = f"row {block.row[i]}" if time is None else f"{readable(time)}  row {block.row[i]}"
+    series = f"{block.series}  " if block.series else ""
+    shown = list(found["causes"].items())[:SHOWN]
+    causes = ", ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
+    mark, limit, against = ">" if found["is_anomaly"] else "<=", found["threshold"], "(learning)"
+    if limit is not None:
+        against = f"{mark} {digits(limit)}  severity {found['severity']:.0f}"
+    return f"{series}{when}  score {digits(found['score'])} {against}  {causes}".rstrip()
 
 
-def jsonl(block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
-    """Return JSON lines: row, time, and of `record` what a sample's line needs."""
-    names = (
-        "score", "threshold", "p_value", "severity", "causes", "direction", "expected", "low",
-        "high", "drifting",
-    )  # fmt: skip
-    lines = []
-    for i in which:
-        found = record(verdicts, i)
-        line = {"row": int(block.row[i]), "time": _time(block, i)}
-        line |= {name: found[name] for name in names}
-        if block.series:
-            line["series"] = block.series
-        lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False))
-    return "".join(line + "\n" for line in lines)
+def jsonl(block: Block, i: int, found: dict[str, Any]) -> str:
+    """Return a line of JSON: row, time, and a part of the record."""
+    line = {"row": int(block.row[i]), "time": _time(block, i)}
+    line |= {name: found[name] for name in JSON}
+    if block.series:
+        line["series"] = block.series
+    return json.dumps(line, ensure_ascii=False, allow_nan=False)
 
 
 class Table:
-    """CSV with a header; a cell is empty where there is nothing to say."""
+    """CSV, with a header before the first line; a cell is empty if its value is not known."""
 
     def __init__(self) -> None:
-        self._begun = False
+        self._rows = [COLUMNS]  # that are due
 
-    def __call__(self, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
-        """Return one line per sample."""
+    def __call__(self, block: Block, i: int, found: dict[str, Any]) -> str:
+        """Return the line of a sample."""
+        judged = (found["p_value"], found["severity"], int(found["is_anomaly"]))
+        row = (
+            int(block.row[i]), _time(block, i), found["score"], found["threshold"],
+            *(judged if found["ready"] else ("",) * 3), *_cause(found), found["drifting"],
+        )  # fmt: skip
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        if not self._begun:
-            self._begun = True
-            writer.writerow(COLUMNS)
-        for i in which:
-            found = record(verdicts, i)
-            judged = (found["p_value"], found["severity"], int(found["is_anomaly"]))
-            writer.writerow(
-                (int(block.row[i]), _time(block, i), found["score"], found["threshold"],
-                 *(judged if found["ready"] else ("",) * 3), *_cause(found), found["drifting"])
-            )  # fmt: skip
-        return text.getvalue()
+        csv.writer(text, lineterminator="\n").writerows([*self._rows, row])
+        self._rows = []
+        return text.getvalue().rstrip("\n")
 
 
 class InfluxLines:
-    """Line protocol: a line that came so is passed on with fields added, others are made."""
+    """Line protocol: fields are added to a line in line protocol; other samples get new lines."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._said = False
+        self._warned = False
 
-    def __call__(self, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
-        """Return one line per sample."""
-        lines = []
-        for i in which:
-            found = record(verdicts, i)
-            names = ("score", "threshold", "p_value", "severity", "is_anomaly")
-            fields = {name: found[name] for name in names}
-            if not found["ready"]:
-                del fields["severity"]
-            fields |= dict(zip(CAUSE, _cause(found), strict=True)) | {"drifting": found["drifting"]}
-            fields = {name: value for name, value in fields.items() if value is not None}
-            if block.lines is not None:
-                named = {f"onlad_{name}": value for name, value in fields.items()}
-                lines.append(influx.added(block.lines[i], named))
-            else:
-                topic = re.sub(r"([,= \\])", r"\\\1", block.series)
-                series = f"onlad,topic={topic}" if topic else "onlad"
-                lines.append(f"{series} {influx.written(fields)}{self._stamp(block, i)}")
-        return "".join(line + "\n" for line in lines)
+    def __call__(self, block: Block, i: int, found: dict[str, Any]) -> str:
+        """Return the line of a sample."""
+        names = ("score", "threshold", "p_value", "severity", "is_anomaly")
+        fields = {name: found[name] for name in names if found["ready"] or name != "severity"}
+        fields |= dict(zip(CAUSE, _cause(found), strict=True)) | {"drifting": found["drifting"]}
+        fields = {name: value for name, value in fields.items() if value is not None}
+        if block.lines is not None:
+            named = {f"onlad_{name}": value for name, value in fields.items()}
+            return influx.with_fields(block.lines[i], named)
+        topic = re.sub(r"([,= \\])", r"\\\1", block.series)
+        series = f"onlad,topic={topic}" if topic else "onlad"
+        return f"{series} {influx.field_text(fields)}{self._stamp(block, i)}"
 
     def _stamp(self, block: Block, i: int) -> str:
         time = _time(block, i)
@@ -129,8 +116,8 @@ class InfluxLines:
         try:
             return f" {nanoseconds(time)}"
         except (ValueError, OverflowError):
-            if not self._said:
-                self._said = True
+            if not self._warned:
+                self._warned = True
                 self._say(f"time {time!r} is neither ISO 8601 nor a number: lines have no time")
             return ""
 

@@ -182,9 +182,9 @@ svg.addEventListener("pointermove", (event) => {
   under.style.visibility = bucket ? "visible" : "hidden";
   if (!bucket) return;
   const [when, score, limit, alarms, cause] = bucket;
-  const said = score === null ? "learning" : `score $${score}, threshold $${limit}`;
+  const level = score === null ? "learning" : `score $${score}, threshold $${limit}`;
   const counted = alarms === 1 ? "1 alarm" : `$${alarms} alarms`;
-  under.textContent = `$${when}: $${said}` + (alarms ? `, $${counted}, $${cause}` : "");
+  under.textContent = `$${when}: $${level}` + (alarms ? `, $${counted}, $${cause}` : "");
   const x = event.clientX - figure.getBoundingClientRect().left;
   under.style.left = Math.min(x + 12, Math.max(0, box.width - under.offsetWidth)) + "px";
 });

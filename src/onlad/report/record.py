@@ -10,7 +10,7 @@ from onlad.verdict import Verdicts
 
 
 def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any]:
-    """Return the verdict on sample `i` as JSON can hold it.
+    """Return the verdict on sample `i` as values that JSON has.
 
     ``threshold`` is None while the monitor learns, ``drifting`` None where nothing drifts. Names
     are text. Without `explain` there are no causes, directions and bands, which take most of the
@@ -23,7 +23,7 @@ def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any
     True
     """
     limit, drifting = float(verdicts.threshold[i]), int(verdicts.drifting[i])
-    told = verdicts[i] if explain else None
+    verdict = verdicts[i] if explain else None
     ratio, unusual = float(verdicts.score[i]) / limit, int(verdicts.unusual[i])
     found: dict[str, Any] = {
         "score": float(verdicts.score[i]),
@@ -37,11 +37,13 @@ def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any
         "drifting": None if drifting < 0 else str(verdicts.names[drifting]),
         "causes": {},
     }
-    if told is not None:
-        found["causes"] = {str(name): round(share, 4) for name, share in told.causes.items()}
-        found["direction"] = {str(name): side for name, side in told.direction.items()}
+    if verdict is not None:
+        found["causes"] = {str(name): round(share, 4) for name, share in verdict.causes.items()}
+        found["direction"] = {str(name): side for name, side in verdict.direction.items()}
         for name in ("expected", "low", "high"):
-            found[name] = {str(key): figures(value) for key, value in getattr(told, name).items()}
+            found[name] = {
+                str(key): figures(value) for key, value in getattr(verdict, name).items()
+            }
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,15 @@ from onlad.verdict import Verdicts
 
 BUCKETS = 2048  # at most twice as many; a picture has no more columns
 MOST = 200  # incidents that are kept, the most severe ones
+#: Value of an empty bucket, and how two buckets become one.
+COLUMNS: dict[str, tuple[Any, Callable[[Array, Array], Array]]] = {
+    "score": (math.nan, np.fmax),
+    "limit": (math.nan, lambda a, b: np.where(np.isnan(b), a, b)),
+    "alarms": (0, np.add),
+    "drift": (False, np.logical_or),
+    "row": (0, lambda a, b: a),
+    "shares": (0.0, np.add),
+}
 
 
 class Track:
@@ -30,7 +40,8 @@ class Track:
         self.width = 1  # samples per bucket
         self.n_seen = 0
         self._times: list[Time] = []
-        self._columns: dict[str, Array] = {}
+        self._columns = {name: np.full(2 * BUCKETS, no) for name, (no, _) in COLUMNS.items()}
+        self._columns["shares"] = np.zeros((2 * BUCKETS, 0))
         self._joiner = Joiner()
         self._severe: list[tuple[float, int, Incident]] = []  # a heap
 
@@ -61,8 +72,6 @@ class Track:
 
     def add(self, block: Block, verdicts: Verdicts) -> None:
         """Take the verdicts on a block."""
-        if not self._columns:
-            self._start()
         n, features = len(verdicts), [self._place(name) for name in verdicts.names]
         while self.n_seen + n > 2 * BUCKETS * self.width:
             self._join()
@@ -91,32 +100,12 @@ class Track:
             self._columns["shares"] = np.pad(self._columns["shares"], ((0, 0), (0, 1)))
         return self.names.index(name)
 
-    def _start(self) -> None:
-        n = 2 * BUCKETS
-        self._columns = {
-            "score": np.full(n, math.nan),
-            "limit": np.full(n, math.nan),
-            "alarms": np.zeros(n, np.int64),
-            "drift": np.zeros(n, bool),
-            "row": np.zeros(n, np.int64),
-            "shares": np.zeros((n, 0)),
-        }
-
     def _join(self) -> None:
         """Make one bucket of two."""
-        columns, half = self._columns, BUCKETS
-        for name, join in (
-            ("score", np.fmax),
-            ("limit", lambda a, b: np.where(np.isnan(b), a, b)),
-            ("alarms", np.add),
-            ("shares", np.add),
-            ("drift", np.logical_or),
-            ("row", lambda a, b: a),
-        ):
-            old = columns[name]
-            empty = math.nan if name in ("score", "limit") else 0
-            columns[name] = np.full_like(old, empty)
-            columns[name][:half] = join(old[::2], old[1::2])
+        for name, (empty, join) in COLUMNS.items():
+            old = self._columns[name]
+            self._columns[name] = np.full_like(old, empty)
+            self._columns[name][:BUCKETS] = join(old[::2], old[1::2])
         self._times = self._times[::2]
         self.width *= 2
 

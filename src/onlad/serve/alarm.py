@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -64,10 +65,8 @@ class Alarm:
         sensor = self.sensors.get(feature, {})
         if "direction" not in sensor:
             return said
-        low, high = sensor["low"], sensor["high"]
-        return (
-            f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {low:.4g} to {high:.4g})"
-        )
+        usual = f"{sensor['low']:.4g} to {sensor['high']:.4g}"
+        return f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {usual})"
 
     def follow(self, verdict: Verdict, row: int, when: float) -> bool:
         """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
@@ -78,16 +77,19 @@ class Alarm:
         self.severity, self.peak = verdict.severity, when
         self.causes = {str(name): share for name, share in verdict.causes.items()}
         values = verdict.around.named(verdict.around.values)
-        numbers = {"value": values, "expected": verdict.expected, "low": verdict.low,
-                   "high": verdict.high}  # fmt: skip
+        numbers = (values, verdict.expected, verdict.low, verdict.high)
         self.sensors = {
-            str(name): {
-                kind: figures(found[name]) for kind, found in numbers.items() if name in found
-            }
+            str(name): band(*(found.get(name, math.nan) for found in numbers))
             | ({"direction": verdict.direction[name]} if name in verdict.direction else {})
             for name in list(verdict.causes)[:SENSORS]
         }
         return True
+
+
+def band(value: float, expected: float, low: float, high: float) -> dict[str, Any]:
+    """Return what is known of a sensor at a sample, as it is published."""
+    numbers = {"value": value, "expected": expected, "low": low, "high": high}
+    return {name: figures(number) for name, number in numbers.items() if not math.isnan(number)}
 
 
 def key(stream: str, device: str) -> str:

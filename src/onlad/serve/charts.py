@@ -76,15 +76,12 @@ def bands(
     """Return the options of the chart of one sensor: values, the band they are in, incidents."""
     known = dict(zip((p.row for p in points), (a[:, index].tolist() for a in around), strict=False))
     points = thinned(points)
-
-    def column(of: Callable[[float, float, float], float]) -> list[float | None]:
-        return [_known(of(*known.get(p.row, (math.nan,) * 3)), figures) for p in points]
-
+    drawn = [known.get(p.row, (math.nan,) * 3) for p in points]
     stacked = LINE | {"stack": "band", "stackStrategy": "all", "lineStyle": {"opacity": 0}}
     stacked |= {"color": GREY}
-    low = column(lambda value, expected, reach: expected - reach)
-    wide = column(lambda value, expected, reach: 2 * reach)
-    values = column(lambda value, expected, reach: value)
+    low = [_known(expected - reach, figures) for _, expected, reach in drawn]
+    wide = [_known(2 * reach, figures) for _, _, reach in drawn]
+    values = [_known(value, figures) for value, _, _ in drawn]
     areas = [
         [{"xAxis": here[0]}, {"xAxis": here[-1]}]
         for alarm in alarms

@@ -19,11 +19,10 @@ import hashlib
 import json
 import os
 import re
-import time
 import zlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from onlad import modelfile, persist
 from onlad.errors import ModelFileError, OnladError
@@ -33,12 +32,13 @@ from onlad.serve.frames import Mark
 from onlad.serve.journal import Journal
 from onlad.serve.watcher import Said, Watcher
 
+Alarms: TypeAlias = list[dict[str, Any]]  # as they stand in a file
+
 FORMAT = 3
 SNAPSHOTS = 20  # of each device
-OLDEST = 2  # format that is read: it has the alarms in state.json
 # The samples that a young monitor keeps take half the bytes so, and what it learned two thirds.
 SUFFIX, LEVEL = ".onlad.gz", 1
-_SNAPSHOT = re.compile(r"([0-9]{6,}-[0-9]{12})-([0-9]{3})\.onlad(\.gz)?")
+_SNAPSHOT = re.compile(r"([0-9]{6,})-[0-9]{12}-[0-9]{3}\.onlad\.gz")
 _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (.*)\}\n', re.DOTALL)
 
 
@@ -58,7 +58,6 @@ class Saved(NamedTuple):
     last: Said | None
     seen: float
     silent: bool
-    alarms: list[Alarm]  # empty when they are in a file
     alarm_file: str = ""
     since: int = 0  # the first segment of the journal with something that the model lacks
     windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
@@ -121,15 +120,14 @@ class Store:
 
     def parse(self, values: dict[str, Any]) -> Checkpoint:
         """Return the checkpoint in the values of ``state.json``."""
-        if not OLDEST <= values["format"] <= FORMAT:
+        if values["format"] != FORMAT:
             what = f"{self.folder} has format {values['format']}; this onlad reads {FORMAT}"
-            raise StateError(what)
+            raise StateError(f"{what}. Use the onlad that wrote it, or another folder")
         self.generation = values["generation"]
-        watchers = [_unpacked(entry) for entry in values["watchers"]]
-        marks = [Mark(*mark) for mark in values["marks"]]
-        point = (values["segment"], tuple(watchers), tuple(values["outbox"]), tuple(marks))
-        timed, following = base64.b64decode(values["timed"]), values.get("next", 1)
-        return Checkpoint(*point, timed, following, is_first=False)
+        watchers = tuple(_unpacked(entry) for entry in values["watchers"])
+        marks = tuple(Mark(*mark) for mark in values["marks"])
+        timed, outbox = base64.b64decode(values["timed"]), tuple(values["outbox"])
+        return Checkpoint(values["segment"], watchers, outbox, marks, timed, values["next"], False)
 
     def model(self, saved: Saved) -> Monitor:
         """Return the model of a watcher; never a new one in place of a damaged one."""
@@ -145,7 +143,7 @@ class Store:
     def alarms(self, saved: Saved) -> list[Alarm]:
         """Return the alarms of a watcher."""
         if not saved.alarm_file:
-            return saved.alarms
+            return []
         path = self.models / Path(saved.alarm_file).name
         try:
             data = path.read_bytes()
@@ -153,80 +151,63 @@ class Store:
             raise StateError(f"{path} cannot be read: {error.strerror}. Restore it") from None
         return [Alarm(**alarm) for alarm in self._opened(path, data)]
 
-    def save(self, saved: Saved, model: Monitor, is_new: bool) -> tuple[Saved, int]:
+    def save(self, saved: Saved, model: Monitor, alarms: Alarms | None) -> tuple[Saved, int]:
         """Write a model under a new name, and the alarms if they are new.
 
         Return what a checkpoint may say of them from now on, and the bytes that were written.
         """
         self.generation += 1
         name = f"{saved.number:06d}-{self.generation:010d}"
-        data = _zipped(model)
+        data, said = _zipped(model), b"" if alarms is None else _sealed(alarms)
         modelfile.replace(self.models / f"{name}{SUFFIX}", data)
-        size = len(data)
-        if is_new:
-            alarms = _sealed([asdict(alarm) for alarm in saved.alarms])
-            modelfile.replace(self.models / f"{name}.json", alarms)
-            saved, size = saved._replace(alarm_file=f"{name}.json"), size + len(alarms)
-        return saved._replace(file=f"{name}{SUFFIX}", alarms=[]), size
+        if said:
+            modelfile.replace(self.models / f"{name}.json", said)
+            saved = saved._replace(alarm_file=f"{name}.json")
+        return saved._replace(file=f"{name}{SUFFIX}"), len(data) + len(said)
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint the one that is resumed from, and clear up behind it."""
-        values = {
-            "segment": checkpoint.segment,
-            "outbox": checkpoint.outbox,
-            "marks": checkpoint.marks,
+        values = checkpoint._asdict() | {
             "timed": base64.b64encode(checkpoint.timed).decode(),
-            "next": checkpoint.next,
             "format": FORMAT,
             "generation": self.generation,
-            "watchers": [_packed(saved) for saved in checkpoint.watchers],
+            "watchers": [saved._asdict() for saved in checkpoint.watchers],
         }
         modelfile.replace(self.folder / "state.json", _sealed(values))
         self.journal.forget(checkpoint.segment, self._archive)
-        named = {saved.file for saved in checkpoint.watchers}
-        named |= {saved.alarm_file for saved in checkpoint.watchers}
+        named = {name for saved in checkpoint.watchers for name in (saved.file, saved.alarm_file)}
         for path in self.models.iterdir():
             if path.name not in named:
                 path.unlink(missing_ok=True)
 
-    def keep_forgotten(self, saved: Saved, model: Monitor) -> str:
-        """Write what a device was to a file of its own, to be put back from; return its name."""
-        folder, name = self.folder / "forgotten", f"{saved.number:06d}.json"
+    def keep_forgotten(self, watcher: Watcher) -> str:
+        """Write what a device is to a file of its own, to be put back from; return its name."""
+        folder, name = self.folder / "forgotten", f"{watcher.number:06d}.json"
         folder.mkdir(exist_ok=True)
-        data = base64.b64encode(persist.to_bytes(model)).decode()
-        modelfile.replace(folder / name, _sealed(_packed(saved) | {"model": data}))
+        model = base64.b64encode(persist.to_bytes(watcher.monitor)).decode()
+        values = entry(watcher)._asdict() | {"alarms": alarms_of(watcher), "model": model}
+        modelfile.replace(folder / name, _sealed(values))
         return name
 
-    def snapshot(self, number: int, model: Monitor) -> str:
-        """Keep a model as it is now; return the name of its file. Old ones of the device go."""
-        name = self._next_snapshot(number, model.n_seen)
-        modelfile.replace(self.folder / "snapshots" / name, _zipped(model))
-        self._drop_snapshots(number)
-        return name
+    def snapshot(self, number: int, model: Monitor, file: str = "") -> str:
+        """Keep a model as it is now; return the name of its file. Old ones of the device go.
 
-    def snap_saved(self, saved: Saved, seen: int) -> str:
-        """Keep the file of a model that was just saved as a snapshot: that takes no bytes."""
-        name = self._next_snapshot(saved.number, seen)
-        file, kept = self.models / saved.file, self.folder / "snapshots" / name
-        try:
-            os.link(file, kept)
-        except OSError:  # a file system without links
-            modelfile.replace(kept, file.read_bytes())
-        self._drop_snapshots(saved.number)
-        return name
-
-    def _next_snapshot(self, number: int, seen: int) -> str:
-        """Return a name. A model may change without a row: an alarm was marked as normal."""
-        (self.folder / "snapshots").mkdir(exist_ok=True)
-        stem = f"{number:06d}-{seen:012d}"
-        found = [_SNAPSHOT.fullmatch(name) for name in self.snapshots(number)]
-        same = [int(match[2]) for match in found if match is not None and match[1] == stem]
-        return f"{stem}-{max(same, default=-1) + 1:03d}{SUFFIX}"
-
-    def _drop_snapshots(self, number: int) -> None:
+        If it was just saved in `file`, that gets a second name, which takes no bytes.
+        """
+        folder, stem = self.folder / "snapshots", f"{number:06d}-{model.n_seen:012d}"
+        folder.mkdir(exist_ok=True)
+        # A model may change without a row: an alarm was marked as normal.
+        same = [int(name[len(stem) + 1 :][:3]) for name in self.snapshots(number) if stem in name]
+        name = f"{stem}-{max(same, default=-1) + 1:03d}{SUFFIX}"
+        if file:
+            with contextlib.suppress(OSError):  # a file system without links
+                os.link(self.models / file, folder / name)
+        if not (folder / name).exists():
+            modelfile.replace(folder / name, _zipped(model))
         for old in self.snapshots(number)[:-SNAPSHOTS]:
             if old not in self._read_again:
-                (self.folder / "snapshots" / old).unlink(missing_ok=True)
+                (folder / old).unlink(missing_ok=True)
+        return name
 
     def snapshots(self, number: int) -> list[str]:
         """Return the snapshots of a device, the newest last."""
@@ -236,22 +217,20 @@ class Store:
         """Return the digest of a snapshot's file."""
         return hashlib.sha256((self.folder / "snapshots" / name).read_bytes()).hexdigest()
 
-    def age(self, name: str) -> float:
-        """Return the seconds since a snapshot was taken."""
-        try:
-            return time.time() - (self.folder / "snapshots" / name).stat().st_mtime
-        except OSError:
-            return float("inf")
+    def taken(self, name: str) -> float:
+        """Return when a snapshot was taken, or 0 if it is gone."""
+        with contextlib.suppress(OSError):
+            return (self.folder / "snapshots" / name).stat().st_mtime
+        return 0.0
 
-    def snapshot_ages(self) -> dict[int, float]:
-        """Return the seconds since the newest snapshot of each device, by its number."""
-        ages: dict[int, float] = {}
-        with contextlib.suppress(FileNotFoundError):
-            for name in os.listdir(self.folder / "snapshots"):
-                if match := _SNAPSHOT.fullmatch(name):
-                    number, age = int(match[1][:-13]), self.age(name)
-                    ages[number] = min(age, ages.get(number, age))
-        return ages
+    def newest_snapshots(self) -> dict[int, float]:
+        """Return when the newest snapshot of each device was taken, by its number."""
+        newest: dict[int, float] = {}
+        for path in (self.folder / "snapshots").glob("*"):
+            if match := _SNAPSHOT.fullmatch(path.name):
+                number = int(match[1])
+                newest[number] = max(self.taken(path.name), newest.get(number, 0.0))
+        return newest
 
     def snapped(self, number: int, name: str) -> Monitor:
         """Return the model of a snapshot of a device."""
@@ -264,35 +243,27 @@ class Store:
         self._read_again.add(name)
         return model
 
-    def forgotten(self, name: str) -> tuple[Saved, Monitor]:
+    def forgotten(self, name: str) -> tuple[Saved, Monitor, list[Alarm]]:
         """Return what a device was that has been forgotten."""
         path = self.folder / "forgotten" / Path(name).name
         try:
-            values = self._of_forgotten(path)
-            model = persist.from_bytes(base64.b64decode(values.pop("model")))
-            saved = _unpacked(values)
+            values = self._opened(path, path.read_bytes())
+            model = persist.from_bytes(base64.b64decode(values["model"]))
+            saved, alarms = _unpacked(values), [Alarm(**alarm) for alarm in values["alarms"]]
         except (OSError, ValueError, KeyError, TypeError, OnladError) as error:
             raise StateError(f"{path} is no file of a forgotten device: {error}") from None
         if not isinstance(model, Monitor):
             raise StateError(f"{path} holds no monitor")
-        return saved, model
+        return saved, model, alarms
 
     def forgotten_devices(self) -> set[tuple[str, str]]:
         """Return stream and device of each file of a forgotten device."""
         found = set()
         for path in (self.folder / "forgotten").glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                values = json.loads(path.read_bytes())
-                values = values.get("state", values)
+                values = json.loads(path.read_bytes())["state"]
                 found.add((str(values["stream"]), str(values["device"])))
         return found
-
-    def _of_forgotten(self, path: Path) -> dict[str, Any]:
-        """Return what is in a file of a forgotten device; older ones have no checksum."""
-        data = path.read_bytes()
-        sealed = _SEALED.match(data)
-        values: dict[str, Any] = self._opened(path, data) if sealed else json.loads(data)
-        return values
 
     def close(self) -> None:
         """Let another service have the folder."""
@@ -325,9 +296,8 @@ def _zipped(model: Monitor) -> bytes:
 
 def monitor(path: Path) -> Monitor:
     """Return the monitor in a file."""
-    data = path.read_bytes()
-    try:  # before files were packed their names had no such end
-        data = gzip.decompress(data) if path.name.endswith(SUFFIX) else data
+    try:
+        data = gzip.decompress(path.read_bytes())
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
     model = persist.from_bytes(data, path)
@@ -336,9 +306,9 @@ def monitor(path: Path) -> Monitor:
     return model
 
 
-def alarms_of(watcher: Watcher) -> list[Alarm]:
-    """Return a copy of the alarms of a watcher."""
-    return [Alarm(**asdict(alarm)) for alarm in watcher.alarms]
+def alarms_of(watcher: Watcher) -> Alarms:
+    """Return the alarms of a watcher, as a file has them."""
+    return [asdict(alarm) for alarm in watcher.alarms]
 
 
 def _sealed(values: Any) -> bytes:
@@ -348,30 +318,16 @@ def _sealed(values: Any) -> bytes:
     return b'{"sha256": "%b", "state": %b}\n' % (digest, body)
 
 
-def _packed(saved: Saved) -> dict[str, Any]:
-    return saved._asdict() | {"alarms": [asdict(alarm) for alarm in saved.alarms]}
-
-
 def _unpacked(values: dict[str, Any]) -> Saved:
-    last = values["last"] and Said(*values["last"])
-    alarms = [Alarm(**alarm) for alarm in values["alarms"]]
-    windows = tuple(values.get("windows", ()))
-    return Saved(**values | {"last": last, "alarms": alarms, "windows": windows})
+    saved = Saved(**{name: values[name] for name in Saved._fields})
+    last = saved.last and Said(*saved.last)
+    return saved._replace(last=last, windows=tuple(saved.windows))
 
 
 def entry(watcher: Watcher, file: str = "", alarm_file: str = "") -> Saved:
     """Return what a checkpoint says of a watcher as it is now, besides its alarms."""
+    w = watcher
+    now = (w.paused, w.lost, w.last, w.seen, w.silent)
     return Saved(
-        number=watcher.number,
-        stream=watcher.stream.name,
-        device=watcher.device,
-        file=file,
-        paused=watcher.paused,
-        lost=watcher.lost,
-        last=watcher.last,
-        seen=watcher.seen,
-        silent=watcher.silent,
-        alarms=[],
-        alarm_file=alarm_file,
-        windows=watcher.windows,
+        w.number, w.stream.name, w.device, file, *now, alarm_file=alarm_file, windows=w.windows
     )

@@ -5,25 +5,33 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
-from onlad.serve import toml
-from onlad.serve.tables import (
-    LOOPBACK,
-    Config,
-    HttpTable,
-    MqttTable,
-    SensorTable,
-    ServiceTable,
-    StreamTable,
-    WebhookTable,
-)
-from onlad.serve.toml import ConfigError, Lines, Place
+from onlad.errors import OnladError
+from onlad.serve.tables import LOOPBACK, Config, MqttTable, StreamTable, WebhookTable
 from onlad.serve.topics import Pattern
 from onlad.streams.settings import FIXED
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover  (the same parser under its older name)
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+
+#: Where a key stands: ("streams", 0, "topic").
+Place: TypeAlias = tuple[str | int, ...]
+Lines: TypeAlias = dict[Place, int]
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
+_KEY = re.compile(r"""\s*([A-Za-z0-9_-]+|"[^"]*"|'[^']*')\s*[=.]""")
+_QUOTES = re.compile(r'"""|\'\'\'')
+
+
+class ConfigError(OnladError):
+    """The configuration has mistakes; the message lists all of them."""
 
 
 def load(path: Path) -> Config:
@@ -31,7 +39,7 @@ def load(path: Path) -> Config:
 
     Paths in the file are relative to the folder that the file is in.
     """
-    values, lines = toml.read(path)
+    values, lines = _read(path)
     check = _Check(lines, path.absolute().parent)
     config: Config = check.table(Config, values, ())
     check.together(config)
@@ -81,8 +89,6 @@ class _Check:
                 made[name] = self.value(hints[name], item.metadata, values[name], (*place, name))
             elif item.default is not dataclasses.MISSING:
                 made[name] = item.default
-            elif item.default_factory is not dataclasses.MISSING:
-                made[name] = item.default_factory()
             else:
                 made[name] = None
                 what = "a table [[streams]]" if name == "streams" else f"the key {name}"
@@ -93,7 +99,9 @@ class _Check:
         """Return one value as what its type says, or None after noting what is wrong with it."""
         kind = next(kind for kind in (*get_args(hint), hint) if kind is not type(None))
         if get_origin(hint) is tuple:
-            return self.items(kind, value, place)
+            if not isinstance(value, list):
+                return self.mistake(place, f"must be a list, got {value!r:.60}")
+            return tuple(self.value(kind, {}, item, (*place, i)) for i, item in enumerate(value))
         if dataclasses.is_dataclass(kind):
             return self.table(kind, value, place)
         if kind is Path and isinstance(value, str) and value and "\0" not in value:
@@ -104,15 +112,8 @@ class _Check:
             words = {str: "text", Path: "a path", int: "a whole number", float: "a number",
                      bool: "true or false"}  # fmt: skip
             return self.mistake(place, f"must be {words[kind]}, got {value!r:.60}")
-        if broken := _broken(rules, value):
-            return self.mistake(place, f"{broken}, got {value!r:.60}")
-        return value
-
-    def items(self, kind: Any, values: Any, place: Place) -> Any:
-        """Return a list as a tuple, or None after noting what is wrong with it."""
-        if not isinstance(values, list):
-            return self.mistake(place, f"must be a list, got {values!r:.60}")
-        return tuple(self.value(kind, {}, item, (*place, i)) for i, item in enumerate(values))
+        broken = _broken(rules, value)
+        return self.mistake(place, f"{broken}, got {value!r:.60}") if broken else value
 
     def tried(self, place: Place, work: Callable[[], Any]) -> None:
         """Do something, and note the mistake if that raises `ValueError`."""
@@ -130,8 +131,10 @@ class _Check:
             self.mistake((), "a table [mqtt] or [http] is needed: samples must come from somewhere")
         if config.mqtt is not None:
             self.mqtt(config.mqtt)
-        if config.http is not None:
-            self.http(config.http)
+        http = config.http
+        if http is not None and http.host not in (*LOOPBACK, None) and http.token is None:
+            rule = f"{http.host!r} can be reached by others, so a token is needed"
+            self.mistake(("http", "host"), f"{rule}. Set token, or host to one of {LOOPBACK}")
         if isinstance(config.webhook, WebhookTable):
             try:
                 config.webhook.check()
@@ -151,8 +154,7 @@ class _Check:
         if (table.password or table.password_file) and table.username is None:
             self.mistake(("mqtt",), "a password needs a username")
         for name in ("ca", "certificate", "key"):
-            path = getattr(table, name)
-            if path is not None and not table.tls:
+            if getattr(table, name) is not None and not table.tls:
                 self.mistake(("mqtt", name), "needs tls = true")
         if (table.certificate is None) != (table.key is None):
             self.mistake(("mqtt",), "certificate and key are needed together")
@@ -163,11 +165,6 @@ class _Check:
         if not absent and isinstance(table, MqttTable):
             for name, read in (("password_file", table.secret), ("ca", table.context)):
                 self.tried(("mqtt", name), read)
-
-    def http(self, table: HttpTable) -> None:
-        if table.host not in (*LOOPBACK, None) and table.token is None:
-            rule = f"{table.host!r} can be reached by others, so a token is needed"
-            self.mistake(("http", "host"), f"{rule}. Set token, or host to one of {LOOPBACK}")
 
     def stream(self, config: Config, stream: StreamTable, place: Place) -> None:
         self.topic(config, stream.topic, place)
@@ -206,13 +203,13 @@ class _Check:
             return
         if mqtt is None and config.http is not None:  # without both it is said already
             self.mistake((*place, "topic"), "needs a table [mqtt]")
-        try:
-            pattern = Pattern(topic)
-        except ValueError as error:
-            self.mistake((*place, "topic"), str(error))
-            return
-        if mqtt is not None and mqtt.prefix and pattern.device(f"{mqtt.prefix}/status") is not None:
-            self.mistake((*place, "topic"), "takes in what the service itself publishes")
+
+        def check() -> None:
+            pattern, status = Pattern(topic), f"{mqtt.prefix}/status" if mqtt is not None else ""
+            if mqtt is not None and mqtt.prefix and pattern.device(status) is not None:
+                raise ValueError("takes in what the service itself publishes")
+
+        self.tried((*place, "topic"), check)
 
 
 def _broken(rules: Any, value: Any) -> str:
@@ -220,24 +217,63 @@ def _broken(rules: Any, value: Any) -> str:
     if rules.get("allowed") and value not in rules["allowed"]:
         return f"must be one of {', '.join(map(repr, rules['allowed']))}"
     low, high = rules.get("low"), rules.get("high")
-    above = low is None or value >= low
-    below = high is None or value <= high
-    if not (above and below):  # NaN is neither
-        return f"must be in [{low:,}, {high:,}]" if high is not None else f"must be at least {low}"
+    if low is not None and not low <= value <= high:  # NaN neither
+        return f"must be in [{low:,}, {high:,}]"
     if rules.get("pattern") and not re.fullmatch(rules["pattern"], value):
         return f"must match {rules['pattern']}"
     return ""
 
 
-__all__ = [
-    "LOOPBACK",
-    "Config",
-    "ConfigError",
-    "HttpTable",
-    "MqttTable",
-    "SensorTable",
-    "ServiceTable",
-    "StreamTable",
-    "WebhookTable",
-    "load",
-]
+# -- where keys stand -------------------------------------------------------------------------
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Lines]:
+    """Return the tables in the file and the line of each table and key."""
+    try:
+        text = path.read_text("utf-8")
+        return tomllib.loads(text), lines(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def lines(text: str) -> Lines:
+    r"""Return where tables and keys stand in TOML that is known to be right.
+
+    Examples
+    --------
+    >>> lines('[http]\nport = 1\n[[streams]]\n[[streams]]\nname = "a"')[("streams", 1, "name")]
+    5
+    """
+    found: Lines = {}
+    tables: dict[str, int] = {}
+    here: Place = ()
+    inside = False  # a string of several lines
+    for number, line in enumerate(text.splitlines(), 1):
+        ends = len(_QUOTES.findall(line)) % 2 == 1
+        if not inside:
+            if header := _HEADER.match(line):
+                here = _place(header[1] == "[[", header[2], tables)
+                found.setdefault(here, number)
+            elif key := _KEY.match(line):
+                found.setdefault((*here, key[1].strip("\"'")), number)
+        inside ^= ends
+    return found
+
+
+def _place(is_list: bool, name: str, tables: dict[str, int]) -> Place:
+    """Return the place of a header; below a list of tables it is in the newest of them."""
+    place: Place = ()
+    path = ""
+    parts = [part.strip(" \"'") for part in name.split(".")]
+    for depth, part in enumerate(parts):
+        path = f"{path}.{part}"
+        place = (*place, part)
+        if is_list and depth == len(parts) - 1:
+            tables[path] = tables.get(path, -1) + 1
+        if path in tables:
+            place = (*place, tables[path])
+    return place

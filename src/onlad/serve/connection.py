@@ -35,7 +35,8 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._since = self.loop.time()
         self._timer = self.loop.call_later(HEADERS, self._look)
-        there = [c for c in self.connections if isinstance(c, Connection) and c.is_there]
+        there = [c for c in self.connections if isinstance(c, Connection)]
+        there = [c for c in there if not c.transport.is_closing()]  # a moment ago
         if self._most is not None and len(there) > self._most:
             by_address = Counter(c.address for c in there)
             waiting = [c for c in there if c.waits and c is not self]
@@ -77,11 +78,6 @@ class Connection(HttpToolsProtocol):
     def address(self) -> str:
         """Return who is at the other end."""
         return self.client[0] if self.client else ""
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it is open, and not closed a moment ago."""
-        return not self.transport.is_closing()
 
     @property
     def waits(self) -> bool:

@@ -1,13 +1,23 @@
-"""The devices of a service: how they are added, restored and removed."""
+"""The devices of a service: how they are added, restored and removed, and what they keep.
+
+Devices that have learned cannot follow every change of the configuration; `kept_lines` says which.
+"""
 
 from __future__ import annotations
 
-from onlad.monitor import Monitor
-from onlad.serve.checkpoint import Saved, StateError, Store
-from onlad.serve.config import Config, StreamTable
+import contextlib
+from collections.abc import Iterable
+
+from onlad.errors import ModelFileError
+from onlad.monitor import Monitor, MonitorSettings
+from onlad.serve.alarm import Alarm, key
+from onlad.serve.checkpoint import Saved, StateError, Store, monitor, peek
+from onlad.serve.tables import Config, StreamTable
 from onlad.serve.watcher import Watcher
+from onlad.streams.settings import kept
 
 LONGEST_NAME = 200  # letters of a device
+SHOWN = 5  # devices in a line
 
 
 class Devices:
@@ -18,7 +28,12 @@ class Devices:
         self.streams: dict[str, StreamTable] = {s.name: s for s in config.streams}
         self.watchers: dict[tuple[str, str], Watcher] = {}
         # Read once: a file that changes or goes later must not end what is being watched.
-        self.templates = {s.name: _template(s) for s in config.streams}
+        self.templates: dict[str, Monitor] = {}
+        for stream in config.streams:
+            try:
+                self.templates[stream.name] = stream.template()
+            except ValueError as error:
+                raise StateError(f"stream {stream.name}: {error}") from None
         self.born: set[int] = set()  # devices that the journal knows, by number
         self.next = 1
 
@@ -71,23 +86,18 @@ class Devices:
 
     def put_back(self, number: int, file: str) -> Watcher:
         """Watch a device that was forgotten again, under a new number."""
-        saved, model = self._store.forgotten(file)
+        saved, model, alarms = self._store.forgotten(file)
         self.take_number(number)
-        return self.resurrect(saved._replace(number=number), model)
+        return self.resurrect(saved._replace(number=number), model, alarms)
 
-    def resurrect(self, saved: Saved, model: Monitor) -> Watcher:
+    def resurrect(self, saved: Saved, model: Monitor, alarms: list[Alarm]) -> Watcher:
         """Watch a device as it was saved."""
         watcher = self.add(saved.number, saved.stream, saved.device, model)
-        watcher.alarms.extend(saved.alarms)
+        watcher.alarms.extend(alarms)
         watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
         watcher.seen, watcher.silent = saved.seen, saved.silent
-        watcher.windows = tuple(saved.windows)
+        watcher.windows = saved.windows
         return watcher
-
-    def clear(self) -> None:
-        """Remove all devices."""
-        self.watchers.clear()
-        self.born.clear()
 
 
 def need_columns(stream: StreamTable, monitor: Monitor) -> None:
@@ -99,8 +109,49 @@ def need_columns(stream: StreamTable, monitor: Monitor) -> None:
         )
 
 
-def _template(stream: StreamTable) -> Monitor:
-    try:
-        return stream.template()
-    except ValueError as error:
-        raise StateError(f"stream {stream.name}: {error}") from None
+def shown(names: list[str], most: int = SHOWN) -> str:
+    """Return the first of some names in a line."""
+    return ", ".join(names[:most]) + (" ..." if len(names) > most else "")
+
+
+def kept_by(stream: StreamTable, wanted: MonitorSettings, model: Monitor) -> list[str]:
+    """Return, in words, what a device keeps although the configuration says otherwise."""
+    found = kept(model, wanted)
+    if stream.model is None and model.n_seen and model.timed != stream.patterns:
+        have, want = (str(value).lower() for value in (model.timed, stream.patterns))
+        found.append(f"patterns stays {have}, not {want}")
+    return found
+
+
+def kept_lines(devices: Iterable[tuple[str, str, list[str]]]) -> list[str]:
+    """Return a line for each setting of a stream that devices keep.
+
+    A device is stream, key, and what it keeps in words.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for stream, name, keeps in devices:
+        for what in keeps:
+            found.setdefault((stream, what), []).append(name)
+    return [
+        f"stream {stream}: {what}, for devices that have learned: {shown(names)}. "
+        "To let a device start again: onlad forget"
+        for (stream, what), names in found.items()
+    ]
+
+
+def check(config: Config) -> list[str]:
+    """Return what a service with this configuration would say of its devices at its start.
+
+    Raise `StateError` if it would not start with them.
+    """
+    streams = {stream.name: (stream, stream.template().settings()) for stream in config.streams}
+    devices = []
+    for saved in peek(config.service.state):
+        with contextlib.suppress(OSError, ModelFileError):  # it is replaced just now, or damaged
+            model = monitor(config.service.state / "models" / saved.file)
+            if saved.stream in streams:
+                stream, wanted = streams[saved.stream]
+                need_columns(stream, model)
+                name, keeps = key(saved.stream, saved.device), kept_by(stream, wanted, model)
+                devices.append((saved.stream, name, keeps))
+    return kept_lines(devices)

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onlad.errors import OnladError
-from onlad.serve import checkpoint, logs
+from onlad.monitor import Monitor
+from onlad.serve import checkpoint
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
 from onlad.serve.frames import Record
 from onlad.serve.watcher import Watcher
@@ -65,19 +66,15 @@ class Disk:
     def begin(self, segment: int) -> None:
         """Note that all that is known was resumed from a segment on."""
         self._records_in = segment
-        now = time.monotonic()
-        self._snapped = {n: now - max(0.0, age) for n, age in self.store.snapshot_ages().items()}
+        now, newest = time.monotonic(), self.store.newest_snapshots()
+        self._snapped = {n: now - max(0.0, time.time() - taken) for n, taken in newest.items()}
         for watcher in self.service.watchers.values():
             self._kept.setdefault(watcher.number, _Kept(segment))
 
     def loaded(self, watcher: Watcher, saved: Saved, segment: int) -> None:
         """Note that a watcher is what the files say, and the journal goes on from a segment."""
         since = max(segment, saved.since)
-        kept = _Kept(since, watcher.changes, watcher.n_alarm_changes, saved._replace(alarms=[]))
-        if not saved.alarm_file and watcher.alarms:  # of an older format: they have no file yet
-            kept.changes = kept.alarms = -2
-            kept.saved = saved
-        self._kept[watcher.number] = kept
+        self._kept[watcher.number] = _Kept(since, watcher.changes, watcher.n_alarm_changes, saved)
 
     def drop(self, watcher: Watcher) -> None:
         """Know nothing more of a watcher."""
@@ -111,14 +108,12 @@ class Disk:
 
         The caller holds a lock: during a step no segment is closed either.
         """
-        trouble = self.service.health.trouble
         try:
             await asyncio.to_thread(self.store.journal.sync)
         except OSError as error:
-            trouble["disk"] = f"the disk takes nothing: {error.strerror}"
-            logs.warning("the disk takes nothing", error=error.strerror)
+            self.service.health.fail("disk", "the disk takes nothing", error.strerror)
             return False
-        trouble.pop("disk", None)
+        self.service.health.trouble.pop("disk", None)
         return True
 
     async def checkpoint(self, over: float = 0.0, until: float = float("inf")) -> None:
@@ -130,8 +125,7 @@ class Disk:
             await self._checkpoint(over, until)
         except (OSError, OnladError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
-            self.service.health.trouble["checkpoint"] = f"no checkpoint can be written: {why}"
-            logs.warning("no checkpoint can be written", error=why)
+            self.service.health.fail("checkpoint", "no checkpoint can be written", why)
             return
         self._checkpointed = time.monotonic()
         self.service.health.trouble.pop("checkpoint", None)
@@ -144,8 +138,7 @@ class Disk:
         async with self.lock:
             async with service.turn:
                 if service.broken:
-                    what = "a step has failed, and only the journal has all of its samples"
-                    raise StateError(what)
+                    raise StateError("a step has failed, and only the journal has its samples")
                 before, number = journal.number, journal.number + 1
                 old = journal.open(number)
                 # Rows that come from here on are in the new segment, and say which row they are: a
@@ -161,19 +154,20 @@ class Disk:
 
     async def _save_some(self, number: int, over: float, until: float) -> None:
         """Write the models that have waited longest."""
-        chosen = self._chosen(unlimited=until < float("inf"))
+        allowed = RATE * self.service.config.service.checkpoint  # bytes
+        if until < float("inf"):
+            allowed = float("inf")
+        chosen = self._chosen(allowed)
         began, pause = time.monotonic(), min(1.0, over / max(1, len(chosen)))
-        allowed = self._allowed if until == float("inf") else float("inf")
         for count, watcher in enumerate(chosen, 1):
-            if count > SURELY and time.monotonic() > until:
-                break
-            if count > FEWEST and allowed < 0:  # models have grown since they were written
+            late = count > SURELY and time.monotonic() > until
+            if late or (count > FEWEST and allowed < 0):  # models grow
                 break
             allowed -= await self._save(watcher, number)
             if pause:
                 await asyncio.sleep(max(0.0, began + count * pause - time.monotonic()))
 
-    def _chosen(self, unlimited: bool) -> list[Watcher]:
+    def _chosen(self, allowed: float) -> list[Watcher]:
         """Return the watchers whose models are written next, the one that waited longest first."""
         waiting = [
             (kept.since, kept.changes >= 0, watcher.number, watcher)
@@ -181,19 +175,13 @@ class Disk:
             if (kept := self._kept.get(watcher.number)) and self._lacks(watcher)
             if watcher.number in self.service.devices.born
         ]
-        allowed = self._allowed
         chosen: list[Watcher] = []
         for *_, watcher in sorted(waiting):
             allowed -= self._kept[watcher.number].size or SIZE
-            if allowed < 0 and len(chosen) >= FEWEST and not unlimited:
+            if allowed < 0 and len(chosen) >= FEWEST:
                 break
             chosen.append(watcher)
         return chosen
-
-    @property
-    def _allowed(self) -> float:
-        """Return how many bytes of models a checkpoint may write."""
-        return RATE * self.service.config.service.checkpoint
 
     async def _save(self, watcher: Watcher, number: int) -> int:
         """Write a model; return how many bytes were written."""
@@ -205,27 +193,26 @@ class Disk:
             # Together with the model: an alarm's row must be one that the model has seen.
             entry = checkpoint.entry(watcher, "", kept.saved.alarm_file if kept.saved else "")
             is_new = alarms != kept.alarms and bool(watcher.alarms)
-            if is_new:
-                entry = entry._replace(alarms=checkpoint.alarms_of(watcher))
+            new = checkpoint.alarms_of(watcher) if is_new else None
         try:
-            saved, size = await asyncio.to_thread(self.store.save, entry, twin, is_new)
+            saved, size = await asyncio.to_thread(self.store.save, entry, twin, new)
         except OnladError as error:  # it could not be loaded again; the others can be saved
             self.service.set_aside(watcher, error)
             return 0
         kept.since, kept.changes, kept.alarms = number, changes, alarms
         kept.saved, kept.size = saved, size
-        await self._snap(watcher, saved, twin.n_seen)
+        await self._snap(watcher, saved.file, twin)
         return size
 
-    async def _snap(self, watcher: Watcher, saved: Saved, seen: int) -> None:
+    async def _snap(self, watcher: Watcher, saved: str, model: Monitor) -> None:
         """Let the model that was just written be a snapshot too, if one is due."""
         now, last = time.monotonic(), self._snapped.get(watcher.number)
         if last is not None and now - last < self.service.config.service.snapshots:
             return
         with contextlib.suppress(OSError):  # the journal says so when the disk is full
-            file = await asyncio.to_thread(self.store.snap_saved, saved, seen)
+            file = await asyncio.to_thread(self.store.snapshot, watcher.number, model, saved)
             self._snapped[watcher.number] = now
-            self.service.orders.note_snapshot(watcher, file, seen, sync=False)
+            self.service.orders.note_snapshot(watcher, file, model.n_seen, sync=False)
 
     async def _commit(self) -> None:
         service, journal = self.service, self.store.journal
@@ -262,7 +249,6 @@ class Disk:
         saved = kept.saved
         if kept.changes == watcher.changes:
             saved = checkpoint.entry(watcher, saved.file, saved.alarm_file)
-            saved = saved._replace(alarms=kept.saved.alarms)
         # Of a device that is set aside the rows are written again, so it may need any segment.
         return saved._replace(since=0 if watcher.failed else kept.since)
 

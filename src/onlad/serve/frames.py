@@ -23,7 +23,6 @@ MAGIC = b"\xf5onl"
 _HEAD = struct.Struct("<4sII")  # of a frame: MAGIC, its bytes, their CRC-32
 _SIZE = struct.Struct("<I")  # of a record in a frame
 _MANY = struct.Struct("<ccdIHI")  # M, kind of values, seen, records, features, bytes about them
-_ROWS = struct.Struct("<cIQ?dIHH")  # kind, watcher, first row, paused, seen, rows, features, marks
 _MARK = struct.Struct("<HQ")
 
 
@@ -37,18 +36,13 @@ class Mark(NamedTuple):
 class Rows(NamedTuple):
     """Samples of one watcher, and the messages that brought them."""
 
-    watcher: int
+    number: int  # of the watcher
     first: int  # the row of the first sample, counted from the watcher's start
     paused: bool
     seen: float  # when they came, by the clock
     X: Array
     times: Array
     marks: list[Mark]
-
-    @property
-    def number(self) -> int:
-        """Of the watcher."""
-        return self.watcher
 
 
 class Fact(NamedTuple):
@@ -75,11 +69,6 @@ def digest(topic: bytes, payload: bytes) -> int:
     return int.from_bytes(found.digest(), "big")
 
 
-def encode(fact: Fact) -> bytes:
-    """Return the bytes of a fact."""
-    return b"F" + json.dumps([fact.kind, fact.values]).encode()
-
-
 def encode_rows(several: Sequence[Rows]) -> Iterator[bytes]:
     """Yield the bytes of rows that came at one time and have the same number of features.
 
@@ -88,13 +77,13 @@ def encode_rows(several: Sequence[Rows]) -> Iterator[bytes]:
     X = np.concatenate([rows.X for rows in several]).astype("<f8", copy=False)
     values = decimals.packed(X)
     if values is None and len(several) > 1:  # some of them may still be packed
-        runs = [list(run) for _, run in groupby(several, _is_long)]
+        runs = [list(r) for _, r in groupby(several, lambda rows: decimals.packed(rows.X) is None)]
         if len(runs) > 1:
             for run in runs:
                 yield from encode_rows(run)
             return
     columns = (
-        ("<u4", [rows.watcher for rows in several]),
+        ("<u4", [rows.number for rows in several]),
         ("<u8", [rows.first for rows in several]),
         ("<u4", [len(rows.X) for rows in several]),
         ("<u2", [len(rows.marks) for rows in several]),
@@ -109,17 +98,10 @@ def encode_rows(several: Sequence[Rows]) -> Iterator[bytes]:
     yield b"".join((head, about, marks, X.tobytes() if values is None else values))
 
 
-def _is_long(rows: Rows) -> bool:
-    return decimals.packed(rows.X) is None
-
-
 def decode(body: bytes, only: int | None = None) -> Iterator[Record]:
     """Yield the records in some bytes; of rows, those of a watcher `only` if one is given."""
     if body[:1] == b"F":
         yield Fact(*json.loads(body[1:]))
-        return
-    if body[:1] != b"M":
-        yield _decode_one(body)
         return
     _, kind, seen, _, n, size = _MANY.unpack_from(body)
     columns, times = _about(body)
@@ -129,7 +111,11 @@ def decode(body: bytes, only: int | None = None) -> Iterator[Record]:
     marks = [
         Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + sum(columns[3]) * _MARK.size])
     ]
-    X = _values(kind, body[at + len(marks) * _MARK.size :], sum(counts), n)
+    data, total = body[at + len(marks) * _MARK.size :], sum(counts)
+    if kind == b"D":
+        X = decimals.unpacked(data, total, n)
+    else:
+        X = np.frombuffer(data, "<f8", total * n).reshape(total, n).astype(float, copy=False)
     row = mark = 0
     for watcher, first, rows, n_marks, paused in zip(*columns, strict=True):
         here = slice(row, row + rows)
@@ -150,30 +136,12 @@ def _about(body: bytes) -> tuple[list[list[Any]], Array]:
     return columns, np.frombuffer(about, "<f8", sum(columns[2]), start).astype(float, copy=False)
 
 
-def _decode_one(body: bytes) -> Rows:
-    """Return rows that were written alone, as journals before this format have them."""
-    kind, watcher, first, paused, seen, rows, n, count = _ROWS.unpack_from(body)
-    at = _ROWS.size
-    marks = [Mark(*mark) for mark in _MARK.iter_unpack(body[at : at + count * _MARK.size])]
-    at += count * _MARK.size
-    times = np.frombuffer(body, "<f8", rows, at).astype(float, copy=False)
-    X = _values(kind, body[at + times.nbytes :], rows, n)
-    return Rows(watcher, first, paused, seen, X, times, marks)
-
-
-def _values(kind: bytes, data: bytes, rows: int, features: int) -> Array:
-    if kind == b"D":
-        return decimals.unpacked(data, rows, features)
-    X = np.frombuffer(data, "<f8", rows * features).reshape(rows, features)
-    return X.astype(float, copy=False)
-
-
 def framed(batch: Iterable[Record]) -> bytes:
     """Return the frame of a batch of records."""
     bodies: list[bytes] = []
     for alike, group in groupby(batch, _alike):
         if alike is None:
-            bodies += [encode(fact) for fact in group if isinstance(fact, Fact)]
+            bodies += [b"F" + json.dumps(fact).encode() for fact in group]
         else:
             bodies += encode_rows([rows for rows in group if isinstance(rows, Rows)])
     frame = b"".join(_SIZE.pack(len(body)) + body for body in bodies)
@@ -201,11 +169,15 @@ def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 def records(frame: bytes, only: int | None = None) -> Iterator[Record]:
     """Yield the records of a frame; of rows, those of a watcher `only` if one is given."""
-    at = 0
-    while at < len(frame):
-        (length,) = _SIZE.unpack_from(frame, at)
+    for body in _bodies(frame, 0):
+        yield from decode(body, only)
+
+
+def _bodies(data: bytes, at: int) -> Iterator[bytes]:
+    while at < len(data):
+        (length,) = _SIZE.unpack_from(data, at)
         at += _SIZE.size + length
-        yield from decode(frame[at - length : at], only)
+        yield data[at - length : at]
 
 
 def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:
@@ -215,12 +187,8 @@ def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:
     """
     at = damaged.find(MAGIC)
     while at >= 0:
-        start = at + _HEAD.size
         with contextlib.suppress(struct.error, zlib.error, ValueError):
-            while start < len(damaged):
-                (length,) = _SIZE.unpack_from(damaged, start)
-                start += _SIZE.size + length
-                body = damaged[start - length : start]
+            for body in _bodies(damaged, at + _HEAD.size):
                 if body[:1] == b"M":
                     (watchers, firsts, counts, *_), _ = _about(body)
                     yield from zip(watchers, firsts, counts, strict=True)

@@ -17,9 +17,11 @@ from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from onlad.serve.config import LOOPBACK, HttpTable
+from onlad.serve.tables import LOOPBACK, HttpTable
 
 OPEN = ("/healthz", "/readyz")  # they say one word, and those who ask have no token
 COOKIE = "onlad"
@@ -45,7 +47,7 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        headers = Headers(scope=scope)
         status, why = self._judge(scope, headers)
         if status:
             await self._refuse(scope, send, status, why)
@@ -55,7 +57,7 @@ class Guard:
             send = self._with_headers(scope, headers, send)
             await self.app(scope, self._counted(receive), send)
 
-    def _judge(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str]:
+    def _judge(self, scope: Scope, headers: Headers) -> tuple[int, str]:
         """Return a status and why, or 0."""
         length = headers.get("content-length", "0")
         if scope["path"] != "/healthz" and not self._in_time(_address(scope)):
@@ -70,8 +72,7 @@ class Guard:
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a WebSocket in, if there are not too many; half of them may come from one address."""
-        address = _address(scope)
-        most = self.table.clients
+        address, most = _address(scope), self.table.clients
         if self._sockets.total() >= most or self._sockets[address] >= max(1, most // 2):
             await self._refuse(scope, send, 503, "there are too many WebSockets")
             return
@@ -80,10 +81,9 @@ class Guard:
             await self.app(scope, receive, send)
         finally:
             self._sockets[address] -= 1
-            if not self._sockets[address]:
-                del self._sockets[address]
+            self._sockets += Counter()  # without those that have none
 
-    def _strange(self, headers: dict[str, str]) -> str:
+    def _strange(self, headers: Headers) -> str:
         """Return why a request was not meant for this service, or nothing."""
         try:
             host = urlsplit(f"//{headers.get('host', '')}")
@@ -96,7 +96,7 @@ class Guard:
             return f"this service is called {' or '.join(LOOPBACK)}"
         return ""
 
-    def _knows(self, headers: dict[str, str]) -> bool:
+    def _knows(self, headers: Headers) -> bool:
         """Whether a request has the token: as bearer, as password of any user, as cookie."""
         if self.table.token is None:
             return True
@@ -105,11 +105,8 @@ class Guard:
             value = _basic(headers)[1]
         if hmac.compare_digest(value.encode(), self.table.token.encode()):
             return True
-        cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-        return any(
-            name == COOKIE and hmac.compare_digest(value.encode(), self._cookie.encode())
-            for name, _, value in cookies
-        )
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        return hmac.compare_digest(cookie.encode(), self._cookie.encode())
 
     def _in_time(self, address: str) -> bool:
         """Take from the address's bucket; it holds two seconds of requests."""
@@ -140,7 +137,7 @@ class Guard:
 
         return counted
 
-    def _with_headers(self, scope: Scope, headers: dict[str, str], send: Send) -> Send:
+    def _with_headers(self, scope: Scope, headers: Headers, send: Send) -> Send:
         """Return `send` with what a browser must know: the cookie, and that nobody may frame us."""
         more = [(b"content-security-policy", b"frame-ancestors 'none'")]
         if self.table.token and "authorization" in headers and scope["path"] not in OPEN:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onlad.reference import Array
+from onlad.serve import logs
+from onlad.serve.devices import shown
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
 
 BUCKETS = np.array([0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0])  # seconds
-SHOWN = 5  # devices in a line
 
 
 class Health:
@@ -27,6 +28,11 @@ class Health:
         self.webhook_failures = 0
         self.latency = np.zeros(len(BUCKETS) + 1, int)
         self.latency_sum = 0.0
+
+    def fail(self, part: str, what: str, why: str | None) -> None:
+        """Note that something cannot be done."""
+        self.trouble[part] = f"{what}: {why}"
+        logs.warning(what, error=why)
 
     def drop(self, what: str, count: int = 1) -> None:
         """Count what was dropped."""
@@ -44,8 +50,7 @@ class Health:
         late = [f"the last checkpoint is {age:.0f} s old"] if age > limit else []
         failed = [w.key for w in service.watchers.values() if w.failed]
         if failed:
-            shown = ", ".join(failed[:SHOWN]) + (" ..." if len(failed) > SHOWN else "")
-            late.append(f"set aside until a restart, because the monitor failed: {shown}")
+            late.append(f"set aside until a restart, because the monitor failed: {shown(failed)}")
         return [*self.trouble.values(), *late]
 
     def totals(self) -> dict[str, dict[str, Any]]:

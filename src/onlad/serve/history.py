@@ -44,39 +44,34 @@ class History:
             columns = (rows, times, v.score, v.threshold, v.is_anomaly, v.drift)
             new = np.column_stack([column[-most:] for column in columns])
             self._ring[np.arange(end - len(new), end) % most] = new
-        self._draw(verdicts, end)
+        if self._around.shape[1:] != (3, len(v.names)):
+            self._around = np.full((most, 3, len(v.names)), np.nan, "float32")
+        around = np.stack([column[-most:] for column in (v.values, v.expected, v.reach)], axis=1)
+        self._around[np.arange(end - len(around), end) % most] = around
         self._count = end
 
-    def _draw(self, verdicts: Verdicts, end: int) -> None:
-        most, n = len(self._ring), len(verdicts.names)
-        if self._around.shape[1:] != (3, n):
-            self._around = np.full((most, 3, n), np.nan, "float32")
-        columns = (verdicts.values, verdicts.expected, verdicts.reach)
-        new = np.stack([column[-most:] for column in columns], axis=1)
-        self._around[np.arange(end - len(new), end) % most] = new
+    @property
+    def _kept(self) -> Array:
+        """Where what is kept stands, the oldest first."""
+        most = len(self._ring)
+        return np.arange(max(0, self._count - most), self._count) % most
 
     def around(self) -> Array:
         """Return values, expected values and half widths of bands of what is kept, (.., 3, n)."""
-        most = len(self._ring)
-        return self._around[np.arange(max(0, self._count - most), self._count) % most]
+        return self._around[self._kept]
 
     def values(self, many: int) -> Array:
         """Return the values of `many` samples, spread over what is kept, (many, n)."""
         if not self._count:
             return np.empty((many, 0))
-        most = len(self._ring)
-        first = max(0, self._count - most)
-        return np.asarray(
-            self._around[np.linspace(first, self._count - 1, many, dtype=int) % most, 0]
-        )
+        kept = self._kept
+        return np.asarray(self._around[kept[np.linspace(0, len(kept) - 1, many, dtype=int)], 0])
 
     def points(self) -> list[Point]:
         """Return what is kept."""
-        most = len(self._ring)
-        kept = np.arange(max(0, self._count - most), self._count) % most
         return [
             Point(int(row), time, score, threshold, bool(is_anomaly), bool(drift))
-            for row, time, score, threshold, is_anomaly, drift in self._ring[kept].tolist()
+            for row, time, score, threshold, is_anomaly, drift in self._ring[self._kept].tolist()
         ]
 
     def after(self, older: History | None) -> tuple[list[Point], Array]:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -24,19 +24,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onlad.errors import OnladError
 from onlad.report.incidents import described
-from onlad.serve import logs, whatif
+from onlad.serve import logs, replay
+from onlad.serve.across import peers, shared
 from onlad.serve.checkpoint import StateError
-from onlad.serve.config import HttpTable
 from onlad.serve.connection import Connection
 from onlad.serve.guard import LONGEST_USER, Guard, user
-from onlad.serve.incidents import shared
 from onlad.serve.intake import Answer, Item, message
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
 from onlad.serve.orders import DiskError, UnknownError
-from onlad.serve.peers import peers
 from onlad.serve.service import Service
-from onlad.serve.step import SLICE
+from onlad.serve.tables import HttpTable
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -62,12 +60,8 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
             return _refusal(404, f"there is no stream {name!r:.80}")
         body = await request.body()
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-        def reply(answer: Answer) -> None:
-            if not future.done():
-                future.set_result(answer)
-
-        item = Item(stream, device, body, time.perf_counter(), reply=reply)
+        item = Item(stream, device, body, time.perf_counter())
+        item.reply = lambda answer: None if future.done() else future.set_result(answer)
         if not service.submit(item):
             return _refusal(503, "too many samples wait", {"Retry-After": "1"})
         try:
@@ -108,10 +102,10 @@ def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
 
 def _add_views(app: FastAPI, service: Service) -> None:
     """Add what a person may look at, besides the state of devices."""
-    found = service.orders.found
+    found, store = service.orders.found, service.store
 
     @app.get("/incidents")
-    async def incidents(days: float = whatif.DAYS) -> Response:
+    async def incidents(days: float = replay.DAYS) -> Response:
         recent = shared(service.watchers.values(), time.time() - 86_400 * days)
         return _json([each.message() for each in recent])
 
@@ -121,14 +115,13 @@ def _add_views(app: FastAPI, service: Service) -> None:
 
     @app.get("/streams/{name}/snapshots")
     async def snapshots(name: str, device: str = "") -> Response:
-        return _json(service.store.snapshots(found(name, device).number))
+        return _json(store.snapshots(found(name, device).number))
 
     @app.get("/streams/{name}/backtest")
     async def backtest(
-        name: str, device: str = "", false_alarms: float | None = None, days: float = whatif.DAYS
+        name: str, device: str = "", false_alarms: float | None = None, days: float = replay.DAYS
     ) -> Response:
-        watcher = found(name, device)
-        tried = await service.orders.tried(watcher, false_alarms, days)
+        tried = await service.orders.tried(found(name, device), false_alarms, days)
         told = [described(incident) for incident in tried.incidents]
         return _json({"since": tried.since, "incidents": told})
 
@@ -142,15 +135,14 @@ def _add_views(app: FastAPI, service: Service) -> None:
 
     @app.get("/streams/{name}/model")
     async def model(name: str, device: str = "") -> Response:
-        watcher = found(name, device)
-        headers = {"Content-Disposition": f'attachment; filename="{watcher.stream.name}.onlad"'}
-        content = await service.orders.model_bytes(watcher)
+        content = await service.orders.model_bytes(found(name, device))
+        headers = {"Content-Disposition": f'attachment; filename="{name}.onlad"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 def _add_person(app: FastAPI, service: Service) -> None:
     """Add what a person may do to a device."""
-    found = service.orders.found
+    orders = service.orders
 
     # Each of these says what was wrong. Nothing was changed then.
     def refused(status: int) -> Callable[[Request, Exception], Response]:
@@ -160,68 +152,79 @@ def _add_person(app: FastAPI, service: Service) -> None:
     # The guard cut it off, or the client is gone.
     too_large = _refusal(413, "the body is too large, or did not come in time")
     app.add_exception_handler(ClientDisconnect, lambda *_: too_large)
-    for kind, status in ((UnknownError, 404), (StateError, 409), (DiskError, 503)):
+    kinds = ((UnknownError, 404), (StateError, 409), (_BodyError, 422), (DiskError, 503))
+    for kind, status in kinds:
         app.add_exception_handler(kind, refused(status))
 
-    @app.post("/streams/{name}/learning")
-    async def learning(name: str, request: Request, device: str = "") -> Response:
-        watcher = found(name, device)
-        wanted = _loads(await request.body())
-        if not isinstance(wanted, bool):
-            return _refusal(422, "the body must be true (learn) or false (pause)")
-        await service.orders.pause(watcher, not wanted, user(request.headers))
-        return _json(_described(watcher))
+    def add(method: str, what: str, do: Callable[[Watcher, Any, str], Awaitable[Any]]) -> None:
+        """Add an order: `do` gets the device, the body and the user, and returns the answer."""
 
-    @app.post("/streams/{name}/normal")
-    async def normal(name: str, request: Request, device: str = "") -> Response:
-        watcher, alarm = found(name, device), _loads(await request.body())
-        if not isinstance(alarm, str):
-            return _refusal(422, "the body must be the id of an alarm, as a JSON text")
-        by = user(request.headers)
-        learned = await service.orders.label(watcher, alarm, "normal", by=by)
-        return _json({"learned": learned})
+        async def handle(name: str, request: Request, device: str = "") -> Response:
+            watcher, body, said = orders.found(name, device), await request.body(), None
+            with contextlib.suppress(ValueError):
+                said = orjson.loads(body)
+            return _json(await do(watcher, said, user(request.headers)))
 
-    @app.post("/streams/{name}/label")
-    async def label(name: str, request: Request, device: str = "") -> Response:
-        watcher, said = found(name, device), _loads(await request.body())
-        keys = ("alarm", "label", "comment", "by")
-        if not isinstance(said, dict) or not all(isinstance(said.get(k, ""), str) for k in keys):
-            return _refusal(422, 'the body must be {"alarm": ID, "label": TEXT, "comment": TEXT}')
-        alarm, label, comment = (said.get(k, "") for k in keys[:3])
-        learned = await service.orders.label(watcher, alarm, label, comment, _by(said, request))
-        return _json({"learned": learned})
+        app.add_api_route(f"/streams/{{name}}/{what}", handle, methods=[method])
 
-    @app.post("/streams/{name}/snapshots")
-    async def snapshot(name: str, request: Request, device: str = "") -> Response:
-        by = user(request.headers)
-        return _json({"file": await service.orders.snapshot(found(name, device), by)})
+    async def learning(watcher: Watcher, wanted: Any, by: str) -> Any:
+        _need(isinstance(wanted, bool), "true (learn) or false (pause)")
+        await orders.pause(watcher, not wanted, by)
+        return _described(watcher)
 
-    @app.post("/streams/{name}/revert")
-    async def revert(name: str, request: Request, device: str = "") -> Response:
-        watcher, said = found(name, device), _loads(await request.body())
+    async def normal(watcher: Watcher, alarm: Any, by: str) -> Any:
+        _need(isinstance(alarm, str), "the id of an alarm, as a JSON text")
+        return {"learned": await orders.label(watcher, alarm, "normal", by=by)}
+
+    async def label(watcher: Watcher, said: Any, by: str) -> Any:
+        rule = '{"alarm": ID, "label": TEXT, "comment": TEXT}'
+        _need(isinstance(said, dict), rule)
+        alarm, label, comment, who = (said.get(k, "") for k in ("alarm", "label", "comment", "by"))
+        _need(all(isinstance(text, str) for text in (alarm, label, comment, who)), rule)
+        by = who[:LONGEST_USER] or by
+        return {"learned": await orders.label(watcher, alarm, label, comment, by)}
+
+    async def snapshot(watcher: Watcher, _: Any, by: str) -> Any:
+        return {"file": await orders.snapshot(watcher, by)}
+
+    async def revert(watcher: Watcher, said: Any, by: str) -> Any:
         said = {"file": said} if isinstance(said, str) else said
-        if not isinstance(said, dict) or not isinstance(said.get("file"), str):
-            return _refusal(422, 'the body must be the name of a snapshot, or {"file": NAME}')
-        by, again = _by(said, request), said.get("replay") is True
-        await service.orders.revert(watcher, said["file"], by, again=again)
-        return _json(_described(watcher))
+        known = isinstance(said, dict) and isinstance(said.get("file"), str)
+        _need(known, 'the name of a snapshot, or {"file": NAME}')
+        by, again = str(said.get("by") or "")[:LONGEST_USER] or by, said.get("replay") is True
+        await orders.revert(watcher, said["file"], by, again=again)
+        return _described(watcher)
 
-    @app.put("/streams/{name}/maintenance")
-    async def maintain(name: str, request: Request, device: str = "") -> Response:
-        watcher, said = found(name, device), _loads(await request.body())
-        if not isinstance(said, list) or not all(isinstance(text, str) for text in said):
-            return _refusal(422, "the body must be a list of times, each a JSON text")
-        await service.orders.maintain(watcher, tuple(said), user(request.headers))
-        return _json(watcher.windows)
+    async def maintain(watcher: Watcher, said: Any, by: str) -> Any:
+        known = isinstance(said, list) and all(isinstance(text, str) for text in said)
+        _need(known, "a list of times, each a JSON text")
+        await orders.maintain(watcher, tuple(said), by)
+        return watcher.windows
+
+    add("POST", "learning", learning)
+    add("POST", "normal", normal)
+    add("POST", "label", label)
+    add("POST", "snapshots", snapshot)
+    add("POST", "revert", revert)
+    add("PUT", "maintenance", maintain)
 
     @app.delete("/streams/{name}/devices/{device:path}")
     async def forget(name: str, device: str, request: Request) -> Response:
         by = user(request.headers)
-        return _json({"undo": await service.orders.forget(found(name, device), by)})
+        return _json({"undo": await orders.forget(orders.found(name, device), by)})
 
     @app.post("/forgotten/{file}")
     async def undo(file: str, request: Request) -> Response:
-        return _json(_described(await service.orders.restore(file, user(request.headers))))
+        return _json(_described(await orders.restore(file, user(request.headers))))
+
+
+class _BodyError(OnladError):
+    """A body is not what it must be."""
+
+
+def _need(right: bool, rule: str) -> None:
+    if not right:
+        raise _BodyError(f"the body must be {rule}")
 
 
 class _Starting:
@@ -309,12 +312,12 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def _verdicts(answer: Answer) -> dict[str, Any]:
-    said = []
+    said, watcher, verdicts = list[dict[str, Any]](), answer.watcher, answer.verdicts
     for i in range(answer.rows):
-        assert answer.watcher is not None
-        block, index = divmod(answer.start + i, SLICE)
+        assert watcher is not None
+        assert verdicts is not None
         row, when = answer.first + i, answer.times[i]
-        said.append(message(answer.watcher, answer.verdicts[block], index, row, when))
+        said.append(message(watcher, verdicts, answer.start + i, row, when))
         if i % 100 == 99:
             await asyncio.sleep(0)
     bad = [{"index": index, "why": why} for index, why in answer.bad]
@@ -323,26 +326,13 @@ async def _verdicts(answer: Answer) -> dict[str, Any]:
 
 def _described(watcher: Watcher) -> dict[str, Any]:
     alarms = [alarm.message() | {"marked": alarm.marked} for alarm in watcher.alarms]
-    device = {"stream": watcher.stream.name, "device": watcher.device}
     more = {"skipped": watcher.bad, "kept": watcher.kept, "alarms": alarms}
-    return device | watcher.status() | more
+    return watcher.where | watcher.status() | more
 
 
-def _by(said: dict[str, Any], request: Request) -> str:
-    """Return who says something: the name in it, or that of the request."""
-    return str(said.get("by") or "")[:LONGEST_USER] or user(request.headers)
-
-
-def _loads(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except ValueError:
-        return None
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(value), status, media_type="application/json")
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(value), status, headers, media_type="application/json")
 
 
 def _refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps({"error": why}), status, headers, media_type="application/json")
+    return _json({"error": why}, status, headers)

@@ -13,8 +13,8 @@ from onlad.reference import Array
 from onlad.report.record import record
 from onlad.serve import payload
 from onlad.serve.alarm import rounded
-from onlad.serve.config import StreamTable
 from onlad.serve.frames import Mark, Rows
+from onlad.serve.tables import StreamTable
 from onlad.serve.watcher import Watcher, padded
 from onlad.verdict import Verdicts
 
@@ -33,6 +33,11 @@ class Item:
     refused: Callable[[], None] | None = None  # they are not: it has to come again
     reply: Callable[[Answer], None] | None = None
 
+    @property
+    def where(self) -> dict[str, str]:
+        """Return stream and device, as logs have them."""
+        return {"stream": self.stream.name, "device": self.device}
+
 
 @dataclass(slots=True)
 class Answer:
@@ -43,7 +48,7 @@ class Answer:
     refused: str = ""  # why nothing of it was taken, though it could be read
     first: int = 0  # row of the first sample
     times: list[float] = field(default_factory=list)
-    verdicts: list[Verdicts] = field(default_factory=list)  # of the watcher's whole part
+    verdicts: Verdicts | None = None  # of the watcher's whole part
     start: int = 0  # where the item's samples begin in them
     rows: int = 0
 
@@ -103,5 +108,4 @@ def message(
     limit = found["threshold"]
     found["score"] = rounded(found["score"])
     found["threshold"] = None if limit is None else rounded(limit)
-    where = {"stream": watcher.stream.name, "device": watcher.device, "row": row, "time": when}
-    return where | found
+    return watcher.where | {"row": row, "time": when} | found

@@ -130,8 +130,7 @@ class Journal:
                 self.path(number).replace(folder / self.path(number).name)
             elif number < before:
                 self.path(number).unlink()
-        kept = sorted(folder.glob("*.journal"), reverse=True) if folder.is_dir() else []
-        for path in kept:
+        for path in sorted(folder.glob("*.journal"), reverse=True):
             archive -= path.stat().st_size
             if archive < 0:
                 path.unlink()
@@ -160,7 +159,7 @@ class Journal:
         """Let go of the open segment."""
         if self._file >= 0:
             os.close(self._file)
-            self._file = -1
+        self._file = -1
 
     def path(self, number: int) -> Path:
         """Return the file of a segment."""

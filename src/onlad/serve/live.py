@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 
 import orjson
+from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket
 
 from onlad.reference import Array
@@ -19,8 +20,9 @@ WAITING = 1000  # verdicts for one client
 
 
 class _Client:
-    def __init__(self, stream: str | None, device: str | None, anomalies: bool) -> None:
-        self.stream, self.device, self.anomalies = stream, device, anomalies
+    def __init__(self, asked: QueryParams) -> None:
+        self.stream, self.device = asked.get("stream"), asked.get("device")
+        self.anomalies = asked.get("only") == "anomalies"
         self.queue: deque[bytes] = deque(maxlen=WAITING)
         self.wake = asyncio.Event()
 
@@ -54,8 +56,7 @@ class Live(Listener):
 
     async def serve(self, socket: WebSocket) -> None:
         """Send one client what it asked for, until it goes."""
-        asked = socket.query_params
-        client = _Client(asked.get("stream"), asked.get("device"), asked.get("only") == "anomalies")
+        client = _Client(socket.query_params)
         await socket.accept()
         self.clients.add(client)
         waits = (self._until_gone(socket), self._send(socket, client), self._ending.wait())

@@ -18,21 +18,22 @@ _LONGEST = 300  # what a client sends may be in a value
 _lately: dict[str, tuple[int, int]] = {}
 
 
-class _Text(logging.Formatter):
+class _Line(logging.Formatter):
+    """One line per event, as JSON or as text."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self._json = as_json
+
     def format(self, record: logging.LogRecord) -> str:
-        facts = "".join(f" {name}={_shown(value)}" for name, value in _facts(record).items())
-        return f"{_when(record)} {record.levelname.lower()}: {_said(record)}{facts}"
-
-
-class _Json(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        level = record.levelname.lower()
-        head = {"time": _when(record), "level": level, "event": _said(record)}
-        return json.dumps(head | _facts(record), default=str)
-
-
-def _when(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, timezone.utc).isoformat("T", "milliseconds")
+        when = datetime.fromtimestamp(record.created, timezone.utc).isoformat("T", "milliseconds")
+        level, said, facts = record.levelname.lower(), _said(record), _facts(record)
+        if self._json:
+            return json.dumps({"time": when, "level": level, "event": said} | facts, default=str)
+        # Quoted, so that no line break of a client's makes a line of its own.
+        texts = {name: str(value) for name, value in facts.items()}
+        shown = (f" {n}={t if t.isalnum() else json.dumps(t)}" for n, t in texts.items())
+        return f"{when} {level}: {said}{''.join(shown)}"
 
 
 def _said(record: logging.LogRecord) -> str:
@@ -52,16 +53,10 @@ def _facts(record: logging.LogRecord) -> dict[str, Any]:
     return {k: v[:_LONGEST] if isinstance(v, str) else v for k, v in facts.items()}
 
 
-def _shown(value: Any) -> str:
-    # Quoted, so that no line break of a client's makes a line of its own.
-    text = str(value)
-    return text if text.isalnum() else json.dumps(text)
-
-
 def setup(kind: str, level: str) -> None:
     """Send the log to standard error: the service's, and warnings of the libraries below it."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if kind == "json" else _Text())
+    handler.setFormatter(_Line(kind == "json"))
     handler.addFilter(_few)
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -85,16 +80,16 @@ def _few(record: logging.LogRecord) -> bool:
     return count <= MOST
 
 
-def event(level: int, what: str, **facts: Any) -> None:
-    """Write one event with its facts."""
-    log.log(level, what, extra={"facts": facts})
-
-
 def info(what: str, **facts: Any) -> None:
-    """Write a normal event."""
-    event(logging.INFO, what, **facts)
+    """Write a normal event with its facts."""
+    log.info(what, extra={"facts": facts})
 
 
 def warning(what: str, **facts: Any) -> None:
     """Write an event that an operator should look at."""
-    event(logging.WARNING, what, **facts)
+    log.warning(what, extra={"facts": facts})
+
+
+def error(what: str, error: Exception, **facts: Any) -> None:
+    """Write an event that is a mistake in onlad, with its place."""
+    log.error(what, exc_info=error, extra={"facts": facts})

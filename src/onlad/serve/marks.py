@@ -34,10 +34,9 @@ class Marks:
             self._digests[mark.mid] = mark.digest
             if stream is not None:
                 self._timed[_of(mark, stream)] = None
-        while len(self._digests) > MOST:
-            self._digests.popitem(last=False)
-        while len(self._timed) > WINDOW:
-            self._timed.popitem(last=False)
+        for kept, most in ((self._digests, MOST), (self._timed, WINDOW)):
+            while len(kept) > most:
+                kept.popitem(last=False)
 
     def clear(self) -> None:
         """Forget packet identifiers: the broker has forgotten which it sent."""

@@ -20,11 +20,11 @@ import orjson
 from onlad.reference import Array
 from onlad.serve import discovery, logs, marks
 from onlad.serve.alarm import key
-from onlad.serve.config import MqttTable, StreamTable
 from onlad.serve.frames import Mark, digest
 from onlad.serve.intake import Item, message
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
+from onlad.serve.tables import MqttTable, StreamTable
 from onlad.serve.topics import Pattern
 from onlad.serve.watcher import Watcher
 from onlad.streams import wire
@@ -44,16 +44,16 @@ class Mqtt(Listener):
 
     def __init__(self, service: Service, table: MqttTable) -> None:
         self.service, self.table = service, table
+        # The number names a subscription to the broker, and is the same at every start.
         self.streams: list[tuple[Pattern, int, StreamTable]] = [
-            (stream.pattern, _identifier(stream.pattern), stream)
+            (pattern, zlib.crc32(pattern.filter.encode()) % 268_435_455 + 1, stream)
             for stream in service.streams.values()
-            if stream.pattern
+            if (pattern := stream.pattern)
         ]
         self.connections = 0
         self._client: Client | None = None  # from the broker's greeting on
         self._again: asyncio.Event = asyncio.Event()  # set: leave this connection
         self._alarms: dict[int, str] = {}  # packet identifier -> alarm
-        self._topics: dict[int, bytes] = {}  # of verdicts, by number of the device
         self._goodbye = 0  # packet identifier of the last message
         self._batch: list[bytes] = []  # acknowledgements and verdicts of the step
         self._states: dict[int, tuple[str, float]] = {}  # what was published: state, when
@@ -148,10 +148,8 @@ class Mqtt(Listener):
             self._acknowledge(message)
             self.service.health.drop("topic")
             return
-        payload, arrived, mark = message.payload, time.perf_counter(), None
-        if message.qos:
-            mark = Mark(message.mid, digest(message.topic, payload))
-        to = message.subscriptions
+        payload, arrived, to = message.payload, time.perf_counter(), message.subscriptions
+        mark = Mark(message.mid, digest(message.topic, payload)) if message.qos else None
         items = [
             Item(stream, device, payload, arrived, mark, message.again)
             for pattern, identifier, stream in self.streams
@@ -208,15 +206,14 @@ class Mqtt(Listener):
 
     def judged(self, watcher: Watcher, first: int, times: Array, verdicts: Verdicts) -> None:
         """Publish verdicts, and the state if it is another."""
-        which: Sequence[int] = range(len(verdicts))
-        if self.table.verdicts != "all":
-            anomalies = verdicts.is_anomaly.nonzero()[0].tolist()
-            which = anomalies if self.table.verdicts == "anomalies" else ()
+        which: Sequence[int] = range(len(verdicts) if self.table.verdicts == "all" else 0)
+        if self.table.verdicts == "anomalies":
+            which = verdicts.is_anomaly.nonzero()[0].tolist()
         client = self._client
         if which and (client is None or client.owed > MOST_OUT):
             self.service.health.drop("verdict", len(which))
         elif which:
-            topic = self._verdict_topic(watcher)
+            topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
             five = self.table.version == "5"
             for i in which:
                 said = message(watcher, verdicts, i, first + i, float(times[i]))
@@ -226,13 +223,6 @@ class Mqtt(Listener):
             if state is None:
                 self._announce(watcher)
             self._tell_state(watcher)
-
-    def _verdict_topic(self, watcher: Watcher) -> bytes:
-        topic = self._topics.get(watcher.number)
-        if topic is None:
-            topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
-            self._topics[watcher.number] = topic
-        return topic
 
     def alarmed(self, message: Message) -> None:
         """Publish an alarm. Without a connection it stays in the outbox until the next one."""
@@ -247,12 +237,12 @@ class Mqtt(Listener):
     async def _refresh(self) -> None:
         """Send the states that are due again, a few at a time: samples do not wait for them."""
         due = [watcher for watcher in self.service.watchers.values() if self._is_due(watcher)]
-        for first in range(0, len(due), TOLD):
-            for watcher in due[first : first + TOLD]:
-                known = self.service.watchers.get((watcher.stream.name, watcher.device))
-                if known is watcher and self._is_due(watcher):  # it may be forgotten meanwhile
-                    self._tell_state(watcher)
-            await asyncio.sleep(0)
+        for count, watcher in enumerate(due, 1):
+            known = self.service.watchers.get((watcher.stream.name, watcher.device))
+            if known is watcher and self._is_due(watcher):  # it may be forgotten meanwhile
+                self._tell_state(watcher)
+            if count % TOLD == 0:
+                await asyncio.sleep(0)
 
     def _is_due(self, watcher: Watcher) -> bool:
         state, when = self._states.get(watcher.number, ("", 0.0))
@@ -276,7 +266,6 @@ class Mqtt(Listener):
     def forgotten(self, watcher: Watcher) -> None:
         """Take back what the broker retains of a device. Nothing is said of it afterwards."""
         self._states.pop(watcher.number, None)
-        self._topics.pop(watcher.number, None)
         self._take_back(watcher.stream.name, watcher.device)
 
     def _take_back(self, stream: str, device: str) -> None:
@@ -285,11 +274,6 @@ class Mqtt(Listener):
         if self.table.discovery is not None and self._client is not None:
             for topic, _ in discovery.configs(self.table, key(stream, device), place):
                 self._client.publish(topic, b"", True)
-
-
-def _identifier(pattern: Pattern) -> int:
-    """Return what names a subscription to the broker, and is the same at every start."""
-    return zlib.crc32(pattern.filter.encode()) % 268_435_455 + 1
 
 
 def _topic(watcher: Watcher) -> str:

@@ -6,19 +6,20 @@ All of it raises `DiskError`, and changes nothing, when the journal cannot be wr
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.rules import Rules
-from onlad.serve import checkpoint, logs, replay, whatif
+from onlad.serve import logs, replay
 from onlad.serve.alarm import LABELS, Alarm, key
 from onlad.serve.checkpoint import StateError
 from onlad.serve.devices import need_columns
 from onlad.serve.frames import Fact
 from onlad.serve.watcher import Watcher
-from onlad.serve.whatif import Tried
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
@@ -60,7 +61,7 @@ class Orders:
     async def pause(self, watcher: Watcher, paused: bool, by: str = "") -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note([_fact("paused", watcher, paused=paused)], watcher, by)
+            self._note([watcher.fact("paused", paused=paused)], watcher, by)
             watcher.paused = paused
 
     async def label(
@@ -82,17 +83,19 @@ class Orders:
             if marked and label != "normal":
                 raise StateError("the samples of this alarm were learned as normal")
             if label == "normal" and not marked:
-                _need_ready(watcher)
+                known = watcher.monitor.describe()
+                if not known["ready"]:  # it has gone back to its warm-up
+                    raise StateError(f"the model of {watcher.key} is not ready yet: {known['why']}")
                 undo = self._keep(watcher, watcher.monitor)
             if ahead is not None and found.label != "fault":
                 taken = _learned_of(watcher, found)
                 back = self._keep(watcher, await self._rest_without(watcher, found, ahead))
                 undo = self._keep(watcher, watcher.monitor)
             said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST], "undo": undo}
-            facts = [_fact("label", watcher, **said, row=watcher.journaled)]
+            facts = [watcher.fact("label", **said)]
             if back is not None:
                 model = self._service.store.snapped(watcher.number, back)
-                facts.insert(0, _fact("reverted", watcher, file=back, row=watcher.journaled))
+                facts.insert(0, watcher.fact("reverted", file=back))
             self._note(facts, watcher, by)
             if back is not None:
                 watcher.revert(model)
@@ -134,12 +137,9 @@ class Orders:
 
     def _keep(self, watcher: Watcher, model: Monitor, by: str = "") -> str:
         """Keep a model of a device as a snapshot; the trail has its digest."""
-        try:
+        with _written("the snapshot"):
             file = self._service.store.snapshot(watcher.number, model)
             self.note_snapshot(watcher, file, model.n_seen, by=by)
-        except OSError as error:
-            what = f"the snapshot cannot be written: {error.strerror}"
-            raise DiskError(f"{what}. Nothing was changed") from None
         return file
 
     def note_snapshot(
@@ -169,7 +169,7 @@ class Orders:
                 rest = (store, watcher, model, (0, 0), since)
                 file = self._keep(watcher, await asyncio.to_thread(replay.replayed, *rest))
             model = store.snapped(watcher.number, file)
-            self._note([_fact("reverted", watcher, file=file, row=watcher.journaled)], watcher, by)
+            self._note([watcher.fact("reverted", file=file)], watcher, by)
             watcher.revert(model)
 
     async def maintain(self, watcher: Watcher, windows: tuple[str, ...], by: str = "") -> None:
@@ -181,17 +181,16 @@ class Orders:
                 raise StateError(str(error)) from None
             if len(windows) > MOST_WINDOWS:
                 raise StateError(f"at most {MOST_WINDOWS} times of maintenance are kept")
-            said = {"row": watcher.journaled, "windows": list(windows)}
-            self._note([_fact("maintenance", watcher, **said)], watcher, by)
+            self._note([watcher.fact("maintenance", windows=list(windows))], watcher, by)
             watcher.serve_at(windows)
 
     async def tried(
-        self, watcher: Watcher, rate: float | None = None, days: float = whatif.DAYS
-    ) -> Tried:
+        self, watcher: Watcher, rate: float | None = None, days: float = replay.DAYS
+    ) -> replay.Tried:
         """Return what would have been said of the last days with another budget."""
         service = self._service
         fresh = service.devices.fresh(watcher.stream)
-        return await asyncio.to_thread(whatif.tried, service.store, watcher, fresh, rate, days)
+        return await asyncio.to_thread(replay.tried, service.store, watcher, fresh, rate, days)
 
     async def forget(self, watcher: Watcher, by: str = "") -> str:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""
@@ -199,16 +198,11 @@ class Orders:
         async with service.turn:
             if self.found(watcher.stream.name, watcher.device) is not watcher:
                 raise UnknownError("there is no such device")
-            try:
-                saved = checkpoint.entry(watcher)
-                saved = saved._replace(alarms=checkpoint.alarms_of(watcher))
-                file = service.store.keep_forgotten(saved, watcher.monitor)
-            except OSError as error:
-                what = f"the undo file cannot be written: {error.strerror}"
-                raise DiskError(f"{what}. Nothing was changed") from None
-            self._note([_fact("forgotten", watcher)], watcher, by)
+            with _written("the undo file"):
+                file = service.store.keep_forgotten(watcher)
+            self._note([watcher.fact("forgotten")], watcher, by)
             service.remove(watcher)
-        logs.info("forgotten", stream=watcher.stream.name, device=watcher.device, undo=file)
+        logs.info("forgotten", **watcher.where, undo=file)
         for listener in service.listeners:
             listener.forgotten(watcher)
         return file
@@ -217,7 +211,7 @@ class Orders:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
-            saved, model = service.store.forgotten(file)
+            saved, model, _ = service.store.forgotten(file)
             name = key(saved.stream, saved.device)
             if saved.stream not in devices.streams:
                 raise StateError(f"{name}: there is no stream {saved.stream}")
@@ -241,22 +235,26 @@ class Orders:
 
     def _note(self, facts: list[Fact], watcher: Watcher | None = None, by: str = "") -> None:
         """Put what a person does into the audit trail and the journal before it is done."""
-        audit, where = self._service.audit, dict[str, Any]()
-        if watcher is not None:
-            where = {"stream": watcher.stream.name, "device": watcher.device}
+        audit, where = self._service.audit, watcher.where if watcher is not None else {}
         end = audit.end
-        try:
-            for fact in facts:
-                audit.note(fact.kind, **fact.values | where, by=by)
-            self._service.store.journal.append(facts)
-        except OSError as error:
-            audit.take_back(end)
-            what = f"the journal cannot be written: {error.strerror}"
-            raise DiskError(f"{what}. Nothing was changed; try again when there is space") from None
+        with _written("the journal"):
+            try:
+                for fact in facts:
+                    audit.note(fact.kind, **fact.values | where, by=by)
+                self._service.store.journal.append(facts)
+            except OSError:
+                audit.take_back(end)
+                raise
 
 
-def _fact(kind: str, watcher: Watcher, **values: Any) -> Fact:
-    return Fact(kind, {"number": watcher.number, **values})
+@contextlib.contextmanager
+def _written(what: str) -> Iterator[None]:
+    """Raise `DiskError` if the disk does not take something."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{what} cannot be written: {error.strerror}"
+        raise DiskError(f"{why}. Nothing was changed; try again when there is space") from None
 
 
 def _alarm(watcher: Watcher, name: str) -> Alarm:
@@ -274,10 +272,3 @@ def _learned_of(watcher: Watcher, alarm: Alarm) -> int:
     first, end = watcher.rows_of(alarm)
     known = alarm.learned[alarm.before : alarm.before + end - first]
     return sum(known) or (len(known) < end - first)
-
-
-def _need_ready(watcher: Watcher) -> None:
-    """Refuse to learn an alarm with a model that has gone back to its warm-up."""
-    said = watcher.monitor.describe()
-    if not said["ready"]:
-        raise StateError(f"the model of {watcher.key} is not ready yet: {said['why']}")

@@ -18,29 +18,11 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from onlad.report.lines import digits
-from onlad.serve.alarm import Alarm
+from onlad.serve import shown
+from onlad.serve.across import FEWEST, Shared, peers, shared
 from onlad.serve.charts import when
 from onlad.serve.devicepage import Device
-from onlad.serve.incidents import Shared, shared
-from onlad.serve.peers import FEWEST, peers
 from onlad.serve.service import Service
-from onlad.serve.shown import (
-    ALARMS,
-    COLOURS,
-    EVERY,
-    address_of,
-    ago,
-    badge,
-    counted,
-    done,
-    drifting,
-    heading,
-    learning,
-    like,
-    person,
-    severity,
-    small,
-)
 from onlad.serve.watcher import Watcher
 
 SHOWN = 100  # devices in the list; the filter finds the others
@@ -58,20 +40,17 @@ def attach(app: FastAPI, service: Service) -> None:
 
     @ui.page("/", title="onlad")
     def devices() -> None:
-        _make_room()
         _frame(service)
         Incidents(service)
         Devices(service)
 
     @ui.page("/peers", title="onlad")
     def beside(stream: str = "") -> None:
-        _make_room()
         _frame(service)
         Peers(service, stream)
 
     @ui.page("/watch", title="onlad")
     def watch(stream: str = "", device: str = "") -> None:
-        _make_room()
         _frame(service)
         watcher = service.watchers.get((stream, device))
         if watcher is None:
@@ -84,15 +63,12 @@ def attach(app: FastAPI, service: Service) -> None:
     ui.run_with(app, title="onlad", dark=None, language="en-US", show_welcome_message=False)
 
 
-def _make_room() -> None:
-    """Remove views whose browser never came, or is gone: NiceGUI keeps each for a minute."""
+def _frame(service: Service) -> None:
+    """Add the head of a page: links, and whether the service is ready."""
+    # Views whose browser never came, or is gone, make room: NiceGUI keeps each for a minute.
     waiting = [client for client in Client.instances.values() if not client.has_socket_connection]
     for client in waiting[:-WAITING]:
         client.delete()
-
-
-def _frame(service: Service) -> None:
-    """Add the head of a page: links, and whether the service is ready."""
     ui.query(".nicegui-content").classes("w-full max-w-5xl mx-auto gap-3")
     with ui.header().classes("items-center py-2 bg-primary"):
         ui.link("onlad", "/").classes("text-xl font-bold text-white no-underline")
@@ -102,24 +78,24 @@ def _frame(service: Service) -> None:
     def look() -> None:
         state.text = "; ".join(service.health.problems()) or "service: well"
 
-    ui.timer(EVERY, look)
+    ui.timer(shown.EVERY, look)
 
 
 class Incidents:
     """The newest incidents of all devices; those that began together are one."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._by, self._most = service, person(), ALARMS
+        self._service, self._by, self._most = service, shown.person(), shown.ALARMS
         self._listed: list[Any] = []
         self._list = ui.column().classes("w-full gap-2")
-        ui.timer(2 * EVERY, self._look)
+        ui.timer(2 * shown.EVERY, self._look)
 
     def _look(self) -> None:
         found = shared(self._service.watchers.values(), time.time() - RECENT)
-        shown, outbox = found[: self._most], self._service.outbox
+        newest, outbox = found[: self._most], self._service.outbox
         listed = [len(found), outbox.suppressed] + [
             (alarm.id, round(alarm.severity), each.is_open, alarm.label, alarm.comment, alarm.like)
-            for each in shown
+            for each in newest
             for alarm, _ in each.parts
         ]
         if listed == self._listed:
@@ -129,43 +105,38 @@ class Incidents:
         if not found:
             return
         with self._list:
-            heading("Incidents")
+            shown.heading("Incidents")
             if outbox.suppressed:
-                said = (
-                    f"{counted(outbox.suppressed, 'alarm')} since the start beyond the budget of "
-                )
-                ui.label(f"{said}{outbox.per_hour} per hour, and suppressed").classes(
-                    "text-sm text-warning"
-                ).props("role=status")
+                said = f"{shown.counted(outbox.suppressed, 'alarm')} since the start beyond the "
+                said += f"budget of {outbox.per_hour} per hour, and suppressed"
+                shown.note(said, "text-warning").props("role=status")
             with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
-                for each in shown:
+                for each in newest:
                     self._show(each)
             if len(found) > self._most:
                 more = f"{min(len(found), SHOWN)} of {len(found)} in the last 7 days"
-                small(f"Show {more}", self._show_all)
+                shown.small(f"Show {more}", self._show_all)
 
     def _show(self, incident: Shared) -> None:
         alarm, named, watchers = incident.worst, incident.named, incident.watchers
         with ui.row().classes("w-full items-start no-wrap gap-2").props("role=listitem"):
-            severity(alarm)
+            shown.severity(alarm)
             with ui.column().classes("gap-0 min-w-0 grow"):
                 with ui.row().classes("gap-x-2 gap-y-0"):
                     for watcher in watchers[:NAMED]:
-                        ui.link(watcher.key, address_of(watcher)).classes("break-all")
+                        ui.link(watcher.key, shown.address_of(watcher)).classes("break-all")
                     if len(watchers) > NAMED:
                         ui.label(f"and {len(watchers) - NAMED} more")
                 said = [f"{when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}"]
                 said += [f"“{named.comment}”"] * bool(named.comment)
-                said += [like(alarm, watchers[0])] * bool(alarm.like)
-                ui.label(". ".join(said)).classes("text-sm opacity-80 break-words")
+                said += [shown.like(alarm, watchers[0])] * bool(alarm.like)
+                shown.note(". ".join(said), "opacity-80 break-words")
             if incident.is_open:
-                badge("open", "negative")
-            if not incident.told:
-                badge("suppressed", "grey")
-            if named.label:
-                badge(named.label, "grey")
+                shown.badge("open", "negative")
+            for word in filter(None, ("" if incident.told else "suppressed", named.label)):
+                shown.badge(word, "grey")
             if not incident.seen:
-                small("Seen", lambda: self._see(incident))
+                shown.small("Seen", lambda: self._see(incident))
 
     def _show_all(self) -> None:
         self._most = SHOWN
@@ -176,7 +147,7 @@ class Incidents:
         for alarm, watcher in incident.parts:
             if not alarm.label:
                 label = self._service.orders.label(watcher, alarm.id, "seen", by=self._by)
-                if not await done(label):
+                if not await shown.done(label):
                     break
         self._look()
 
@@ -186,71 +157,65 @@ class Devices:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._counts = ui.label().classes("text-sm opacity-80").props("role=status")
+        self._counts = shown.note().props("role=status")
         with ui.row().classes("gap-3"):
             for name in service.streams:
-                ui.link(
-                    f"{name}: devices beside each other", f"/peers?{urlencode({'stream': name})}"
-                )
-        heading("Devices")
+                address = f"/peers?{urlencode({'stream': name})}"
+                ui.link(f"{name}: devices beside each other", address)
+        shown.heading("Devices")
         self._filter = ui.input("Filter").props("dense clearable").classes("w-full")
         self._list = ui.column().classes("w-full gap-2")
-        self._rows: dict[tuple[str, str], Row] = {}
+        self._rows: list[Row] = []
         self._shown: list[tuple[str, str]] = []
-        self._more = ui.label().classes("text-sm opacity-60")
-        ui.timer(EVERY, self._look)
+        self._more = shown.note(classes="opacity-60")
+        ui.timer(shown.EVERY, self._look)
 
     def _look(self) -> None:
-        wanted = (self._filter.value or "").lower()
-        found = [
-            w for w in self._service.watchers.values() if wanted in f"{w.key} {w.state}".lower()
-        ]
+        wanted, known = (self._filter.value or "").lower(), self._service.watchers
+        found = [w for w in known.values() if wanted in f"{w.key} {w.state}".lower()]
         found.sort(key=lambda w: (WORST_FIRST.index(w.state), w.key))
-        shown = found[:SHOWN]
-        keys = [(w.stream.name, w.device) for w in shown]
+        del found[SHOWN:]
+        keys = [(w.stream.name, w.device) for w in found]
         if keys != self._shown:  # a new order: build it again
             self._list.clear()
             with self._list:
-                self._rows = {key: Row(w) for key, w in zip(keys, shown, strict=True)}
+                self._rows = [Row(watcher) for watcher in found]
             self._shown = keys
-        for key, watcher in zip(keys, shown, strict=True):
-            self._rows[key].look(watcher)
-        states = Counter(w.state for w in self._service.watchers.values())
+        for row, watcher in zip(self._rows, found, strict=True):
+            row.look(watcher)
+        states = Counter(w.state for w in known.values())
         self._counts.text = ", ".join(f"{states[s]:,} {s}" for s in WORST_FIRST if states[s])
-        if not self._service.watchers:
+        self._more.text = f"{len(found)} of {len(known)} devices"
+        if not known:
             self._more.text = "No device has sent a sample yet."
-        else:
-            self._more.text = f"{len(shown)} of {len(self._service.watchers)} devices"
 
 
 class Row:
     """One device of the list."""
 
     def __init__(self, watcher: Watcher) -> None:
-        address = address_of(watcher)
-        with (
-            ui.card()
-            .classes("w-full p-3 cursor-pointer")
-            .on("click", lambda: ui.navigate.to(address)),
-            ui.row().classes("w-full items-center justify-between no-wrap"),
-        ):
+        address = shown.address_of(watcher)
+        card = ui.card().classes("w-full p-3 cursor-pointer")
+        card.on("click", lambda: ui.navigate.to(address))
+        with card, ui.row().classes("w-full items-center justify-between no-wrap"):
             with ui.column().classes("gap-0 min-w-0 grow"):
                 ui.link(watcher.key, address).classes("font-medium break-all text-inherit")
-                self._said = ui.label().classes("text-sm opacity-70 break-words w-full")
-            self._state = badge("", "grey").classes("shrink-0")
+                self._said = shown.note(classes="opacity-70 break-words w-full")
+            self._state = shown.badge("", "grey").classes("shrink-0")
 
     def look(self, watcher: Watcher) -> None:
         """Show the current state."""
-        self._state.text = watcher.state
-        self._state.props(f"color={COLOURS[watcher.state]}")
-        said = f"{counted(watcher.monitor.n_seen, 'sample')}, the last {ago(watcher.seen)}"
-        if watcher.last is not None and watcher.last.ready:
-            said += f", score {digits(watcher.last.score)} of {digits(watcher.last.threshold)}"
-        if watcher.alarm is not None:
-            said += f": {_causes(watcher.alarm)}"
-        said += drifting(watcher)
+        shown.state_of(self._state, watcher)
+        seen, last, alarm = shown.ago(watcher.seen), watcher.last, watcher.alarm
+        said = f"{shown.counted(watcher.monitor.n_seen, 'sample')}, the last {seen}"
+        if last is not None and last.ready:
+            said += f", score {digits(last.score)} of {digits(last.threshold)}"
+        if alarm is not None:
+            causes = list(alarm.causes.items())[:2]
+            said += ": " + ", ".join(f"{name} {share:.0%}" for name, share in causes)
+        said += shown.drifting(watcher)
         if watcher.state == "learning":
-            said += learning(watcher)
+            said += shown.learning(watcher)
         self._said.text = said
 
 
@@ -261,16 +226,16 @@ class Peers:
         self._service, self._stream = service, stream
         ui.link("All devices", "/").classes("text-sm")
         ui.label(f"{stream}: devices beside each other").classes("text-xl font-medium")
-        ui.label(
+        shown.note(
             "Unusual for itself is a device in alarm; unusual among its like is one whose sensor "
             "is far from where it is on the other devices."
-        ).classes("text-sm opacity-80")
+        )
         names = ("device", "for itself", "among its like", "sensor", "here", "the others")
         columns = [{"name": name, "label": name, "field": name, "align": "left"} for name in names]
         self._table = ui.table(columns=columns, rows=[], row_key="device").classes("w-full")
         self._table.add_slot("body-cell-device", LINKED)
-        self._more = ui.label().classes("text-sm opacity-60")
-        ui.timer(2 * EVERY, self._look)
+        self._more = shown.note(classes="opacity-60")
+        ui.timer(2 * shown.EVERY, self._look)
 
     def _look(self) -> None:
         own = self._service.devices.of(self._stream)
@@ -278,7 +243,7 @@ class Peers:
         self._table.rows = [
             {
                 "device": peer.device,
-                "address": address_of(self._service.watchers[self._stream, peer.device]),
+                "address": shown.address_of(self._service.watchers[self._stream, peer.device]),
                 "for itself": "unusual" if peer.itself else "usual",
                 "among its like": "unusual" if peer.among else "usual",
                 "sensor": peer.sensor,
@@ -287,12 +252,7 @@ class Peers:
             }
             for peer in found[:SHOWN]
         ]
-        self._more.text = (
-            f"{len(self._table.rows)} of {len(own)} devices"
-            if found
-            else (f"There are no {FEWEST} devices with the same sensors that are ready.")
-        )
-
-
-def _causes(alarm: Alarm) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in list(alarm.causes.items())[:2])
+        self._more.text = f"{len(self._table.rows)} of {len(own)} devices"
+        if not found:
+            none = f"There are no {FEWEST} devices with the same sensors that are ready."
+            self._more.text = none

@@ -15,8 +15,9 @@ import numpy as np
 from onlad import kernel
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
-from onlad.serve.config import StreamTable
+from onlad.serve.tables import StreamTable
 from onlad.streams import records
+from onlad.streams.block import number
 from onlad.streams.times import LATEST, seconds
 
 # A message is read in one go, so its size bounds how long others wait for their turn.
@@ -117,8 +118,12 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
             values, given, _ = reader.take(sample)
             time = now if given is None else seconds(given)
             if not names and reader.roles is not None:
-                _refuse_odd(reader.roles.features)
-                names = reader.roles.features
+                first = reader.roles.features
+                if len(first) > MOST_FEATURES:  # which would make a model too large
+                    raise ValueError(f"{len(first)} features; at most {MOST_FEATURES}")
+                if any(len(str(name)) > LONGEST_NAME for name in first):
+                    raise ValueError(f"a name has more than {LONGEST_NAME} letters")
+                names = first
         except Exception as error:
             bad.append((index, why(error)))
         else:
@@ -144,12 +149,5 @@ def why(error: Exception) -> str:
 def _plain(data: bytes) -> Sequence[list[float]]:
     text = data.decode("utf-8")  # UnicodeDecodeError is a ValueError
     lines = [line for line in text.splitlines() if line.strip()]
-    return [[float(part) for part in _SEPARATORS.split(line.strip())] for line in lines]
-
-
-def _refuse_odd(names: Names) -> None:
-    """Refuse names that would make a model too large."""
-    if len(names) > MOST_FEATURES:
-        raise ValueError(f"{len(names)} features; at most {MOST_FEATURES}")
-    if any(len(str(name)) > LONGEST_NAME for name in names):
-        raise ValueError(f"a name has more than {LONGEST_NAME} letters")
+    cells = [enumerate(_SEPARATORS.split(line.strip())) for line in lines]
+    return [[number(part, i) for i, part in line] for line in cells]

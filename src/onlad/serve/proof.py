@@ -19,10 +19,9 @@ from onlad import persist
 from onlad.monitor import Monitor
 from onlad.serve import audit, checkpoint, replay
 from onlad.serve.checkpoint import Saved, StateError
-from onlad.serve.config import Config
 from onlad.serve.frames import Fact, Record, Rows
 from onlad.serve.journal import Journal
-from onlad.serve.tables import StreamTable
+from onlad.serve.tables import Config
 from onlad.serve.watcher import Watcher
 
 TRIES = 3  # to read a checkpoint
@@ -41,10 +40,7 @@ class _Target(NamedTuple):
 
     name: str
     model: Monitor
-
-    @property
-    def seen(self) -> int:
-        return self.model.n_seen
+    seen: int  # rows
 
 
 def prove(folder: Path, config: Config) -> Iterator[Proved]:
@@ -56,7 +52,10 @@ def prove(folder: Path, config: Config) -> Iterator[Proved]:
         if saved.stream not in streams:
             yield Proved(f"{saved.stream}: the configuration has no such stream", wrong=False)
             continue
-        targets = [*_snapshots(folder, saved.number), _Target(f"models/{saved.file}", model)]
+        targets = [
+            *_snapshots(folder, saved.number),
+            _Target(f"models/{saved.file}", model, model.n_seen),
+        ]
         stream = streams[saved.stream]
         walk = _Walk(Watcher(saved.number, stream, saved.device, stream.monitor(), 1), targets)
         walk.trail = [each for each in trail if each.get("number") == saved.number]
@@ -76,7 +75,8 @@ def _checkpoint(folder: Path) -> list[tuple[Saved, Monitor]]:
 def _snapshots(folder: Path, number: int) -> Iterator[_Target]:
     for path in checkpoint.snapshots(folder, number):
         with contextlib.suppress(OSError):  # it is removed just now
-            yield _Target(f"snapshots/{path.name}", checkpoint.monitor(path))
+            model = checkpoint.monitor(path)
+            yield _Target(f"snapshots/{path.name}", model, model.n_seen)
 
 
 @dataclass
@@ -100,9 +100,14 @@ class _Walk:
         if isinstance(record, Rows):
             self._observe(record)
         elif record.kind == "birth":
-            self._start(_born(self.watcher.stream, record), 0)
+            fresh = self.watcher.stream.template()
+            names = () if fresh.n_seen else tuple(record.values["names"])
+            self._start(Monitor.resumed(fresh.settings(), fresh.learned(), names), 0)
         else:
-            self._check(record)
+            if record.kind in PEOPLE and not any(_tells(said, record) for said in self.trail):
+                self.wrong.append(f"the journal has a {record.kind!r} that the trail lacks")
+            if record.kind == "lost":
+                self.why = "the journal lost rows"
             self._redo(record)
 
     def _start(self, model: Monitor, row: int) -> None:
@@ -159,13 +164,6 @@ class _Walk:
                 self.wrong.append(f"{target.name} is not what the log leads to")
             self.watcher.monitor, self.why = _copy(target.model), ""
 
-    def _check(self, fact: Fact) -> None:
-        """Note a deed that is not in the trail."""
-        if fact.kind in PEOPLE and not any(_tells(said, fact) for said in self.trail):
-            self.wrong.append(f"the journal has a {fact.kind!r} that the trail lacks")
-        if fact.kind == "lost":
-            self.why = "the journal lost rows"
-
     def _redo(self, fact: Fact) -> None:
         """Do again what was done, when the walk is where it was done."""
         values, own = fact.values, self.watcher
@@ -202,13 +200,6 @@ class _Walk:
             *self.unsure,
         ]
         return Proved(f"{own.key}: {'; '.join(said)}", wrong=bool(wrong))
-
-
-def _born(stream: StreamTable, birth: Fact) -> Monitor:
-    """Return the model with which a device began."""
-    fresh = stream.template()
-    names = () if fresh.n_seen else tuple(birth.values["names"])
-    return Monitor.resumed(fresh.settings(), fresh.learned(), names)
 
 
 def _copy(model: Monitor) -> Monitor:

@@ -41,9 +41,7 @@ class Quarantine:
     def __init__(self, state: Path) -> None:
         self.folder = state / "quarantine"
         self.count = 0  # set aside since the start of the process
-        self.careful = (
-            False  # a block of the journal ended the last start: replay each record alone
-        )
+        self.careful = False  # a block of the journal ended the last start: replay it one by one
         self._fault = state / "fault"
         self._hand = mmap.mmap(-1, _HAND.size)
         # A full disk cannot hold it: then it is kept in memory alone.
@@ -73,12 +71,11 @@ class Quarantine:
         self.drop()
         with contextlib.suppress(FileNotFoundError):
             why = self._fault.read_text("utf-8", "replace")
-            if why and what == READING:
-                self._put(f"message-{value:016x}", {"why": why})
-                logs.warning("a message ended the last process", digest=f"{value:016x}")
-            elif why and what == WATCHING:
-                self._put(_rows(number, value), {"why": why})
-                logs.warning("rows ended the last process", device=number, row=value)
+            names = {READING: f"message-{value:016x}", WATCHING: _rows(number, value)}
+            if why and what in names:
+                self._put(names[what], {"why": why})
+                whose = "a message" if what == READING else "rows"
+                logs.warning(f"{whose} ended the last process", file=names[what])
             elif why and what == REPLAYING:
                 self.careful = True
                 logs.warning("the journal ended the last process", device=number, row=value)
@@ -104,9 +101,8 @@ class Quarantine:
             _HAND.pack_into(self._hand, 0, READING, 0, value)
             return ""
         name = f"message-{value:016x}"
-        facts = {"stream": item.stream.name, "device": item.device}
-        self._put(name, facts | {"payload": base64.b64encode(item.payload).decode()})
-        logs.warning("a message is set aside", **facts, file=f"quarantine/{name}.json")
+        self._put(name, item.where | {"payload": base64.b64encode(item.payload).decode()})
+        logs.warning("a message is set aside", **item.where, file=f"quarantine/{name}.json")
         return f"it ended the service once, and is set aside in quarantine/{name}.json"
 
     # -- rows of the journal ------------------------------------------------------------------
@@ -129,7 +125,8 @@ class Quarantine:
             self.folder.mkdir(exist_ok=True)
             known: dict[str, Any] = {"time": time.time()}
             if path.exists():
-                known |= _known(path)
+                with contextlib.suppress(ValueError, TypeError):  # of one that is damaged, nothing
+                    known |= json.loads(path.read_bytes())
             elif sum(1 for _ in self.folder.iterdir()) >= MOST:
                 return
             modelfile.replace(path, json.dumps(known | facts, indent=1).encode())
@@ -137,15 +134,6 @@ class Quarantine:
     def close(self) -> None:
         """Let go of the note."""
         self._hand.close()
-
-
-def _known(path: Path) -> dict[str, Any]:
-    """Return what a file has already; nothing of one that is damaged."""
-    try:
-        known = json.loads(path.read_bytes())
-    except ValueError:
-        return {}
-    return known if isinstance(known, dict) else {}
 
 
 def _rows(number: int, first: int) -> str:

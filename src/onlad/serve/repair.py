@@ -32,7 +32,7 @@ def repair(folder: Path) -> Iterator[str]:
 
 class _Repair:
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store, self.damaged = store, store.folder / "damaged"
         self.names: dict[int, str] = {}  # devices by number
         self.rows: dict[int, int] = {}  # of each, the next row of the journal
         self.kept: dict[int, int] = {}
@@ -44,22 +44,26 @@ class _Repair:
 
     def run(self) -> Iterator[str]:
         """Do it."""
-        before = len(list(self._damaged().glob("*")))
+        before = len(list(self.damaged.glob("*")))
         point = yield from self._checkpoint()
         good: list[Saved] = []
         for saved in point.watchers:
             name = self.names[saved.number] = key(saved.stream, saved.device)
             try:
                 seen = self.store.model(saved).n_seen
-                saved = self._with_alarms(saved)  # noqa: PLW2901
             except OnladError as error:
                 self._set_aside(self.store.models / saved.file)
                 yield f"{name}: {error}. The device starts from nothing"
                 continue
             good.append(saved)
+            try:
+                self.store.alarms(saved)
+            except OnladError:
+                self._set_aside(self.store.models / saved.alarm_file)
+                good[-1] = saved._replace(alarm_file="")
             self.rows[saved.number] = seen + saved.lost
         yield from self._journal(point)
-        if len(good) != len(point.watchers) or len(list(self._damaged().glob("*"))) > before:
+        if len(good) != len(point.watchers) or len(list(self.damaged.glob("*"))) > before:
             if not point.is_first:  # also where a state.json was taken that has no right checksum
                 self.store.commit(point._replace(watchers=tuple(good)))
             for number, (first, end) in self.gone.items():
@@ -71,18 +75,9 @@ class _Repair:
                 yield f"{name}: {kept:,} rows of the journal are kept, {lost:,} are lost"
             if self.illegible or self.missing:
                 yield "of some rows it cannot be told whose they were: more may be lost"
-            yield f"what was damaged is in {self._damaged()}"
+            yield f"what was damaged is in {self.damaged}"
         elif not self.missing:
             yield "nothing is damaged"
-
-    def _with_alarms(self, saved: Saved) -> Saved:
-        """Return a watcher without alarms if those cannot be read."""
-        try:
-            self.store.alarms(saved)
-        except OnladError:
-            self._set_aside(self.store.models / saved.alarm_file)
-            return saved._replace(alarm_file="")
-        return saved
 
     def _checkpoint(self) -> Generator[str, None, Checkpoint]:
         """Return the checkpoint, also one whose checksum is wrong if it can be read at all."""
@@ -131,18 +126,14 @@ class _Repair:
                 continue
             for start, stop in gaps:
                 yield f"{path.name}: bytes {start:,} to {stop:,} cannot be read"
-                self._count(data[start:stop])
+                whose_rows = list(legible(data[start:stop]))
+                self.illegible = self.illegible or not whose_rows
+                for whose in whose_rows:
+                    self._lose(*whose)
             yield from self.left_out
             self.left_out.clear()
             self._set_aside(path)
             modelfile.replace(path, new)
-
-    def _count(self, damaged: bytes) -> None:
-        """Note whose rows stood in bytes that cannot be read."""
-        there = list(legible(damaged))
-        self.illegible = self.illegible or not there
-        for number, first, rows in there:
-            self._lose(number, first, rows)
 
     def _lose(self, number: int, first: int, rows: int) -> None:
         begin, end = self.gone.get(number, (first, 0))
@@ -172,7 +163,7 @@ class _Repair:
                         self.rows[number] += record.values["rows"]
                 yield record
                 continue
-            number = record.watcher
+            number = record.number
             if number not in self.rows:  # without its birth
                 self._lose(number, record.first, len(record.X))
                 continue
@@ -189,7 +180,7 @@ class _Repair:
         """Raise `StateError` if a file that a fact needs cannot be read."""
         number, file = fact.values["number"], fact.values["file"]
         if fact.kind == "restored":
-            saved, model = self.store.forgotten(file)
+            saved, model, _ = self.store.forgotten(file)
             self.names.setdefault(number, key(saved.stream, saved.device))
             self.rows.setdefault(number, model.n_seen + saved.lost)
             return
@@ -200,15 +191,12 @@ class _Repair:
             what = f"{name} stays what it was before it went back to a snapshot"
             raise StateError(f"{what}: {error}") from None
 
-    def _damaged(self) -> Path:
-        return self.store.folder / "damaged"
-
     def _set_aside(self, path: Path) -> None:
         """Copy a file to where what was damaged is."""
-        self._damaged().mkdir(exist_ok=True)
+        self.damaged.mkdir(exist_ok=True)
         if path.exists():
-            target, count = self._damaged() / path.name, 0
+            target, count = self.damaged / path.name, 0
             while target.exists():
                 count += 1
-                target = self._damaged() / f"{path.name}.{count}"
+                target = self.damaged / f"{path.name}.{count}"
             target.write_bytes(path.read_bytes())

@@ -16,6 +16,7 @@ from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.serve import logs, replay
 from onlad.serve.checkpoint import StateError
+from onlad.serve.disk import Disk
 from onlad.serve.frames import Fact, Rows
 from onlad.serve.quarantine import REPLAYING, WATCHING
 from onlad.serve.watcher import Watcher
@@ -43,14 +44,17 @@ def resume(service: Service) -> Iterator[str]:
             yield from resumption.run()
             return
         except _Failed:  # from the start again, and row by row where it failed
-            service.forget_all()
+            for known in (service.watchers, service.devices.born, service.marks,
+                          service.outbox.waiting):  # fmt: skip
+                known.clear()
+            service.disk = Disk(service, service.store)
 
 
 class _Resumption:
     """One attempt. Blocks in `failed` are watched with care, by watcher and first row."""
 
     def __init__(self, service: Service, failed: set[tuple[int, int]]) -> None:
-        self.service, self.failed = service, failed
+        self.service, self.failed, self.folder = service, failed, service.store.folder
         self.watchers: dict[int, Watcher] = {}
         self.absent: dict[int, int] = {}  # by number: the next row of the journal
         self.gathered: dict[int, list[Rows]] = {}
@@ -70,8 +74,7 @@ class _Resumption:
                 self.absent[saved.number] = 0
                 service.disk.absent.append(saved)
                 continue
-            whole = saved._replace(alarms=store.alarms(saved))
-            watcher = service.devices.resurrect(whole, store.model(saved))
+            watcher = service.devices.resurrect(saved, store.model(saved), store.alarms(saved))
             self.watchers[saved.number] = watcher
             service.disk.loaded(watcher, saved, point.segment)
         for message in point.outbox:
@@ -94,8 +97,8 @@ class _Resumption:
         service.disk.begin(point.segment)
         for watcher in self.watchers.values():
             watcher.begin_counts()
-        if kept := service.disk.records:
-            logs.warning("kept records of streams that the configuration lacks", records=len(kept))
+        if kept := len(service.disk.records):
+            logs.warning("kept records of streams that the configuration lacks", records=kept)
         if self.watchers:
             logs.info("resumed", watchers=len(self.watchers), replayed=self.replayed)
 
@@ -104,35 +107,32 @@ class _Resumption:
     def _gather(self, record: Rows) -> None:
         """Take the rows that the checkpoint does not cover."""
         service = self.service
-        watcher = self.watchers.get(record.watcher)
+        watcher = self.watchers.get(record.number)
         if watcher is None:  # of a stream that the configuration lacks now, or forgotten
             service.marks.add(record.marks)
-            if record.first >= self.absent.get(record.watcher, 1 << 62):  # else it is there twice
-                self.absent[record.watcher] = record.first + len(record.X)
+            if record.first >= self.absent.get(record.number, 1 << 62):  # else it is there twice
+                self.absent[record.number] = record.first + len(record.X)
                 service.disk.records.append(record)
             return
         service.marks.add(record.marks, watcher.stream.name if watcher.stream.time else None)
-        group = self.gathered.get(record.watcher)
+        group = self.gathered.get(record.number)
         last = group[-1] if group else None
         following = watcher.journaled if last is None else last.first + len(last.X)
         known = following - record.first
         if known < 0:
-            way = f"salvage the rest: onlad repair {service.store.folder}"
-            what = f"the journal lacks rows of {watcher.key}"
-            raise StateError(f"{what}. Restore it from a copy, or {way}")
+            way = f"Restore it from a copy, or salvage the rest: onlad repair {self.folder}"
+            raise StateError(f"the journal lacks rows of {watcher.key}. {way}")
         if known >= len(record.X):
             return
-        if service.quarantine.has_rows(record.watcher, record.first):
+        if service.quarantine.has_rows(record.number, record.first):
             self._watch_gathered(watcher)
             self._set_aside(watcher, record.X[known:], "it ended a process by a fault")
             return
         if service.quarantine.careful or (group and group[0].paused != record.paused):
             self._watch_gathered(watcher)
-        new = record
-        if known:
-            X, times = record.X[known:], record.times[known:]
-            new = record._replace(first=following, X=X, times=times)
-        self.gathered.setdefault(record.watcher, []).append(new)
+        X, times = record.X[known:], record.times[known:]
+        new = record._replace(first=following, X=X, times=times)
+        self.gathered.setdefault(record.number, []).append(new)
         self.waiting += len(new.X)
         if service.quarantine.careful:
             self._watch_gathered(watcher, record.first)
@@ -205,15 +205,11 @@ class _Resumption:
             self.delivered.add(values["id"])
         elif fact.kind == "session":
             service.marks.clear()
-        elif values["number"] in self.absent:
-            self._keep(fact)
+        elif values["number"] in self.absent:  # once and in order
+            records = service.disk.records
+            records[:] = [*(record for record in records if record != fact), fact]
         elif values["number"] in self.watchers:  # else forgotten, and the checkpoint knows it
             self._change(self.watchers[values["number"]], fact)
-
-    def _keep(self, fact: Fact) -> None:
-        """Keep what the journal says of a device that is absent, once and in order."""
-        records = self.service.disk.records
-        records[:] = [*(record for record in records if record != fact), fact]
 
     def _birth(self, fact: Fact) -> None:
         service, values = self.service, fact.values
@@ -226,7 +222,7 @@ class _Resumption:
         elif number in self.watchers:
             pass  # the checkpoint has it
         elif fact.kind == "restored":
-            saved, _ = service.store.forgotten(values["file"])
+            saved, *_ = service.store.forgotten(values["file"])
             if (name, saved.device) not in service.watchers:
                 self.watchers[number] = service.devices.put_back(number, values["file"])
         elif (name, values["device"]) not in service.watchers:  # else it was forgotten since
@@ -246,15 +242,11 @@ class _Resumption:
             # One that is born later may have alarms of these names.
             self._deliver(f"{watcher.key}/")
             self.service.remove(self.watchers.pop(values["number"]))
-        elif fact.kind == "normal":
-            for alarm in watcher.alarms:
-                if alarm.id == values["alarm"] and not alarm.marked:
-                    watcher.mark_normal(alarm)
         elif fact.kind in replay.REDONE and watcher.journaled == values["row"]:
             replay.redo(watcher, fact, partial(self._snapped, watcher))
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
-            watcher.silent, message = True, watcher.silence()
-            if values.get("told", True):
+            message = watcher.silence()
+            if values["told"]:
                 self.service.outbox.waiting[message["id"]] = (message, set())
         elif fact.kind == "suppressed":
             self.service.outbox.waiting.pop(values["alarm"], None)
@@ -269,8 +261,8 @@ class _Resumption:
         try:
             return store.snapped(watcher.number, file)
         except StateError as error:
-            what = f"{watcher.key} went back to a snapshot in {store.folder / 'snapshots'}: {error}"
-            way = f"Restore it from a copy, or go on without it: onlad repair {store.folder}"
+            what = f"{watcher.key} went back to a snapshot in {self.folder / 'snapshots'}: {error}"
+            way = f"Restore it from a copy, or go on without it: onlad repair {self.folder}"
             raise StateError(f"{what}. {way}") from None
 
     def _deliver(self, prefix: str = "") -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from onlad.serve import logs
 from onlad.serve.alarm import key
 from onlad.serve.checkpoint import StateError
-from onlad.serve.config import Config
+from onlad.serve.devices import shown
 from onlad.serve.disk import AT_STOP
 from onlad.serve.service import Service
+from onlad.serve.tables import Config
 from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -45,58 +47,43 @@ def serve(config: Config) -> None:
 
 def forget(config: Config, stream: str, device: str) -> str:
     """Forget a device of a service that is stopped; return the file to undo it with."""
-
-    async def work(service: Service) -> str:
-        return await service.orders.forget(_watcher(service, stream, device))
-
-    return _stopped(config, work)
+    with _stopped(config) as service:
+        return asyncio.run(service.orders.forget(_watcher(service, stream, device)))
 
 
 def undo(config: Config, file: str) -> str:
     """Put a forgotten device of a service that is stopped back; return its name."""
-
-    async def work(service: Service) -> str:
-        return (await service.orders.restore(file)).key
-
-    return _stopped(config, work)
+    with _stopped(config) as service:
+        return asyncio.run(service.orders.restore(file)).key
 
 
 def revert(config: Config, stream: str, device: str, file: str | None, again: bool) -> list[str]:
     """Go back to a snapshot of a device of a service that is stopped; without one, list them."""
-
-    async def work(service: Service) -> str:
+    with _stopped(config) as service:
         watcher = _watcher(service, stream, device)
         if file is None:
-            return "\n".join(service.store.snapshots(watcher.number))
-        await service.orders.revert(watcher, file, by="onlad revert", again=again)
-        return ""
-
-    return _stopped(config, work).split()
+            return service.store.snapshots(watcher.number)
+        asyncio.run(service.orders.revert(watcher, file, by="onlad revert", again=again))
+        return []
 
 
 def _watcher(service: Service, stream: str, device: str) -> Watcher:
     watcher = service.watchers.get((stream, device))
     if watcher is None:
         there = sorted(w.key for w in service.watchers.values())
-        shown = ", ".join(there[:20]) + (" ..." if len(there) > 20 else "")
-        raise StateError(f"there is no device {key(stream, device)}; there are: {shown}")
+        listed = shown(there, 20)
+        raise StateError(f"there is no device {key(stream, device)}; there are: {listed}")
     return watcher
 
 
-def _stopped(config: Config, work: Callable[[Service], Awaitable[str]]) -> str:
-    """Do something to the state of a service that is stopped."""
+@contextlib.contextmanager
+def _stopped(config: Config) -> Iterator[Service]:
+    """Open the state of a service that is stopped."""
     logs.setup(config.service.log, "warning")
-
-    async def open_and_work() -> str:
-        service = Service(config)
-        try:
-            for _ in service.resume():
-                pass
-            return await work(service)
-        finally:
-            service.close()
-
-    return asyncio.run(open_and_work())
+    with contextlib.closing(Service(config)) as service:
+        for _ in service.resume():
+            pass
+        yield service
 
 
 async def run(service: Service, stop: asyncio.Event) -> None:

@@ -23,23 +23,22 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator
 
-from onlad.serve import logs, settings
+from onlad.serve import logs
 from onlad.serve.alarm import Alarm
 from onlad.serve.audit import Audit
 from onlad.serve.checkpoint import Store
-from onlad.serve.config import Config
-from onlad.serve.devices import Devices
+from onlad.serve.devices import Devices, kept_by, kept_lines
 from onlad.serve.disk import Disk
 from onlad.serve.frames import Fact
 from onlad.serve.health import Health
 from onlad.serve.intake import Item
-from onlad.serve.listener import Listener
+from onlad.serve.listener import Listener, Outbox
 from onlad.serve.marks import Marks
 from onlad.serve.orders import Orders
-from onlad.serve.outbox import Outbox
 from onlad.serve.quarantine import Quarantine
 from onlad.serve.resume import resume
 from onlad.serve.step import step
+from onlad.serve.tables import Config
 from onlad.serve.watcher import Watcher
 
 GATHER = 0.001  # seconds that a batch waits for company: a block costs a fifth of single samples
@@ -88,19 +87,16 @@ class Service:
         wanted = {name: template.settings() for name, template in self.devices.templates.items()}
         changed: list[Fact] = []
         for watcher in watchers:
-            rate = wanted[watcher.stream.name].false_alarms
+            want = wanted[watcher.stream.name]
+            rate = want.false_alarms
             if watcher.settle({"false_alarms": rate}):
-                facts = {"number": watcher.number, "row": watcher.journaled, "rate": rate}
-                changed.append(Fact("false_alarms", facts))
+                changed.append(watcher.fact("false_alarms", rate=rate))
                 with contextlib.suppress(OSError):
                     self.audit.note("false_alarms", sync=False, device=watcher.key, rate=rate)
-            want = wanted[watcher.stream.name]
-            watcher.kept = settings.kept_by(watcher.stream, want, watcher.monitor)
+            watcher.kept = kept_by(watcher.stream, want, watcher.monitor)
         if changed:
-            with contextlib.suppress(OSError):  # then a crash is replayed with the old rate
-                self.store.journal.append(changed)
-        devices = ((w.stream.name, w.device, w.monitor) for w in watchers)
-        for line in settings.lines(self.streams, wanted, devices):
+            self._journal(changed)  # else a crash is replayed with the old rate
+        for line in kept_lines((w.stream.name, w.key, w.kept) for w in watchers):
             logs.warning(line)
 
     def listen(self, listener: Listener) -> None:
@@ -108,13 +104,6 @@ class Service:
         self.listeners.append(listener)
         if listener.courier:
             self.outbox.couriers.append(listener)
-
-    def forget_all(self) -> None:
-        """Be a service that has seen nothing again."""
-        self.devices.clear()
-        self.marks.clear()
-        self.outbox.waiting.clear()
-        self.disk = Disk(self, self.store)
 
     def remove(self, watcher: Watcher) -> None:
         """Watch a device no more."""
@@ -146,8 +135,7 @@ class Service:
         """Forget which messages came: the broker has forgotten which it sent."""
         if len(self.marks):
             self.marks.clear()
-            with contextlib.suppress(OSError):
-                self.store.journal.append([Fact("session", {})])
+            self._journal([Fact("session", {})])
 
     async def pump(self) -> None:
         """Work off what comes in."""
@@ -184,9 +172,8 @@ class Service:
 
         At the next start the journal's rows are judged again, those that fail one by one.
         """
-        watcher.fail(error)
-        logs.log.error("a monitor failed", exc_info=error, extra={"facts": {"device": watcher.key}})
-        self.outbox.add(watcher.failure())
+        logs.error("a monitor failed", error, device=watcher.key)
+        self.outbox.add(watcher.fail(error))
 
     async def keep_listening(self) -> None:
         """Report devices that have fallen silent."""
@@ -194,9 +181,17 @@ class Service:
         while True:
             await asyncio.sleep(min([1.0, *(wait / 4 for wait in waits)]))
             async with self.turn:
-                for watcher in self.watchers.values():
-                    if watcher.falls_silent():
-                        self._silence(watcher)
+                for watcher in filter(Watcher.falls_silent, self.watchers.values()):
+                    self._silence(watcher)
+
+    def _silence(self, watcher: Watcher) -> None:
+        message, told = watcher.silence(), self.outbox.allows()
+        self._journal([watcher.fact("silent", told=told)])  # else a crash reports it once more
+        logs.warning("silent", **watcher.where)
+        if told:
+            self.outbox.add(message)
+        else:
+            watcher.suppressed += 1
 
     def tell(self, watcher: Watcher, alarm: Alarm) -> None:
         """Report an alarm that began, unless there were too many of all devices."""
@@ -206,25 +201,16 @@ class Service:
             return
         watcher.suppress(alarm)
         logs.info("suppressed", id=alarm.id)
-        with contextlib.suppress(OSError):  # then it is reported after a crash
-            facts = {"number": watcher.number, "alarm": alarm.id}
-            self.store.journal.append([Fact("suppressed", facts)])
-
-    def _silence(self, watcher: Watcher) -> None:
-        watcher.silent, told = True, self.outbox.allows()
-        message = watcher.silence()
-        with contextlib.suppress(OSError):  # then it is reported once more after a crash
-            facts = {"number": watcher.number, "row": watcher.journaled, "told": told}
-            self.store.journal.append([Fact("silent", facts)])
-        logs.warning("silent", stream=watcher.stream.name, device=watcher.device)
-        if told:
-            self.outbox.add(message)
-        else:
-            watcher.suppressed += 1
+        # Else it is reported after a crash.
+        self._journal([watcher.fact("suppressed", alarm=alarm.id)])
 
     def _delivered(self, alarm: str) -> None:
-        with contextlib.suppress(OSError):  # then it is delivered once more after a crash
-            self.store.journal.append([Fact("delivered", {"id": alarm})])
+        self._journal([Fact("delivered", {"id": alarm})])  # else it is delivered once more
+
+    def _journal(self, facts: list[Fact]) -> None:
+        """Write what can be told once more if the disk takes nothing."""
+        with contextlib.suppress(OSError):
+            self.store.journal.append(facts)
 
     def close(self) -> None:
         """Let go of the state folder."""

@@ -45,14 +45,28 @@ def small(text: str, on_click: Callable[[], Any]) -> ui.button:
     return ui.button(text, on_click=on_click).props("flat dense no-caps")
 
 
-async def done(work: Awaitable[Any], said: str = "") -> bool:
-    """Wait for what a person wants; say that it is done, or why it is not."""
+def note(text: str = "", classes: str = "opacity-80") -> ui.label:
+    """Show small text."""
+    return ui.label(text).classes(f"text-sm {classes}")
+
+
+def state_of(badge: ui.badge, watcher: Watcher) -> None:
+    """Show the state of a device as a word in a colour."""
+    badge.text = watcher.state
+    badge.props(f"color={COLOURS[watcher.state]}")
+
+
+async def done(work: Awaitable[Any], said: str | None = "") -> bool:
+    """Wait for what a person wants; say that it is done, or why it is not.
+
+    Without `said`, None, what the work returns is said.
+    """
     try:
-        await work
+        found = await work
     except OnladError as error:
         ui.notify(str(error), type="negative")
         return False
-    if said:
+    if said := found if said is None else said:
         ui.notify(said, type="positive")
     return True
 

@@ -16,7 +16,7 @@ import numpy as np
 from onlad.fleet.beside import observe_beside
 from onlad.reference import Array
 from onlad.serve import logs, payload
-from onlad.serve.frames import Fact, Mark, Record
+from onlad.serve.frames import Mark, Record
 from onlad.serve.intake import Answer, Batch, Item, Part
 from onlad.serve.listener import Listener
 from onlad.serve.quarantine import REPLAYING, WATCHING
@@ -40,33 +40,34 @@ async def step(service: Service, items: list[Item]) -> None:
     try:
         _write(service, batch)
     except OSError as error:
-        unborn = [w for w in service.watchers.values() if w.number not in service.devices.born]
-        for watcher in unborn:
-            service.remove(watcher)
-        trouble = f"the journal cannot be written: {error.strerror}"
-        service.health.trouble["journal"] = trouble
-        logs.warning("the journal cannot be written", error=error.strerror)
-        _refuse(service, batch, trouble)
+        for watcher in list(service.watchers.values()):
+            if watcher.number not in service.devices.born:
+                service.remove(watcher)
+        service.health.fail("journal", "the journal cannot be written", error.strerror)
+        _refuse(service, batch, service.health.trouble["journal"])
         return
     service.health.trouble.pop("journal", None)
-    said: dict[int, list[Verdicts]] = {}
+    said: dict[int, Verdicts] = {}
     since = time.perf_counter()
     few, many = _sorted(batch)
     for number in many:
-        record = batch.rows[number]
-        said[number] = await _watch(service, batch.parts[number], record.X, record.times)
-        if time.perf_counter() - since > TURN:
-            await asyncio.sleep(0)
-            since = time.perf_counter()
+        said[number] = await _watch(service, batch, number)
+        since = await _turn(since)
     for first in range(0, len(few), TOGETHER):
         said |= _watch_beside(service, batch, few[first : first + TOGETHER])
-        if time.perf_counter() - since > TURN:
-            await asyncio.sleep(0)
-            since = time.perf_counter()
+        since = await _turn(since)
     if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
         _refuse(service, batch, service.health.trouble["disk"])
         return
     _tell(service, batch, said)
+
+
+async def _turn(since: float) -> float:
+    """Let others have their turn, if they had none for a while; return when it was."""
+    if time.perf_counter() - since <= TURN:
+        return since
+    await asyncio.sleep(0)
+    return time.perf_counter()
 
 
 def _read(service: Service, items: list[Item]) -> Batch:
@@ -81,8 +82,7 @@ def _read(service: Service, items: list[Item]) -> Batch:
         if answer.bad:
             service.health.bad[item.stream.name] += len(answer.bad)
             index, why = answer.bad[0]
-            facts = {"stream": item.stream.name, "device": item.device, "index": index}
-            logs.warning("skipped a sample", **facts, why=why)
+            logs.warning("skipped a sample", **item.where, index=index, why=why)
     return batch
 
 
@@ -92,8 +92,7 @@ def _failed(service: Service, batch: Batch, item: Item, error: Exception) -> Ans
     watcher = service.watchers.get((item.stream.name, item.device))
     if watcher is not None and watcher.number not in {*service.devices.born, *batch.parts}:
         service.remove(watcher)
-    facts = {"stream": item.stream.name, "device": item.device}
-    logs.log.error("a message could not be read", exc_info=error, extra={"facts": facts})
+    logs.error("a message could not be read", error, **item.where)
     return Answer(bad=[(0, payload.why(error))])
 
 
@@ -106,15 +105,15 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
     why = watcher.failed if watcher is not None else ""
     if why := why or service.quarantine.read(item):
         return Answer(bad=[(0, why)])
-    if watcher is None:
-        names = service.devices.templates[item.stream.name].names or item.stream.columns
-    else:
-        names = watcher.names
+    template = service.devices.templates[item.stream.name]
+    names = watcher.names if watcher is not None else template.names or item.stream.columns
     found = payload.read(item.stream, item.payload, names, batch.now)
     service.quarantine.drop()
-    if found.timed and item.mark is not None and _known_by_time(service, item, item.mark, taken):
-        service.health.duplicates += 1
-        return Answer()
+    if found.timed and item.mark is not None:  # under whatever identifier
+        first = taken.setdefault((item.stream.name, item.mark.digest), item.mark)
+        if first is not item.mark or service.marks.has_timed(item.mark, item.stream.name):
+            service.health.duplicates += 1
+            return Answer()
     if watcher is None and len(found.rows):  # a device begins with a sample that could be read
         watcher = service.devices.begin(item.stream, item.device)
         if watcher is None:
@@ -127,13 +126,12 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
         wider = payload.read(item.stream, item.payload, names, batch.now)
         if len(wider.rows):
             watcher.take(found.later)
-            facts = {"stream": item.stream.name, "device": item.device}
-            logs.info("names came later, and are watched", **facts, names=", ".join(found.later))
+            names_then = ", ".join(found.later)
+            logs.info("names came later, and are watched", **item.where, names=names_then)
             found = wider
     for name in sorted(found.late - watcher.late)[: MOST_LATE - len(watcher.late)]:
         watcher.late.add(name)
-        facts = {"stream": item.stream.name, "device": item.device, "name": name}
-        logs.warning("a name came later and is not watched", **facts)
+        logs.warning("a name came later and is not watched", **item.where, name=name)
     return batch.add(item, watcher, found)
 
 
@@ -144,12 +142,6 @@ def _known(service: Service, mark: Mark, again: bool, taken: Taken) -> bool:
     return again and (first is not mark or mark in service.marks)
 
 
-def _known_by_time(service: Service, item: Item, mark: Mark, taken: Taken) -> bool:
-    """Whether a message whose samples have times was taken, under whatever identifier."""
-    first = taken.setdefault((item.stream.name, mark.digest), mark)
-    return first is not mark or service.marks.has_timed(mark, item.stream.name)
-
-
 def _write(service: Service, batch: Batch) -> None:
     """Journal a batch before anything is learned of it."""
     records: list[Record] = []
@@ -157,11 +149,9 @@ def _write(service: Service, batch: Batch) -> None:
     for part in batch.parts.values():
         w = part.watcher
         if w.number not in born:
-            facts = {"number": w.number, "stream": w.stream.name, "device": w.device}
-            records.append(Fact("birth", facts | {"names": list(w.names)}))
+            records.append(w.fact("birth", **w.where, names=list(w.names)))
         elif w.unnamed:
-            facts = {"number": w.number, "row": w.journaled, "names": list(w.unnamed)}
-            records.append(Fact("named", facts))
+            records.append(w.fact("named", names=list(w.unnamed)))
         batch.rows[w.number] = part.record()
     # Rows of one width are written together.
     by_width = sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])
@@ -198,7 +188,7 @@ def _sorted(batch: Batch) -> tuple[list[int], list[int]]:
     return few, many
 
 
-def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[int, list[Verdicts]]:
+def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[int, Verdicts]:
     """Return the verdicts on the rows of devices, all judged by one call.
 
     Nothing comes between the call and what follows of it, so a checkpoint has all of it or nothing.
@@ -206,7 +196,7 @@ def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[in
     parts, rows = [batch.parts[n] for n in numbers], [batch.rows[n] for n in numbers]
     service.quarantine.hold(REPLAYING, 0, 0)  # the next start finds out which of them it was
     found = observe_beside([part.watcher.monitor for part in parts], [each.X for each in rows])
-    said: dict[int, list[Verdicts]] = {number: [] for number in numbers}
+    said: dict[int, Verdicts] = {}
     for part, each, verdicts in zip(parts, rows, found, strict=True):
         try:
             if isinstance(verdicts, Exception):
@@ -216,30 +206,30 @@ def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[in
             service.set_aside(part.watcher, error)
             continue
         _say(service, part, each.times, verdicts, alarms)
-        said[part.watcher.number].append(verdicts)
+        said[part.watcher.number] = verdicts
     service.quarantine.drop()
     return said
 
 
-async def _watch(service: Service, part: Part, X: Array, times: Array) -> list[Verdicts]:
-    """Return the verdicts on the rows of a device; fewer if its monitor fails."""
-    watcher = part.watcher
-    said: list[Verdicts] = []
-    row = watcher.journaled
-    for start in range(0, len(X), SLICE):
+async def _watch(service: Service, batch: Batch, number: int) -> Verdicts:
+    """Return the verdicts on the rows of a device; nothing of the rest if its monitor fails."""
+    part, rows = batch.parts[number], batch.rows[number]
+    watcher, row = part.watcher, part.watcher.journaled
+    said = Verdicts(watcher.names, len(rows.X))
+    for start in range(0, len(rows.X), SLICE):
         if start:
             await asyncio.sleep(0)
-        few, when = X[start : start + SLICE], times[start : start + SLICE]
-        service.quarantine.hold(WATCHING, watcher.number, row)
+        here = slice(start, start + SLICE)
+        service.quarantine.hold(WATCHING, number, row)
         try:
-            verdicts, alarms = watcher.observe(few, when)
+            verdicts, alarms = watcher.observe(rows.X[here], rows.times[here])
         except Exception as error:  # half of these rows may be learned: the journal has them all
-            service.quarantine.drop()
             service.set_aside(watcher, error)
-            return said
-        service.quarantine.drop()
-        _say(service, part, when, verdicts, alarms)
-        said.append(verdicts)
+            break
+        finally:
+            service.quarantine.drop()
+        _say(service, part, rows.times[here], verdicts, alarms)
+        said.put(slice(start, start + len(verdicts)), verdicts)
     return said
 
 
@@ -258,11 +248,11 @@ def _say(
     _tell_all(service, lambda listener: listener.judged(watcher, first, times, verdicts))
 
 
-def _tell(service: Service, batch: Batch, said: dict[int, list[Verdicts]]) -> None:
+def _tell(service: Service, batch: Batch, said: dict[int, Verdicts]) -> None:
     """Acknowledge and answer all items, whose samples are safe."""
     for item, answer in batch.answers:
         if answer.rows and answer.watcher is not None:
-            answer.verdicts = said[answer.watcher.number]
+            answer.verdicts = said.get(answer.watcher.number)
             if answer.watcher.failed:
                 answer.bad, answer.rows = [(0, answer.watcher.failed)], 0
         if item.done is not None:
@@ -281,4 +271,4 @@ def _tell_all(service: Service, call: Callable[[Listener], None]) -> None:
         try:
             call(listener)
         except Exception as error:
-            logs.log.error("a listener failed", exc_info=error)
+            logs.error("a listener failed", error)

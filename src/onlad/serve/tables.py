@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import ssl
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,16 +28,11 @@ SHORT = r"(?s:.{0,16000})"  # MQTT has room for 65,535 bytes
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def rule(
-    default: Any = dataclasses.MISSING,
-    *,
-    allowed: Sequence[str] = (),
-    low: float | None = None,
-    high: float | None = None,
-    pattern: str = "",
-) -> Any:
-    """Return a field with what its value must be, beyond its type."""
-    rules = {"allowed": allowed, "low": low, "high": high, "pattern": pattern}
+def rule(default: Any = dataclasses.MISSING, **rules: Any) -> Any:
+    """Return a field with what its value must be, beyond its type.
+
+    That is one of those `allowed`, in `low` to `high`, or text that matches a `pattern`.
+    """
     return field(default=default, metadata=rules)
 
 
@@ -162,7 +157,7 @@ class WebhookTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SensorTable:
+class SensorTable(Sensor):
     """[[streams.sensors]]: what matters of a sensor."""
 
     name: str  # or a pattern such as temp_*; the first table that fits counts
@@ -221,20 +216,12 @@ class StreamTable:
     def rules(self) -> Rules:
         """Return what people say of the machine, or raise `ValueError` that says what is wrong."""
         sensors = tuple(
-            Sensor(
-                name=f"{each.name}=*" if each.states else each.name,
-                ignore_below=each.ignore_below,
-                only=each.only,
-                role=each.role,
-            )
+            dataclasses.replace(each, name=f"{each.name}=*") if each.states else each
             for each in self.sensors
         )
-        return Rules(
-            sensors=sensors,
-            maintenance=self.maintenance,
-            zone=self.zone,
-            incidents_per_day=self.alarms_per_day,
-        )
+        most = self.alarms_per_day
+        return Rules(sensors=sensors, maintenance=self.maintenance, zone=self.zone,
+                     incidents_per_day=most)  # fmt: skip
 
     def template(self) -> Monitor:
         """Return what each device starts from, or raise `ValueError` that says why it cannot."""

@@ -15,13 +15,12 @@ import numpy as np
 from onlad.incident import ALIKE, cosine
 from onlad.monitor import MOST_LATE, Monitor
 from onlad.reference import Array
-from onlad.report.record import figures
 from onlad.rows import Names
-from onlad.rules import Rules
 from onlad.serve import logs
-from onlad.serve.alarm import LABELS, LONGEST, Alarm, key, rounded
-from onlad.serve.config import StreamTable
+from onlad.serve.alarm import LABELS, LONGEST, Alarm, band, key, rounded
+from onlad.serve.frames import Fact
 from onlad.serve.history import History
+from onlad.serve.tables import StreamTable
 from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
@@ -69,9 +68,8 @@ class Watcher:
         self._heard = time.monotonic()  # a clock may jump
         self.mode_row = -1  # of the sample that confirmed the newest mode
         self.unnamed: Names = ()  # names that came later, and the journal lacks
-        self.windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
+        self.windows = ()
         self.begin_counts()
-        self._rules: tuple[tuple[str, ...], Rules] | None = None  # with these windows
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
         self._today = (-1, 0)  # a day, and the alarms told in it
@@ -85,6 +83,11 @@ class Watcher:
         self.late: set[str] = set()  # names that came later, and were reported
         self.samples = self.bad = self.anomalies = self.n_alarms = self.drifts = self.excluded = 0
         self.suppressed = 0  # alarms that were too many
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Return stream and device, as logs and messages have them."""
+        return {"stream": self.stream.name, "device": self.device}
 
     @property
     def key(self) -> str:
@@ -105,6 +108,10 @@ class Watcher:
     def names(self) -> Names:
         """Return the names of the features; none before the first sample."""
         return self.monitor.names
+
+    def fact(self, kind: str, **values: Any) -> Fact:
+        """Return what happens to the device at its next row, for the journal."""
+        return Fact(kind, {"number": self.number, "row": self.journaled, **values})
 
     def name(self, names: Names) -> None:
         """Name the features before the first sample is observed."""
@@ -130,14 +137,14 @@ class Watcher:
 
     def status(self) -> dict[str, Any]:
         """Return the state of the device as it is published."""
-        last = self.last
+        last, ready = self.last, self.last is not None and self.last.ready
         return {
             "state": self.state,
-            "time": last.time if last is not None else None,
-            "score": rounded(last.score) if last is not None and last.ready else None,
-            "threshold": rounded(last.threshold) if last is not None and last.ready else None,
-            "drifting": last.drifting if last is not None else None,
-            "severity": self.alarm.severity if self.alarm is not None else 0.0,
+            "time": last and last.time,
+            "score": rounded(last.score) if last and ready else None,
+            "threshold": rounded(last.threshold) if last and ready else None,
+            "drifting": last and last.drifting,
+            "severity": self.severity,
             "maintenance": self.serviced,
             "suppressed": self.suppressed,
             "samples": self.monitor.n_seen,
@@ -150,27 +157,20 @@ class Watcher:
         if not around.size:
             return {}
         value, expected, reach = around[0].astype(float)
-        rows = zip(value, expected, expected - reach, expected + reach, strict=True)
-        named = zip(map(str, self.names), rows, strict=True)
-        kinds = ("value", "expected", "low", "high")
-        return {
-            name: {
-                kind: figures(number)
-                for kind, number in zip(kinds, numbers, strict=True)
-                if not np.isnan(number)
-            }
-            for name, numbers in itertools.islice(named, MOST_BANDS)
-        }
+        columns = np.stack((value, expected, expected - reach, expected + reach), axis=1)
+        named = zip(map(str, self.names), columns.tolist(), strict=True)
+        return {name: band(*numbers) for name, numbers in itertools.islice(named, MOST_BANDS)}
 
     @property
-    def rules(self) -> Rules:
-        """Return what people say of the machine, in the file and since."""
-        if not self.windows:
-            return self.stream.rules
-        if self._rules is None or self._rules[0] != self.windows:
-            both = (*self.stream.maintenance, *self.windows)
-            self._rules = self.windows, replace(self.stream.rules, maintenance=both)
-        return self._rules[1]
+    def windows(self) -> tuple[str, ...]:
+        """Times of maintenance, besides those of the file. `rules` has both."""
+        return self._windows
+
+    @windows.setter
+    def windows(self, windows: tuple[str, ...]) -> None:
+        rules, both = self.stream.rules, (*self.stream.maintenance, *windows)
+        self.rules = replace(rules, maintenance=both) if windows else rules
+        self._windows = windows
 
     @property
     def serviced(self) -> bool:
@@ -195,17 +195,15 @@ class Watcher:
         return not bool(self.rules.calendar.during([time.time()])[0])
 
     def silence(self) -> dict[str, Any]:
-        """Return the alarm of a silent device."""
+        """Note that the device is silent; return the alarm."""
+        self.silent = True
         since = datetime.fromtimestamp(self.seen, timezone.utc)
         return self._notice_of("silent", f"no sample since {since.isoformat(' ', 'seconds')}")
 
-    def fail(self, error: Exception) -> None:
-        """Set the device aside until the next start, because its monitor raised."""
+    def fail(self, error: Exception) -> dict[str, Any]:
+        """Set the device aside until the next start, since its monitor raised; return the alarm."""
         way = "Restart the service to leave out what it failed on, or forget the device"
         self.failed = f"the device is set aside: its monitor failed with {error!r:.200}. {way}"
-
-    def failure(self) -> dict[str, Any]:
-        """Return the alarm of a device that is set aside."""
         return self._notice_of("failed", self.failed)
 
     def _notice_of(self, kind: str, text: str) -> dict[str, Any]:
@@ -214,8 +212,7 @@ class Watcher:
         return {
             "kind": kind,
             "id": f"{self.key}/{kind}/{row}",
-            "stream": self.stream.name,
-            "device": self.device,
+            **self.where,
             "row": row,
             "time": self.seen,
             "score": None,
@@ -228,9 +225,17 @@ class Watcher:
     @property
     def alarm(self) -> Alarm | None:
         """Return the alarm that has not ended."""
+        return self._open_at(self.monitor.n_seen - 1)
+
+    def _open_at(self, row: int) -> Alarm | None:
+        """Return the newest alarm if it goes on at a row."""
         newest = self.alarms[-1] if self.alarms else None
-        over = newest is None or self.monitor.n_seen - 1 - newest.last > self.stream.quiet
-        return None if over else newest
+        return newest if newest is not None and row - newest.last <= self.stream.quiet else None
+
+    @property
+    def severity(self) -> float:
+        """Return the severity of the open alarm, 0 without one."""
+        return self.alarm.severity if self.alarm is not None else 0.0
 
     @property
     def paused(self) -> bool:
@@ -243,13 +248,8 @@ class Watcher:
 
     def observe(self, X: Array, times: Array) -> tuple[Verdicts, list[Alarm]]:
         """Return the verdicts on samples, and the alarms that began."""
-        verdicts = self.judge(X, times)
+        verdicts = self.rules.judge(self.monitor, X, times, timed=self.stream.patterns)
         return verdicts, self.follow(X, times, verdicts)
-
-    def judge(self, X: Array, times: Array) -> Verdicts:
-        """Return the verdicts of the monitor on samples; `follow` is next."""
-        timed = self.stream.patterns
-        return self.rules.judge(self.monitor, X, times, timed=timed)
 
     def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:
         """Apply the rules to verdicts on samples, note them, and return the alarms that began."""
@@ -258,8 +258,7 @@ class Watcher:
             self._kept = self._window - 1
         self.rules.apply(verdicts, times)
         # As it was before these rows: the samples of an alarm are the same however they come.
-        follows = bool(self.alarms) and first - self.alarms[-1].last <= self.stream.quiet
-        matters = follows or bool(verdicts.is_anomaly.any())
+        matters = self._open_at(first) is not None or bool(verdicts.is_anomaly.any())
         began = self._notice(X, times, first, verdicts) if matters else []
         self._remember(X, times)
         self.history.add(first, times, verdicts)
@@ -276,10 +275,9 @@ class Watcher:
         index = int(verdicts.drifting[-1])
         name = None if index < 0 else str(verdicts.names[index])
         if name is not None and (self.last is None or self.last.drifting != name):
-            logs.info("drifting", stream=self.stream.name, device=self.device, feature=name)
-        ready = bool(verdicts.ready[-1])
+            logs.info("drifting", **self.where, feature=name)
         score, threshold = float(verdicts.score[-1]), float(verdicts.threshold[-1])
-        self.last = Said(float(times[-1]), ready, score, threshold, name)
+        self.last = Said(float(times[-1]), bool(verdicts.ready[-1]), score, threshold, name)
 
     @property
     def _window(self) -> int:
@@ -296,43 +294,33 @@ class Watcher:
     def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
         """Begin alarms, and follow the open one."""
         self.n_alarm_changes += 1
-        began = []
+        began: list[Alarm] = []
         rows = np.concatenate([*self._before, np.column_stack((times, X))])
         for i in range(len(X)):
-            newest = self.alarms[-1] if self.alarms else None
-            is_open = newest is not None and first + i - newest.last <= self.stream.quiet
+            alarm, when = self._open_at(first + i), float(times[i])
             if verdicts.is_anomaly[i]:
                 self.anomalies += 1
-                if newest is None or not is_open:
-                    newest = self._begin(verdicts[i], first + i, float(times[i]))
+                if alarm is None:
+                    alarm = self._begin(verdicts[i], first + i, when)
                     here = len(rows) - len(X) + i
                     window = rows[max(0, here - self._kept) : here]
-                    newest.rows, newest.times = window[:, 1:].tolist(), window[:, 0].tolist()
-                    newest.before = len(newest.rows)
-                    newest.learned = [True] * newest.before
-                    if newest.told:
-                        began.append(newest)
-                    is_open = True
-                elif newest.follow(verdicts[i], first + i, float(times[i])):
-                    newest.like = self._like(newest)
-            if is_open and newest is not None and len(newest.rows) < LONGEST:
-                newest.rows.append(X[i].tolist())
-                newest.times.append(float(times[i]))
-                newest.learned.append(bool(verdicts.learned[i]))
+                    alarm.rows, alarm.times = window[:, 1:].tolist(), window[:, 0].tolist()
+                    alarm.before = len(alarm.rows)
+                    alarm.learned = [True] * alarm.before
+                    began += [alarm] * alarm.told
+                elif alarm.follow(verdicts[i], first + i, when):
+                    alarm.like = self._like(alarm)
+            if alarm is not None and len(alarm.rows) < LONGEST:
+                alarm.rows.append(X[i].tolist())
+                alarm.times.append(when)
+                alarm.learned.append(bool(verdicts.learned[i]))
         return began
 
     def _begin(self, verdict: Verdict, row: int, when: float) -> Alarm:
         alarm = Alarm(
-            id=f"{self.key}/{row}",
-            stream=self.stream.name,
-            device=self.device,
-            row=row,
-            time=when,
-            score=verdict.score,
-            threshold=verdict.threshold,
-            p_value=verdict.p_value,
-            causes={str(name): share for name, share in verdict.causes.items()},
-        )
+            f"{self.key}/{row}", self.stream.name, self.device, row, when, verdict.score,
+            verdict.threshold, verdict.p_value, causes={},
+        )  # fmt: skip
         alarm.follow(verdict, row, when)
         alarm.like = self._like(alarm)
         most, of = self.stream.rules.incidents_per_day, self.stream.rules.calendar.day
@@ -404,16 +392,13 @@ class Watcher:
 
     def widen(self, names: tuple[str, ...]) -> None:
         """Watch more sensors from here on; those that are watched already stay as they are."""
-        new = tuple(name for name in names if name not in self.names)
-        if not new:
-            return
-        self.monitor.widen(new)
-        self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
-        self._changes += 1
+        if new := tuple(name for name in names if name not in self.names):
+            self.monitor.widen(new)
+            self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
+            self._changes += 1
 
     def serve_at(self, windows: tuple[str, ...]) -> None:
         """Neither tell nor learn at these times, besides those of the file."""
-        Rules(maintenance=windows, zone=self.stream.zone)  # which says what is wrong with them
         self.windows = windows
         self._changes += 1
 
@@ -433,12 +418,6 @@ class Watcher:
             self.monitor.reject()
         return self.mark_normal(alarm) if label == "normal" and not alarm.marked else 0
 
-    def _local(self, times: list[float]) -> Array | None:
-        """Return times by the clock of the stream's zone, if its samples have times."""
-        if not (self.monitor.timed and times):
-            return None
-        return self.stream.rules.calendar.local(np.array(times))
-
     def settle(self, wanted: Mapping[str, Any]) -> bool:
         """Let settings that can be changed take effect; return whether anything changed."""
         changed = settle(self.monitor, wanted)
@@ -451,9 +430,10 @@ class Watcher:
         rows = np.array([row[:n] + [np.nan] * (n - len(row)) for row in alarm.rows])
         end = min(len(rows), alarm.before + alarm.last - alarm.row + 1)
         new = [i for i in range(end) if not alarm.learned[i]]
+        local = self.rules.calendar.local(np.array(alarm.times)) if self.monitor.timed else None
         for i in new:
             part = slice(max(0, i - self._window + 1), i + 1)
-            self.monitor.accept(rows[part], self._local(alarm.times[part]))
+            self.monitor.accept(rows[part], local[part] if local is not None else None)
             alarm.learned[i] = True
         self._changes += 1
         self.n_alarm_changes += 1

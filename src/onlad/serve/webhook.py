@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from onlad.serve import logs
-from onlad.serve.config import WebhookTable
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
+from onlad.serve.tables import WebhookTable
 from onlad.streams.aside import aside
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
@@ -63,9 +63,9 @@ class Webhook(Listener):
 
     def _post(self, message: Message) -> str:
         """Return why the receiver did not take an alarm, or nothing."""
-        text = self.table.format == "text"
-        body = message["text"].encode() if text else orjson.dumps(message)
-        kind = "text/plain; charset=utf-8" if text else "application/json"
+        body, kind = orjson.dumps(message), "application/json"
+        if self.table.format == "text":
+            body, kind = message["text"].encode(), "text/plain; charset=utf-8"
         headers = {"Content-Type": kind, "User-Agent": "onlad"}
         if self.table.token is not None:
             headers["Authorization"] = f"Bearer {self.table.token}"

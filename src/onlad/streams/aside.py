@@ -1,7 +1,7 @@
-"""Calls that may block for long, in threads that the end of the process does not wait for.
+"""Blocking calls in daemon threads, for which the process does not wait at its end.
 
-asyncio waits at its end for the threads of `asyncio.to_thread`, and a host that takes a connection
-and never answers would hold it up.
+asyncio waits at its end for the threads of `asyncio.to_thread`. A host that accepts a connection
+and never answers would then block the exit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def aside(call: Callable[..., T], *arguments: Any) -> T:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
-    def tell(put: Callable[[Any], None], what: Any) -> None:
+    def answered(put: Callable[[Any], None], what: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
             loop.call_soon_threadsafe(lambda: None if answer.done() else put(what))
 
@@ -28,9 +28,9 @@ async def aside(call: Callable[..., T], *arguments: Any) -> T:
         try:
             found = call(*arguments)
         except Exception as error:
-            tell(answer.set_exception, error)
+            answered(answer.set_exception, error)
         else:
-            tell(answer.set_result, found)
+            answered(answer.set_result, found)
 
     threading.Thread(target=work, daemon=True).start()
     return await answer

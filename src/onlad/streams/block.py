@@ -31,7 +31,7 @@ MOST = 1000
 
 
 class StreamError(OnladError):
-    """A source cannot be read, or has a row that its reader was told to stop at."""
+    """A source cannot be read, or has a bad row, and the reader stops at such rows."""
 
 
 class Bad(NamedTuple):
@@ -152,8 +152,8 @@ class Choice:
             elif value is not None and not isinstance(value, str):
                 raise ValueError(f"column {str(name)!r} holds {value!r:.40}, which is not text")
             else:
-                said = zip(states, one_hot(value, states), strict=True)
-                found |= {f"{name}={state}": number for state, number in said}
+                pairs = zip(states, one_hot(value, states), strict=True)
+                found |= {f"{name}={state}": number for state, number in pairs}
         return found
 
     def wants(self, name: Hashable) -> bool:
@@ -258,10 +258,10 @@ def number(text: str, name: Hashable, decimal: str = ".") -> float:
         raise ValueError(
             f"column {str(name)!r} holds {shown!r}, which is not a number{hint}"
         ) from None
-    return sane(value, name)
+    return measurement(value, name)
 
 
-def sane(value: float, name: Hashable) -> float:
+def measurement(value: float, name: Hashable) -> float:
     """Return the value if it can be a measurement; NaN is a missing value."""
     if abs(value) > LARGEST:
         raise ValueError(f"column {str(name)!r} holds {value:g}, which cannot be a measurement")

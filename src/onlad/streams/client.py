@@ -1,4 +1,4 @@
-"""A connection to an MQTT broker: messages in and out, acknowledged when its user says so.
+"""A connection to an MQTT broker, whose user decides when a message is acknowledged.
 
 Client libraries acknowledge messages automatically, and need many calls per message. Here all bytes
 that have arrived are read together, and all messages of a step are sent in one write.
@@ -39,8 +39,8 @@ class Calls:
 
     take: Callable[[wire.Publication], None]  # with each message
     oversized: Callable[[wire.Publication, int], None]  # with the beginning of one, and its bytes
-    arrived: Callable[[int], None]  # with the identifier of each message that the broker has
-    busy: Callable[[], bool]  # while True nothing more is taken: it waits here and in the broker
+    arrived: Callable[[int], None]  # with the identifier of each message that the broker confirmed
+    busy: Callable[[], bool]  # while True, no message is taken: they wait here and in the broker
 
 
 class Client(asyncio.Protocol):
@@ -59,7 +59,7 @@ class Client(asyncio.Protocol):
         self._skip = 0  # bytes of a packet that is left out
         self._open = False  # messages may follow the greeting at once
         self._paused = False
-        self._heard = self._said = time.monotonic()
+        self._last_received = self._last_sent = time.monotonic()
         self._greeting = wire.Greeting(0, False)
         self._mid = 0
         self._used: set[int] = set()  # identifiers of messages that the broker has not confirmed
@@ -75,17 +75,17 @@ class Client(asyncio.Protocol):
             raise BrokerError(str(error) or "it does not answer") from None
         try:
             client.write(wire.connect(login))
-            said = await asyncio.wait_for(client._greeted, PATIENCE)
-            if said.code:
-                raise BrokerError(_refusal(said.code))
+            greeting = await asyncio.wait_for(client._greeted, PATIENCE)
+            if greeting.code:
+                raise BrokerError(_refusal(greeting.code))
         except asyncio.TimeoutError:
             client.abort()
             raise BrokerError("it does not answer the connection request") from None
         except BaseException:
             client.abort()
             raise
-        client._greeting = said
-        return client, said.session
+        client._greeting = greeting
+        return client, greeting.session
 
     @classmethod
     async def _reach(cls, login: Login, calls: Calls) -> Client:
@@ -121,7 +121,7 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read packets from the bytes that came."""
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
         cut = min(self._skip, len(data))
         self._skip -= cut
         self._more.append(data[cut:] if cut else data)
@@ -247,15 +247,15 @@ class Client(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send bytes."""
         if self._transport is not None and not self._transport.is_closing():
-            self._said = time.monotonic()
+            self._last_sent = time.monotonic()
             self._transport.write(data)
 
     def beat(self, keepalive: float) -> None:
         """Send a ping in time, and check that the broker is alive; to be called every second."""
         now = time.monotonic()
-        if now - self._said > keepalive / 2:
+        if now - self._last_sent > keepalive / 2:
             self.write(wire.packed(wire.PINGREQ))
-        if not self._paused and now - self._heard > 1.5 * keepalive:
+        if not self._paused and now - self._last_received > 1.5 * keepalive:
             self._end("the broker does not answer")
             self.abort()
 

@@ -24,7 +24,7 @@ from onlad.streams.block import (
     number,
     one_hot,
 )
-from onlad.streams.lines import LONGEST, Chunk
+from onlad.streams.lines import LONGEST, Chunk, decoded
 
 ROWS = 4096  # lines that are read together
 DELIMITERS = ",;\t|"
@@ -68,19 +68,17 @@ def blocks(
         if chunk.too_long:
             if table is None:
                 raise StreamError(f"line {line}, the header, has over {LONGEST} bytes")
-            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
-            yield Block(bad=[Bad(f"line {line}", why, row)], position=chunk.position)
+            yield Block(bad=[Bad(f"line {line}", chunk.problem, row)], position=chunk.position)
             row += 1
             continue
         while start < len(chunk.data):
             if table is None:
                 end = chunk.data.find(b"\n", start) + 1 or len(chunk.data)
                 first = chunk.data[start:end]
-                if not first.strip():
-                    start, line = end, line + 1
-                    continue
-                if said := _SEP.fullmatch(first):  # as Excel writes it
-                    dialect = dialect._replace(delimiter=dialect.delimiter or said[1].decode())
+                separator = _SEP.fullmatch(first)  # as Excel writes it
+                if separator:
+                    dialect = dialect._replace(delimiter=dialect.delimiter or separator[1].decode())
+                if separator or not first.strip():
                     start, line = end, line + 1
                     continue
                 table, headless = _table(
@@ -102,19 +100,19 @@ def _read(
 ) -> tuple[Block, int, int, int]:
     """Return the next lines as a block, the position after them, and their lines and rows."""
     values = np.empty((ROWS, len(table.roles.features)))
-    spoken = (table.time is not None) + (table.label is not None)
-    texts = np.empty((ROWS, spoken + len(table.states), 2), np.int64)
+    n_texts = (table.time is not None) + (table.label is not None)
+    texts = np.empty((ROWS, n_texts + len(table.states), 2), np.int64)
     lines = np.empty((ROWS, 2), np.int64)
     kinds = np.empty(ROWS, np.uint8)
     n, start = read_csv(
         data=chunk.data, start=start, delimiter=table.delimiter, decimal=table.decimal,
         largest=LARGEST, slots=table.slots, values=values, texts=texts, lines=lines, kinds=kinds,
     )  # fmt: skip
-    for k, (_, features, states) in enumerate(table.states, spoken):
+    for k, (_, features, states) in enumerate(table.states, n_texts):
         for i, state in enumerate(Spans(chunk.data, texts[:n, k])[:]):
             values[i, features] = one_hot(state, states)
     bad: list[Bad] = []
-    said: dict[int, tuple[str, str]] = {}  # time and label of rows that Python read
+    quoted: dict[int, tuple[str, str]] = {}  # time and label of rows that Python read
     is_row, keep = np.ones(n, bool), np.ones(n, bool)
     for i in np.flatnonzero(kinds[:n]).tolist():
         text = chunk.data[slice(*lines[i].tolist())]
@@ -122,14 +120,14 @@ def _read(
             is_row[i] = keep[i] = False
             continue
         try:
-            values[i], *both = _odd(text, table)
-            said[i] = (both[0], both[1])
+            values[i], *both = _read_quoted(text, table)
+            quoted[i] = (both[0], both[1])
         except ValueError as error:
             here = row + int(np.count_nonzero(is_row[:i]))
             bad.append(Bad(f"line {line + i}", str(error), here))
             keep[i] = False
     index = row + np.cumsum(is_row) - 1
-    times, labels = _texts(chunk.data, texts[:n], said, table)
+    times, labels = _texts(chunk.data, texts[:n], quoted, table)
     # The position is the end of these lines; the rest of the chunk is not read yet.
     position = chunk.position - len(chunk.data) + start
     block = Block(
@@ -140,28 +138,22 @@ def _read(
 
 
 def _texts(
-    data: bytes, spans: Array, said: dict[int, tuple[str, str]], table: Table
+    data: bytes, spans: Array, quoted: dict[int, tuple[str, str]], table: Table
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Return times and labels; those of rows with quotes were read by Python."""
     found: list[Sequence[str] | None] = [None, None]
-    k = 0
-    for which, place in enumerate((table.time, table.label)):
-        if place is None:
-            continue
+    there = [k for k, place in enumerate((table.time, table.label)) if place is not None]
+    spans[list(quoted), : len(there)] = 0
+    for k, which in enumerate(there):
         lazy = Spans(data, spans[:, k])
-        k += 1
-        if said:
-            spans[list(said), k - 1] = 0
-            eager = lazy[:]
-            for i, both in said.items():
-                eager[i] = both[which]
-            found[which] = eager
-        else:
-            found[which] = lazy
+        eager = lazy[:] if quoted else []
+        for i, both in quoted.items():
+            eager[i] = both[which]
+        found[which] = eager or lazy
     return found[0], found[1]
 
 
-def _odd(raw: bytes, table: Table) -> tuple[list[float], str, str]:
+def _read_quoted(raw: bytes, table: Table) -> tuple[list[float], str, str]:
     """Return numbers, time and label of a line that is not plain, or say why it is bad."""
     fields = _fields(raw, table.delimiter)
     wanted = len(table.slots)
@@ -178,10 +170,7 @@ def _odd(raw: bytes, table: Table) -> tuple[list[float], str, str]:
 
 
 def _fields(raw: bytes, delimiter: str) -> list[str]:
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} is not UTF-8") from None
+    text = decoded(raw)
     if "\0" in text:
         raise ValueError("it holds a zero byte")
     try:
@@ -202,15 +191,13 @@ def _table(
         fields = [field.strip() for field in _fields(raw, delimiter)]
     except ValueError as error:
         raise StreamError(f"line {line}, the header: {error}") from None
-    headless = all(_is_value(field, dialect.decimal) for field in fields) and any(fields)
-    names: list[Hashable] = list(range(len(fields))) if headless else list(fields)
-    if headless:
+    names: list[Hashable] = list(fields)
+    header, problem = raw, ""
+    if all(_is_value(field, dialect.decimal) for field in fields) and any(fields):
+        names = list(range(len(fields)))
         header, problem = b"", "it holds numbers, not names: columns are called 0, 1, 2 ..."
-    else:
-        header, problem = raw, ""
-        unnamed = [str(i + 1) for i, name in enumerate(names) if name == ""]
-        if unnamed:
-            say(f"column {', '.join(unnamed)} has no name and is ignored")
+    if unnamed := [str(i + 1) for i, name in enumerate(names) if name == ""]:
+        say(f"column {', '.join(unnamed)} has no name and is ignored")
     named = [name for name in names if name != ""]
     twice = {name for name in named if named.count(name) > 1}
     if twice:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from onlad.rows import Names
-from onlad.streams.block import MOST, Bad, Block, Choice, Say, sane
-from onlad.streams.lines import LONGEST, Chunk
+from onlad.streams.block import MOST, Bad, Block, Choice, Say, measurement
+from onlad.streams.lines import Chunk, decoded
 
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=, ])+)=", re.DOTALL)
@@ -83,24 +83,24 @@ def _value(text: str, name: str) -> float:
     return float(text.rstrip("iu"))
 
 
-def added(line: str, fields: Mapping[str, float | bool | str]) -> str:
+def with_fields(line: str, fields: Mapping[str, float | bool | str]) -> str:
     """Return the line with more fields.
 
     Examples
     --------
-    >>> added('pump flow=1.5 17', {"onlad_score": 2.5, "onlad_is_anomaly": False})
+    >>> with_fields('pump flow=1.5 17', {"onlad_score": 2.5, "onlad_is_anomaly": False})
     'pump flow=1.5,onlad_score=2.5,onlad_is_anomaly=false 17'
     """
     end = parse(line).end
-    return f"{line[:end]},{written(fields)}{line[end:]}"
+    return f"{line[:end]},{field_text(fields)}{line[end:]}"
 
 
-def written(fields: Mapping[str, float | bool | str]) -> str:
+def field_text(fields: Mapping[str, float | bool | str]) -> str:
     r"""Return fields in line protocol. Numbers that are not finite are left out.
 
     Examples
     --------
-    >>> written({"score": 2.5, "threshold": math.inf, "cause": 'the "pump"'})
+    >>> field_text({"score": 2.5, "threshold": math.inf, "cause": 'the "pump"'})
     'score=2.5,cause="the \\"pump\\""'
     """
     parts = []
@@ -150,7 +150,7 @@ class Series:
                 if len(self._strange) < 10_000:
                     self._strange.add((point.series, name))
                 self._say(f"{point.series}: field {name!r} came later and is not watched")
-        return names, [sane(point.fields.get(str(name), math.nan), name) for name in names]
+        return names, [measurement(point.fields.get(str(name), math.nan), name) for name in names]
 
 
 def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
@@ -159,22 +159,20 @@ def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
     for chunk in chunks:
         run: _Run | None = None
         if chunk.too_long:
-            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
-            yield Block(bad=[Bad(f"line {chunk.line}", why, row)], position=chunk.position)
+            bad = [Bad(f"line {chunk.line}", chunk.problem, row)]
+            yield Block(bad=bad, position=chunk.position)
             row += 1
         for number, raw in enumerate(chunk.data.split(b"\n"), chunk.line):
             if not raw.strip() or raw.lstrip().startswith(b"#"):
                 continue
             names: Names = ()
             values: list[float] = []
-            bad: list[Bad] = []
+            bad = []
             line, point = "", None
             try:
-                line = raw.rstrip(b"\r").decode()
+                line = decoded(raw.rstrip(b"\r"))
                 point = parse(line)
                 names, values = series.sample(point)
-            except UnicodeDecodeError as error:
-                bad = [Bad(f"line {number}", f"byte {error.start + 1} is not UTF-8", row)]
             except ValueError as error:
                 bad = [Bad(f"line {number}", str(error), row)]
             if run and (not point or run.series != point.series or run.names != names or bad):
@@ -184,25 +182,22 @@ def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:
                 passed = [line] if point else None
                 yield Block(lines=passed, row=np.array([row]), bad=bad, position=chunk.position)
             elif point:
-                run = run or _Run(point.series, names)
-                run.add(row, values, point.time, line)
+                run = run or _Run(point.series, names, [])
+                run.rows.append((row, values, point.time, line))
             row += 1
         if run:
             yield run.block(chunk.position)
 
 
-class _Run:
-    """Lines of one series that follow each other."""
+class _Run(NamedTuple):
+    """Lines of one series that follow each other: row, values, time and text of each."""
 
-    def __init__(self, series: str, names: Names) -> None:
-        self.series, self.names = series, names
-        self._rows: list[tuple[int, list[float], int | None, str]] = []
-
-    def add(self, row: int, values: list[float], time: int | None, line: str) -> None:
-        self._rows.append((row, values, time, line))
+    series: str
+    names: Names
+    rows: list[tuple[int, list[float], int | None, str]]
 
     def block(self, position: int) -> Block:
-        row, values, times, lines = zip(*self._rows, strict=True)
+        row, values, times, lines = zip(*self.rows, strict=True)
         matrix = np.array(values, dtype=float).reshape(len(row), len(self.names))
         index = np.array(row, np.int64)
         return Block(self.names, matrix, index, times, None, self.series, lines, position=position)

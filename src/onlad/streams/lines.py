@@ -29,6 +29,19 @@ class Chunk(NamedTuple):
     position: int  # where they end in the source, in bytes
     too_long: int = 0  # bytes of the line that was dropped
 
+    @property
+    def problem(self) -> str:
+        """Why it was dropped."""
+        return f"it has {self.too_long} bytes; a line may have {LONGEST}"
+
+
+def decoded(line: bytes) -> str:
+    """Return the text of a line; a `ValueError` names the first byte that is not UTF-8."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1} is not UTF-8") from None
+
 
 @dataclass
 class Bytes:
@@ -150,9 +163,7 @@ def _read(source: Bytes, stop: Stop, cut: int) -> bytes | None:
 
 def _renewed(path: Path, fd: int, position: int) -> int | None:
     """Return a descriptor to continue with if the file at `path` was replaced or truncated."""
-    with contextlib.suppress(
-        OSError
-    ):  # it is missing for a moment, for example when logs are rotated
+    with contextlib.suppress(OSError):  # missing for a moment, as when logs are rotated
         there, here = os.stat(path), os.fstat(fd)
         if (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino):
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

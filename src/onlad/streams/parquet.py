@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from onlad.rows import LARGEST, Names
 from onlad.streams.block import Bad, Block, Choice, StreamError, Time
 from onlad.streams.stop import Stop
-
-T = TypeVar("T")
 
 ROWS = 4096
 
@@ -37,8 +35,9 @@ def blocks(file: Any, choice: Choice, known: Names, stop: Stop) -> Iterator[Bloc
     row = 0
     for batch in file.iter_batches(ROWS, columns=wanted):
         values = np.column_stack([_numbers(batch.column(name), name) for name in roles.features])
-        times = None if roles.time is None else _each(_time, batch.column(roles.time))
-        labels = None if roles.label is None else _each(_label, batch.column(roles.label))
+        texts = {name: batch.column(name).to_pylist() for name in roles[1:] if name is not None}
+        times = None if roles.time is None else [_time(value) for value in texts[roles.time]]
+        labels = None if roles.label is None else [_label(value) for value in texts[roles.label]]
         index = row + np.arange(len(values))
         row += len(values)
         bad = []
@@ -64,10 +63,6 @@ def _numbers(column: Any, name: Any) -> Any:
             f"column {name!r} holds {column.type}, not numbers. --ignore {name} leaves it out"
         ) from None
     return numbers.to_numpy(zero_copy_only=False)  # null becomes NaN
-
-
-def _each(read: Callable[[Any], T], column: Any) -> list[T]:
-    return [read(value) for value in column.to_pylist()]
 
 
 def _time(value: Any) -> Time:

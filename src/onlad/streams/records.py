@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from onlad.rows import Names
-from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamError, Time, sane
-from onlad.streams.lines import LONGEST, Chunk
+from onlad.streams.block import MOST, Bad, Block, Choice, Roles, Say, StreamError, Time, measurement
+from onlad.streams.lines import Chunk
 
 try:
     from orjson import loads  # an extra
@@ -28,7 +28,7 @@ Sample = tuple[list[float], Time, str]
 
 
 def parsed(raw: bytes) -> list[Any]:
-    """Return the samples in a line or a message, not yet checked: one, or those of a list."""
+    """Return the samples in a line or a message, unchecked: one, or those of a list."""
     try:
         found = loads(raw)
     except ValueError:
@@ -162,7 +162,7 @@ def _number(value: Any, name: Any) -> float:
         return float("nan")
     if isinstance(value, (bool, int, float)):
         try:
-            return sane(float(value), name)
+            return measurement(float(value), name)
         except OverflowError:
             raise ValueError(f"column {str(name)!r} holds a number that is too large") from None
     shown = "an object" if isinstance(value, dict) else "an array"
@@ -185,8 +185,7 @@ def blocks(
     for chunk in chunks:
         found: list[tuple[str, Sample | str]] = []
         if chunk.too_long:
-            why = f"it has {chunk.too_long} bytes; a line may have {LONGEST}"
-            found.append((f"line {chunk.line}", why))
+            found.append((f"line {chunk.line}", chunk.problem))
         for line, raw in enumerate(chunk.data.split(b"\n"), chunk.line):
             if raw.strip():
                 found += [(f"line {line}", each) for each in records.read(raw)]

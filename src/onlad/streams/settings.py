@@ -20,8 +20,8 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 def given(source: object) -> dict[str, Any]:
     """Return the settings that are attributes of `source` and not None."""
-    said = ((name, getattr(source, name, None)) for name in LIMITS)
-    return {name: value for name, value in said if value is not None}
+    found = ((name, getattr(source, name, None)) for name in LIMITS)
+    return {name: value for name, value in found if value is not None}
 
 
 def settle(monitor: Monitor, wanted: Mapping[str, Any]) -> bool:
@@ -51,8 +51,8 @@ def kept(monitor: Monitor, wanted: MonitorSettings) -> list[str]:
     have = monitor.settings()
     wanted = replace(wanted, false_alarms=have.false_alarms)  # which can be changed
     both = [(f.name, getattr(have, f.name), getattr(wanted, f.name)) for f in fields(have)]
-    return [f"{name} stays {_said(a)}, not {_said(b)}" for name, a, b in both if a != b]
+    return [f"{name} stays {_shown(a)}, not {_shown(b)}" for name, a, b in both if a != b]
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     return "the default" if value is None else str(value)

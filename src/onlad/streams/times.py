@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
@@ -12,7 +13,9 @@ import numpy as np
 
 from onlad.reference import Array
 
-LATEST = 1e11  # seconds since 1970; a larger number is in milli-, micro- or nanoseconds
+#: Numbers below the first are in s, ms and us: the second is how many make a second. Others are ns.
+UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6))
+LATEST = float(UNITS[0][0])  # seconds since 1970
 
 
 def nanoseconds(time: str | float) -> int:
@@ -39,6 +42,14 @@ def seconds(time: str | float) -> float:
     return found
 
 
+def seconds_or_nan(time: str | float | None) -> float:
+    """Return a time as seconds since 1970, NaN if it is missing or cannot be read."""
+    try:
+        return math.nan if time is None else seconds(time)
+    except ValueError:
+        return math.nan
+
+
 def moments(times: Iterable[str | float | None]) -> Array:
     """Return times as seconds since 1970; `ValueError` if one is missing or is none.
 
@@ -55,8 +66,8 @@ def moments(times: Iterable[str | float | None]) -> Array:
         numbers = np.array(found, "float64")
         size = np.abs(numbers)
         if (size < 1e21).all():  # never true of NaN
-            unit = np.select([size < 1e11, size < 1e14, size < 1e17], [1.0, 1e3, 1e6], 1e9)
-            return np.asarray(numbers / unit)
+            below, units = zip(*UNITS, strict=True)
+            return np.asarray(numbers / np.select([size < most for most in below], units, 10**9))
     with contextlib.suppress(ValueError, TypeError):
         texts = np.array(found, "U32")
         if (np.char.str_len(texts) == 19).all():
@@ -70,8 +81,8 @@ def _seconds(time: str | float) -> Decimal:
         number = Decimal(text)
     except InvalidOperation:
         return _from_iso(text)
-    for digits, unit in ((11, 1), (14, 10**3), (17, 10**6)):
-        if number.is_nan() or abs(number) < 10**digits:
+    for below, unit in UNITS:
+        if number.is_nan() or abs(number) < below:
             return number / unit
     return number / 10**9
 

@@ -59,7 +59,7 @@ class Publication(NamedTuple):
     mid: int  # 0 with QoS 0
     again: bool  # sent again: it may have arrived before
     retained: bool
-    subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker tells them
+    subscriptions: tuple[int, ...] = ()  # by their identifiers, where the broker sends them
 
 
 class Greeting(NamedTuple):
@@ -76,24 +76,17 @@ class Greeting(NamedTuple):
 
 def packet(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
     """Return kind, start and end of the body of the packet at `at`, or None if its head is cut."""
-    length = shift = 0
-    for here in range(at + 1, min(at + 5, len(data))):
-        length |= (data[here] & 127) << shift
-        if data[here] < 128:
-            return data[at], here + 1, here + 1 + length
-        shift += 7
-    if len(data) - at >= 5:
-        raise WireError("a packet length of more than four bytes")
-    return None
+    found = _variable_length(data, at + 1)
+    return None if found is None else (data[at], found[1], found[1] + found[0])
 
 
 def packed(kind: int, *parts: bytes) -> bytes:
     """Return a packet."""
     body = b"".join(parts)
-    return bytes((kind,)) + varying(len(body)) + body
+    return bytes((kind,)) + variable_length(len(body)) + body
 
 
-def varying(value: int) -> bytes:
+def variable_length(value: int) -> bytes:
     """Return a whole number in one to four bytes."""
     data = b""
     while True:
@@ -141,12 +134,12 @@ def greeting(body: bytes, five: bool) -> Greeting:
     """Return what a CONNACK says."""
     if len(body) < 2:
         raise WireError("a greeting that is cut off")
-    said = Greeting(body[1], bool(body[0] & 1))
+    found = Greeting(body[1], bool(body[0] & 1))
     if five and len(body) > 2:
         values = dict(properties(body, 2)[1])
         limit, identifiers = values.get(RECEIVE_MAXIMUM, 65535), values.get(IDENTIFIERS, 1)
-        said = said._replace(receive_maximum=limit, identifiers=bool(identifiers))
-    return said
+        found = found._replace(receive_maximum=limit, identifiers=bool(identifiers))
+    return found
 
 
 def number(body: bytes) -> int:
@@ -190,14 +183,22 @@ def properties(body: bytes, at: int) -> tuple[int, list[tuple[int, int]]]:
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:
-    """Return a whole number of one to four bytes and where it ends."""
-    value = shift = 0
-    for here in range(at, min(at + 4, len(body))):
-        value |= (body[here] & 127) << shift
-        if body[here] < 128:
-            return value, here + 1
-        shift += 7
-    raise WireError("a length of more than four bytes")
+    found = _variable_length(body, at)
+    if found is None:
+        raise WireError("a length that is cut off")
+    return found
+
+
+def _variable_length(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
+    """Return a whole number of one to four bytes, and where it ends; None if it is cut off."""
+    value = 0
+    for k, byte in enumerate(data[at : at + 4]):
+        value |= (byte & 127) << 7 * k
+        if byte < 128:
+            return value, at + k + 1
+    if len(data) - at >= 4:
+        raise WireError("a length of more than four bytes")
+    return None
 
 
 # -- what is written --------------------------------------------------------------------------
@@ -209,7 +210,7 @@ def connect(login: Login) -> bytes:
     if login.five:
         values = struct.pack("!BH", RECEIVE_MAXIMUM, login.ahead)
         values += struct.pack("!BI", SESSION_EXPIRY, FOREVER) if login.keeps else b""
-        own = varying(len(values)) + values
+        own = variable_length(len(values)) + values
     if login.will is not None:
         flags |= 0x04 | 0x08 | 0x20  # of QoS 1, retained
         rest += [b"\0" if login.five else b"", text(login.will[0]), text(login.will[1])]
@@ -226,8 +227,8 @@ def subscribe(mid: int, topic: str, qos: int, five: bool, identifier: int | None
     values = b""
     if five:
         if identifier is not None:
-            values = bytes((SUBSCRIPTION,)) + varying(identifier)
-        values = varying(len(values)) + values
+            values = bytes((SUBSCRIPTION,)) + variable_length(identifier)
+        values = variable_length(len(values)) + values
     options = qos | 0x20 if five else qos  # 0x20: no retained messages
     return packed(SUBSCRIBE | 2, _SHORT.pack(mid), values, text(topic), bytes((options,)))
 

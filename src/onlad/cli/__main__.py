@@ -1,5 +1,0 @@
-import sys
-
-from onlad.cli import main
-
-sys.exit(main())
