@@ -203,7 +203,7 @@ def measure_cpu(n: int, N: int, dtype: str, repeats: int) -> dict[str, Any]:
         "N": N,
         "dtype": dtype,
         "models": models,
-        "bytes a model": banks[1]._engine._beta[0].nbytes + banks[1]._engine._S[0].nbytes + 64,  # type: ignore[attr-defined]
+        "bytes a model": sum(part[0].nbytes for part in banks[1]._engine._padded),  # type: ignore[attr-defined]
         "us an update": us,
         "2 threads / 1 thread": pairs,
         "memory, 2 threads / 1 thread": memory(repeats),

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -57,6 +58,9 @@ def measure(n: int, devices: int) -> dict[str, object]:
     before = resident()
     bank = MonitorBank(start, devices, threads=1)
     memory = (resident() - before) / devices
+    before = resident()
+    compact = MonitorBank(start, devices, threads=1, storage="compact")
+    small = (resident() - before) / devices
     window = start.describe()["window"]
     walk = np.ones((devices, numbers(n, n * window)[0]))
     detectors = Bank(Detector(n_hidden=64), devices, n_features=n * window, threads=1)
@@ -68,7 +72,7 @@ def measure(n: int, devices: int) -> dict[str, object]:
     def keep(name: str, took: float, count: int) -> None:
         taken.setdefault(name, []).append(took / count * 1e6)
 
-    def one_by_one() -> None:
+    def one_by_one(bank: MonitorBank) -> None:
         for t in range(CALLS):
             bank.observe(X[:, t])
 
@@ -78,8 +82,10 @@ def measure(n: int, devices: int) -> dict[str, object]:
                 monitor.observe(x)
 
     for _ in range(ROUNDS):
-        keep("one row per call", seconds(one_by_one), devices * CALLS)
-        keep("in blocks", seconds(lambda: bank.observe_many(X)), devices * CALLS)
+        for name, each in (("", bank), ("compact, ", compact)):
+            took = seconds(partial(one_by_one, each))
+            keep(f"{name}one row per call", took, devices * CALLS)
+            keep(f"{name}in blocks", seconds(partial(each.observe_many, X)), devices * CALLS)
         keep("loop of observe", seconds(in_a_loop), len(loop) * CALLS)
         keep("bank of detectors", seconds(lambda: detectors.update(inputs)), devices)
         keep("memory", seconds(lambda: walk.sum(axis=1)), devices)
@@ -100,6 +106,7 @@ def measure(n: int, devices: int) -> dict[str, object]:
         "detectors_ratio": round(found["one row per call"] / found["bank of detectors"], 2),
         "memory_ratio": round(found["one row per call"] / found["memory"], 2),
         "kB_in_memory": round(memory / 1e3, 1),
+        "kB_in_memory_compact": round(small / 1e3, 1),
         "kB_in_a_file": round(len(bank.to_bytes()) / devices / 1e3, 1),
         "two_threads": round(one / two, 2),
         "load": round(os.getloadavg()[0], 1),
@@ -121,6 +128,22 @@ def table(found: list[dict[str, Any]]) -> str:
             f"| {r['rows_per_second_in_blocks']:,} | {r['loop_ratio']} x "
             f"| {1 / r['detectors_ratio']:.2f} x | {1 / r['memory_ratio']:.2f} x | {threads} "
             f"| {r['kB_in_memory']} |"
+        )
+    lines += [
+        "",
+        'With `storage="compact"`, in the same run:',
+        "",
+        "| features | devices | rows per second and core, one per call | in blocks "
+        "| kB per device |",
+        "|---|---|---|---|---|",
+    ]
+    for r in found:
+        speed = [
+            1e6 / r["us_per_row"][f"compact, {how}"] for how in ("one row per call", "in blocks")
+        ]
+        lines.append(
+            f"| {r['features']} | {r['devices']:,} | {speed[0]:,.0f} | {speed[1]:,.0f} "
+            f"| {r['kB_in_memory_compact']} |"
         )
     lines += [
         "",

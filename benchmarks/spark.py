@@ -32,7 +32,7 @@ from rich.table import Table
 from onlad import Monitor, persist
 from onlad.fleet import spark as fleet
 from onlad.fleet.spark import keeper
-from onlad.fleet.spark.kept import FOLDED
+from onlad.fleet.spark.herd import FOLDED
 from onlad.kernel import BACKEND
 
 FEATURES = [f"x{j}" for j in range(8)]
@@ -64,7 +64,7 @@ class Timed(keeper.Keeper):
             "model": ("observe_rows",),
             "file": ("from_bytes", "to_bytes"),
         }
-        kept = {name: bank.__dict__[name] for names in own.values() for name in names}
+        kept = {name: vars(bank).get(name) for names in own.values() for name in names}
 
         def timed(part: str, work: Any) -> Any:
             def call(*args: Any, **options: Any) -> Any:
@@ -85,7 +85,10 @@ class Timed(keeper.Keeper):
         finally:
             self.banks, self.since = stores
             for name, work in kept.items():
-                setattr(bank, name, work)
+                if work is None:  # it is inherited
+                    delattr(bank, name)
+                else:
+                    setattr(bank, name, work)
         spent["pandas"] += clock() - begin - (sum(spent.values()) - before)
 
     def close(self) -> None:

@@ -77,11 +77,15 @@ public:
     // The share of recent normal rows that score as high, with the row itself.
     double p_value(double score) const {
         const double root = std::sqrt(score);
-        const auto above = sorted.end() - std::lower_bound(sorted.begin(), sorted.end(), root);
-        return double(1 + above) / double(1 + sorted.size());
+        auto above = sorted.end() - std::lower_bound(sorted.begin(), sorted.end(), root);
+        if (sorted.empty())  // a packed monitor with few rows: to sort would take longer
+            above = std::count_if(recent.begin(), recent.end(),
+                                  [root](float each) { return double(each) >= root; });
+        return double(1 + above) / double(1 + recent.size());
     }
 
 private:
+    friend class Packed;
     const Constants& c;
     std::vector<float> sorted;
 

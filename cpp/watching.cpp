@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "dicts.hpp"
+#include "packed.hpp"
 #include "python.hpp"
 #include "severity.hpp"
 #include "threads.hpp"
@@ -157,22 +158,6 @@ public:
 };
 
 // -- modes, anchors, limit -------------------------------------------------------------------
-
-// Element (i, j) of a kept half of a gram matrix.
-std::size_t place(std::size_t i, std::size_t j, std::size_t across, std::size_t stride) {
-    return row_begin(i, across, stride) + j * across - first_column(i, across);
-}
-
-// All pairs i <= j in the order of a packed half, with those below the diagonal that are kept too.
-template <class Work>
-void each_pair(std::size_t units, std::size_t across, Work work) {
-    std::size_t p = 0;
-    for (std::size_t i = 0; i < units; ++i)
-        for (std::size_t j = i; j < units; ++j, ++p) {
-            work(p, i, j);
-            if (j > i && i * across >= first_column(j, across)) work(p, j, i);
-        }
-}
 
 std::unique_ptr<Mode> mode_from(const Layer& l, nb::handle values, const Workspace& scratch) {
     auto m = std::make_unique<Mode>(l);
@@ -451,6 +436,16 @@ public:
         inform();
     }
 
+    OwnWatching(std::shared_ptr<OwnLayer> own, Watching&& state, nb::tuple names,
+                nb::object verdict)
+        : Watching(std::move(state)),
+          names(names),
+          own(own),
+          verdict(verdict),
+          row(own->n),
+          shares(own->n),
+          around(3 * own->n + 1) {}
+
     nb::dict values() const {
         const Layer& l = *layer;
         const std::size_t T = tick_rows;
@@ -554,10 +549,32 @@ private:
     }
 };
 
+// A monitor of a bank that keeps its monitors packed.
+class OwnPacked : public Packed {
+public:
+    explicit OwnPacked(OwnWatching& from) : Packed(from), own(from.own) {}
+
+    OwnWatching* unpacked_as(nb::tuple names, nb::object verdict) {
+        return new OwnWatching(own, unpacked(), names, verdict);
+    }
+
+    std::shared_ptr<OwnLayer> own;
+};
+
+template <class Work>
+void awake(OwnWatching& monitor, std::size_t, Work work) {
+    work(monitor);
+}
+template <class Work>
+void awake(OwnPacked& monitor, std::size_t rows, Work work) {
+    monitor.watch(rows, work);
+}
+
 // Rows of many monitors, each of which is there once: monitor k has rows first_row[k] to
 // first_row[k + 1], and its numbers begin at first_value[k].
+template <class Monitor>
 struct Crowd {
-    std::vector<OwnWatching*> monitors;
+    std::vector<Monitor*> monitors;
     const std::int64_t *first_row, *first_value;
 
     Crowd(nb::list given, const std::int64_t* rows, const std::int64_t* values,
@@ -568,7 +585,7 @@ struct Crowd {
                 first_row[count] == std::int64_t(all_rows) &&
                 first_value[count] == std::int64_t(all_values));
         for (std::size_t k = 0; k < count; ++k) {
-            monitors[k] = nb::cast<OwnWatching*>(given[k]);
+            monitors[k] = nb::cast<Monitor*>(given[k]);
             const std::int64_t own = first_row[k + 1] - first_row[k];
             require(monitors[k] && own >= 0 &&
                     first_value[k + 1] - first_value[k] ==
@@ -613,7 +630,7 @@ void watch_all(nb::list monitors, In<std::int64_t, 1> first_row, In<double, 2> X
     const Columns out = columns(verdicts, 0, rows, n);
     std::vector<std::int64_t> first_value(first_row.data(), first_row.data() + count + 1);
     for (std::int64_t& each : first_value) each *= std::int64_t(n);
-    const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, rows * n);
+    const Crowd<OwnWatching> crowd(monitors, first_row.data(), first_value.data(), rows, rows * n);
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(count, 1));
     crowd.each(threads, [&](std::size_t, std::size_t k, Workspace& scratch) {
         const std::size_t own = std::size_t(crowd.first_row[k]);
@@ -632,23 +649,23 @@ struct Details {
 enum class Detailed { none, alarms, all };
 
 // Narrow columns, and of some rows the rest: their numbers and (rows, 3, widest), in their order.
-nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
-                      In<std::int64_t, 1> first_value, In<double, 1> X, In<bool, 1> paused,
-                      nb::handle verdicts, int detailed, std::size_t widest, std::size_t threads) {
+template <class Monitor>
+nb::tuple watch_some(nb::list monitors, In<std::int64_t, 1> first_row,
+                     In<std::int64_t, 1> first_value, In<double, 1> X, In<bool, 1> paused,
+                     nb::handle verdicts, int detailed, std::size_t widest, std::size_t threads) {
     const std::size_t rows = nb::len(verdicts), count = nb::len(monitors);
     require(first_row.shape(0) == count + 1 && first_value.shape(0) == count + 1);
     require(paused.shape(0) == count);
-    const Crowd crowd(monitors, first_row.data(), first_value.data(), rows, X.shape(0));
+    const Crowd<Monitor> crowd(monitors, first_row.data(), first_value.data(), rows, X.shape(0));
     const Columns out = narrow_columns(verdicts, rows);
     double *severity = nullptr, *unusual = nullptr;
     column(verdicts, "severity", severity, rows, 1);
     column(verdicts, "unusual", unusual, rows, 1);
-    for (const OwnWatching* each : crowd.monitors) require(each->layer->n <= widest);
+    for (const Monitor* each : crowd.monitors) require(each->layer->n <= widest);
     threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(nb::len(monitors), 1));
     std::vector<Details> found(threads);
     const Detailed which = Detailed(detailed);
-    crowd.each(threads, [&](std::size_t thread, std::size_t k, Workspace& scratch) {
-        OwnWatching& one = *crowd.monitors[k];
+    const auto judge = [&](std::size_t thread, std::size_t k, Watching& one, Workspace& scratch) {
         const std::size_t n = one.layer->n, around = 2 * n + 1, T = one.tick_rows;
         Details& details = found[thread];
         details.tick.resize(T * (n + around));
@@ -681,6 +698,10 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
             x += count * n;
             r += count;
         }
+    };
+    crowd.each(threads, [&](std::size_t thread, std::size_t k, Workspace& scratch) {
+        const std::size_t own = std::size_t(crowd.first_row[k + 1] - crowd.first_row[k]);
+        awake(*crowd.monitors[k], own, [&](Watching& one) { judge(thread, k, one, scratch); });
     });
     std::vector<std::pair<std::int64_t, const double*>> order;
     for (const Details& part : found)
@@ -697,6 +718,15 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
     }
     return nb::make_tuple(array(numbers.data(), numbers.size()),
                           array(wide.data(), widest, {numbers.size(), 3, widest}));
+}
+
+nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
+                      In<std::int64_t, 1> first_value, In<double, 1> X, In<bool, 1> paused,
+                      nb::handle verdicts, int detailed, std::size_t widest, std::size_t threads) {
+    const bool packed = nb::len(monitors) > 0 && nb::isinstance<OwnPacked>(monitors[0]);
+    return (packed ? watch_some<OwnPacked>
+                   : watch_some<OwnWatching>)(monitors, first_row, first_value, X, paused, verdicts,
+                                              detailed, widest, threads);
 }
 
 // Severities of rows.
@@ -735,6 +765,10 @@ void bind_watching(nb::module_& module) {
         .def_prop_ro("learned_rows", &OwnWatching::learned_rows);
     module.def("watch_all", &watch_all, "monitors"_a, nb::kw_only(), "first_row"_a,
                "X"_a.noconvert(), "paused"_a, "verdicts"_a, "threads"_a);
+    nb::class_<OwnPacked>(module, "Packed")
+        .def(nb::init<OwnWatching&>())
+        .def("watching", &OwnPacked::unpacked_as, nb::rv_policy::take_ownership)
+        .def_prop_ro("nbytes", &OwnPacked::nbytes);
     module.def("watch_fleet", &watch_fleet, "monitors"_a, nb::kw_only(), "first_row"_a,
                "first_value"_a, "X"_a.noconvert(), "paused"_a, "verdicts"_a, "detailed"_a,
                "widest"_a, "threads"_a);

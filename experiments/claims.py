@@ -79,6 +79,7 @@ def page() -> str:
         "counts": f"Of {sum(counts.values())} claims: {shares}.",
         "tables": "\n\n".join(tables),
         "networks": neural_deviation.table(),
+        **neural_deviation.numbers(),
     }
     return pages.filled(TEMPLATE, parts)
 

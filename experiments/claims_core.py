@@ -12,7 +12,7 @@ from experiments import core_area, core_latency, records
 from experiments.claims import Claim, Finding, Word, word
 from experiments.claims_cost import Size, across, times
 from experiments.settings import paper
-from onlad.hardware.paper import AREA, POST_SYNTHESIS, SIZES
+from onlad.hardware.paper import AREA, SIZES
 
 CHIP = "xc7z020"
 
@@ -157,9 +157,10 @@ def synthesised() -> Finding:
     cells, good, of = [], 0, 0
     for lanes in (2, 8):
         found = area(lanes)[512, 64]
-        for kind, theirs in POST_SYNTHESIS.items():
+        for kind, theirs in core_area.POST_SYNTHESIS.items():
             good, of = good + (found[kind] <= theirs), of + 1
-        cells.append(f"{lanes} lanes: " + " / ".join(f"{found[k]}" for k in POST_SYNTHESIS))
+        shares = " / ".join(f"{found[k]}" for k in core_area.POST_SYNTHESIS)
+        cells.append(f"{lanes} lanes: {shares}")
     return Finding("; ".join(cells) + " (yosys)", word(good, of), "core_area")
 
 

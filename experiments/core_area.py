@@ -1,6 +1,7 @@
 """What the core costs: the paper's twelve sizes on its chip, then other lanes, words and alphas.
 
     python -m experiments.core_area run       # resumable: skips what is stored for this gateware
+    python -m experiments.core_area far LOG   # how far nextpnr came with (512, 64), if stopped
     python -m experiments.core_area table     # from the records alone
 
 yosys maps to xc7z020 and counts; its timing analysis gives the longest path through the logic,
@@ -9,18 +10,22 @@ without wires. nextpnr places and routes for an ECP5-85F of the slowest grade.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 from experiments import core_source
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
 from onlad.hardware import Config, OnladCore
-from onlad.hardware.paper import AREA, POST_SYNTHESIS, SIZES
+from onlad.hardware.paper import AREA, SIZES
 
 ECP5 = "lfe5u-85f"
+# Per cent of an xc7z020 at (512, 64) after synthesis: tb:resource_onboard.
+POST_SYNTHESIS = {"BRAM": 55.4, "DSP": 32.7, "FF": 11.6, "LUT": 25.8}
 VARIANTS = (  # of the paper's largest sizes, one thing changed at a time
     {"lanes": 16}, {"lanes": 16, "width": 25}, {"width": 25}, {"width": 18},
     {"alpha": "narrow"}, {"alpha": "seeded"}, {"activation": "sigmoid"},
@@ -56,16 +61,59 @@ def run() -> None:
     for part, config, seeds in _configs():
         if routed.get((part, config), -1) >= seeds:
             continue
-        print(time.strftime("%H:%M:%S"), part, config, flush=True)
-        core = OnladCore(**asdict(config))
-        report = core.synth(part, seeds=seeds, say=lambda text: print("   ", text, flush=True))
-        record = {
-            "part": part, "config": asdict(config), "used": report.used,
-            "percent": {k: round(v, 1) for k, v in report.percent.items()},
-            "logic_ns": report.logic_ns, "mhz": [round(f, 1) for f in report.mhz],
-            "seconds": round(report.seconds), "tools": report.tools, "gateware": digest,
-        }  # fmt: skip
-        append("core_area", [record | origin("make core-area", "experiments/core_area.py")])
+        measure(part, config, seeds)
+
+
+def measure(part: str, config: Config, seeds: int) -> None:
+    """Synthesise a core, route it with as many seeds, and store what it costs."""
+    origin("make core-area", "experiments/core_area.py")  # as it was when this began
+    print(time.strftime("%H:%M:%S"), part, config, flush=True)
+    core = OnladCore(**asdict(config))
+    report = core.synth(part, seeds=seeds, say=lambda text: print("   ", text, flush=True))
+    record = {
+        "part": part, "config": asdict(config), "used": report.used,
+        "percent": {k: round(v, 1) for k, v in report.percent.items()},
+        "logic_ns": report.logic_ns, "mhz": [round(f, 1) for f in report.mhz],
+        "seconds": round(report.seconds), "tools": report.tools,
+        "gateware": core_source.gateware(),
+    }  # fmt: skip
+    append("core_area", [record | origin("make core-area", "experiments/core_area.py")])
+
+
+def progress(log: str) -> Record:
+    """Return how far nextpnr came: what it printed, one line after the other."""
+    arcs = re.search(r"Routing (\d+) arcs", log)
+    placed = re.search(r"Max frequency for clock .*: ([\d.]+) MHz", log)
+    rows = re.findall(r"\|\s*(\d+)\|\s*[\d.]+\s+([\d.]+)\|", log)  # arcs left, and seconds so far
+    if not (arcs and placed and rows):
+        raise SystemExit("nextpnr has not begun to route")
+    left, seconds = rows[-1]
+    return {
+        "arcs": int(arcs[1]), "left": int(left), "seconds": round(float(seconds)),
+        "placed_mhz": float(placed[1]),
+    }  # fmt: skip
+
+
+def far(path: str) -> None:
+    """Store how far a run with the paper's size came that was stopped."""
+    core = asdict(Config(512, 64))
+    known = next(r for r in records() if (r["part"], r["config"]) == (ECP5, core))
+    route = progress(Path(path).read_text(encoding="utf-8"))
+    what = origin("python -m experiments.core_area far LOG", "experiments/core_area.py")
+    append("core_area", [known | {"route": route, "gateware": core_source.gateware()} | what])
+
+
+def _mhz(record: Record) -> str:
+    """Return the frequencies by seed, or how far the routing came."""
+    if record["mhz"]:
+        return ", ".join(f"{f:.1f}" for f in record["mhz"])
+    if "route" not in record:
+        return "not routed"
+    r = record["route"]
+    return (
+        f"not routed: {r['left']:,} of {r['arcs']:,} arcs left after {r['seconds'] / 60:.0f} "
+        f"minutes; {r['placed_mhz']:.1f} MHz by its placement"
+    )
 
 
 def sizes() -> list[tuple[str, ...]]:
@@ -110,7 +158,7 @@ def routed() -> list[tuple[str, ...]]:
     return [
         (
             f"{r['config']['n']}, {r['config']['hidden']}, {r['config']['lanes']}",
-            ", ".join(f"{f:.1f}" for f in r["mhz"]) or "not routed",
+            _mhz(r),
             *(f"{r['used'][k]:,}" for k in r["used"]),
         )
         for r in records()
@@ -132,4 +180,4 @@ def table() -> None:
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table}[sys.argv[1]]()
+    {"run": run, "far": far, "table": table}[sys.argv[1]](*sys.argv[2:])

@@ -125,6 +125,31 @@ def run() -> None:
         print(f"neural_deviation: {i + 1} of {len(todo)}", file=sys.stderr, flush=True)
 
 
+def numbers() -> dict[str, str]:
+    """Return the numbers of the sentences above the table: the paper's, and those of changes."""
+    mnist, online, nn, dnn = CELLS
+    cells = {"mnist": mnist, "online": online, "nn": nn, "dnn": dnn, "control": CONTROL}
+    changes = {
+        "width": "an eighth of the width",
+        "rate": "learning rate 1e-2",
+        "normal": "weights Normal(0, 0.05)",
+        "reset": "Adam's state dropped after the start",
+    }
+    found = {}
+    for name, (testbed, dataset, method) in cells.items():
+        found[f"{name}_paper"] = f"{paper()['auc'][testbed][dataset][method]:.3f}"
+        for short, change in changes.items():
+            if aucs := _aucs((testbed, dataset, method), change):
+                found[f"{name}_{short}"] = f"{np.mean(aucs):.3f}"
+    return found
+
+
+def _aucs(cell: tuple[Testbed, str, str], change: str) -> list[float]:
+    names = ("testbed", "dataset", "method", "change")
+    stored = records.read("neural_deviation")
+    return [r["auc"] for r in stored if tuple(r[name] for name in names) == (*cell, change)]
+
+
 def table() -> str:
     """Return the AUC of each change, a column a cell."""
     stored = records.read("neural_deviation")
@@ -137,11 +162,7 @@ def table() -> str:
     for change in CHANGES:
         cells = []
         for cell in shown:
-            found = [
-                r["auc"]
-                for r in stored
-                if (r["testbed"], r["dataset"], r["method"], r["change"]) == (*cell, change)
-            ]
+            found = _aucs(cell, change)
             cells.append(f"{np.mean(found):.3f} ({len(found)})" if found else "")
         rows.append([change, *cells])
     return f"{tables.markdown(('changed', *heads), rows)}\n\n{tables.provenance(stored)}"

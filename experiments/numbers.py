@@ -45,7 +45,7 @@ from onlad.adapters import sklearn
 from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
-from onlad.fleet.spark import kept
+from onlad.fleet.spark import herd
 from onlad.serve import checkpoint, connection, disk, marks, service
 from onlad.streams import block, lines
 
@@ -184,8 +184,8 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "headers": lambda: f"{connection.HEADERS:g} to {2 * connection.HEADERS:g}",
     "model of eight": lambda: model_of(8),
     "memory of eight": lambda: f"{results('monitors')[1]['kB_in_memory']:.0f} kB",
-    "folded": lambda: str(kept.FOLDED),
-    "remembered": lambda: f"{kept.REMEMBERED // 2**20} MiB",
+    "folded": lambda: str(herd.FOLDED),
+    "remembered": lambda: f"{herd.REMEMBERED // 2**20} MiB",
     "monitor sums": lambda: sums_of(8),
     "float32 run": lambda: precision(2, mean=False),
     "float32 mean": lambda: precision(2, mean=True),
@@ -210,7 +210,10 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gpu double": lambda: exactness("float64", "model"),
     "farthest": lambda: str(limit.FARTHEST),
     "gpu memory of eight": lambda: (
-        f"{result('monitors-kept')['bytes per device']['8'] / 1e3:.1f} kB"
+        f"{result('monitors-kept')['GPU']['bytes per device']['8'] / 1e3:.1f} kB"
+    ),
+    "compact memory of eight": lambda: (
+        f"{result('monitors-kept')['compact']['bytes per device']['8'] / 1e3:.1f} kB"
     ),
 }
 
@@ -242,15 +245,16 @@ def result(name: str) -> dict[str, Any]:
 
 
 def monitors_kept() -> str:
-    """Return what differs between a bank on a GPU and monitors in float64."""
+    """Return what differs between a bank that keeps less and monitors in float64."""
     names = "streams|rows|rows in alarm|rows with another alarm|episodes|episodes of one alone"
     rows = []
-    for title, found in result("monitors-kept").items():
-        if isinstance(found, dict) and "rows" in found:
-            alone = sum(found[f"episodes of the {one} alone"] for one in ("bank", "monitor"))
-            shown = found | {"episodes of one alone": alone}
-            rows.append([title, *(f"{shown[name]:,}" for name in names.split("|"))])
-    return markdown(["", *names.split("|")], rows)
+    for kind in ("GPU", "compact"):
+        for title, found in result("monitors-kept")[kind].items():
+            if "rows" in found:
+                alone = sum(found[f"episodes of the {one} alone"] for one in ("bank", "monitor"))
+                shown = found | {"episodes of one alone": alone}
+                rows.append([kind, title, *(f"{shown[name]:,}" for name in names.split("|"))])
+    return markdown(["bank", "streams of", *names.split("|")], rows)
 
 
 def on_paper() -> str:

@@ -4,7 +4,7 @@ OS-ELM methods run on every dataset at hand, and on digits, which scikit-learn b
 forget, equal budgets and the peers that take seconds on one of them; then a trial of each other
 table that is no timing. Each trial must give its stored AUC again: to 1e-6 on a machine as that of
 the record, to 1e-3 elsewhere, where sums are taken in another order. The pages must be those that
-the records give. Networks, the ablation and the cycles of the core are repeated by tests.
+the records give. `BY_TESTS` and `TIMINGS` name the tables that are not repeated here.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from experiments import (
     core_detection,
     datasets,
     drift,
+    operations,
     records,
     report,
     scaling,
@@ -49,6 +50,12 @@ SCALED = "drive_diagnosis"  # where a trial with the scale of the first rows is 
 DRIFTING = "mnist"  # of the picture of drift
 STREAMS = ("skab valve1_0", "nab nyc_taxi")
 LEVEL = "x86-64-v3"  # the kernel's instructions on the machine of the records
+HERE = (  # files of records of which a trial is repeated here, beside those of AUC and search
+    "adapter_defaults", "chunk_size", "core_accuracy", "core_detection", "drift", "operations",
+    "precision", "scaling", "score_choice", "streams", "wind_up",
+)  # fmt: skip
+BY_TESTS = ("ablation", "core_area", "core_latency", "neural_deviation")
+TIMINGS = ("forgetting_cost", "latency", "power", "ways_cost")  # another machine has others
 
 
 def wanted() -> Iterator[Cell]:
@@ -141,6 +148,24 @@ def _chunks() -> Line:
     return _line(f"chunks, {SMALL}: beta differs by", chunk_size.distance(SMALL, 8), then, 1e-11)
 
 
+def _operations() -> Line:
+    """Count the products of a step again."""
+    then = records.read("operations")[0]
+    now = operations.count(then["n_features"], then["n_hidden"])
+    what = f"products of a step, n = {then['n_features']}, N = {then['n_hidden']}"
+    return _line(what, now["train_here"], then["train_here"], 0)
+
+
+def _precision() -> Line:
+    """Run one long stream again in float64, which is the same at every instruction level."""
+    sys.path.append(str(records.ROOT.parent / "tests"))
+    from test_long_life import live  # noqa: PLC0415
+
+    then = _stored("precision", n_features=16, forgetting=0.99)
+    now = live(then["n_features"], then["forgetting"], then["rows"], 0, "float64")[1]
+    return _line("long stream, float64", now, then["auc"]["float64"][0])
+
+
 def _adapter() -> Line:
     """Run one split again of the adapter's defaults."""
     name, build = next(iter(adapter_defaults.detectors().items()))
@@ -179,8 +204,7 @@ def others() -> Iterator[Line]:
     for name, mine in samples.items():
         if datasets.available(name):
             yield from (sample() for sample in mine)
-    yield _adapter()
-    yield _fixed_point()
+    yield from (sample() for sample in (_adapter, _fixed_point, _operations, _precision))
     yield from _streams()
 
 

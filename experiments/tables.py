@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from experiments import metrics, records
-from experiments.methods import Entry, Hyperparameters, registry
+from experiments.methods import Entry, Hyperparameters, peers, registry
 from experiments.metrics import Mean, Paired
 from experiments.pages import markdown
 from experiments.records import Record
@@ -198,7 +198,24 @@ class Aucs:
             if any(cells):
                 rows.append([entry.label, *map(show, cells)])
         used = [r for key, found in self.cells.items() if key[2] == "equal" for r in found]
-        return f"{markdown(('method', *names().values()), rows)}\n\n{provenance(used)}"
+        table = markdown(("method", *names().values()), rows)
+        return f"{table}\n\n{self._not_searched()}\n\n{provenance(used)}"
+
+    def _not_searched(self) -> str:
+        """Return which searches of the peers are not complete, and how far they are."""
+        missing: dict[str, list[str]] = {}
+        for method, grid in peers.GRIDS.items():
+            if self.testbed != registry()[method].testbeds[-1]:
+                continue
+            tried = Counter(r["dataset"] for r in records.read(f"tune/{self.testbed}-{method}"))
+            for dataset, label in names().items():
+                if self.mean(dataset, method, "equal") is None:
+                    share = f"{registry()[method].label} ({tried[dataset]} of {len(grid)})"
+                    missing.setdefault(label, []).append(share)
+        if not missing:
+            return "All searches are complete."
+        told = "; ".join(f"{label}: {', '.join(each)}" for label, each in missing.items())
+        return f"Searches that are not complete, with the settings tried so far. {told}."
 
     def differences(self) -> str:
         """Return by how much ONLAD is above the paper's other methods, on the same seeds."""

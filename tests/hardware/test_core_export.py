@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("amaranth")
 from onlad import OnladError
 from onlad.hardware import OnladCore
-from onlad.hardware.export import BOARDS, SPIRIT, component
+from onlad.hardware.export import SPIRIT, component
 
 CORE = OnladCore(n=12, hidden=6, lanes=2)
 
@@ -46,7 +46,7 @@ def test_the_verilog_is_whole(folder):
 
 
 def ports_of(text):
-    """Return the ports of boards/wrapper.v: name, direction, bits."""
+    """Return the ports of a Verilog module: name, direction, bits."""
     found = re.findall(r"(input|output)\s+wire\s+(?:\[(\d+):0\])?\s*(\w+)", text)
     return {(name, way[:-3], int(left or 0) + 1) for way, left, name in found}
 
@@ -62,7 +62,7 @@ def test_ip_xact_says_what_the_verilog_has(folder):
     ports = {
         (p.name, p.wire.direction, int(left[p.name] or 0) + 1) for p in described.model.ports.port
     }
-    assert ports == ports_of((BOARDS / "wrapper.v").read_text())
+    assert ports == ports_of((folder / "onlad_core_axis.v").read_text())
     assert len(ports) == 10
     mapped = [
         port_map.physicalPort.name

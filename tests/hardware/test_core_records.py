@@ -100,3 +100,19 @@ def test_a_step_of_the_papers_size_takes_few_cycles(lanes, train, dsp):
 
 def test_a_prediction_of_the_papers_size_takes_few_cycles():
     assert latency(Config(512, 64))["predict"] <= 1.02 * 2 * 512 * 64 / 8
+
+
+LOG = """Info: Max frequency for clock 'clk': 71.19 MHz (FAIL at 100.00 MHz)
+Info: Routing 75675 arcs.
+Info:      31000 |     8320      22679 |  225   775 |     62215|      10.20     219.21|
+Info:      44000 |    11302      32697 |  198   802 |     57224|       6.90     355.95|
+"""
+
+
+def test_how_far_a_routing_came_is_read_from_what_nextpnr_prints():
+    found = core_area.progress(LOG)
+    assert found == {"arcs": 75675, "left": 57224, "seconds": 356, "placed_mhz": 71.19}
+    told = core_area._mhz({"mhz": [], "route": found})
+    assert "57,224 of 75,675 arcs left after 6 minutes; 71.2 MHz" in told
+    with pytest.raises(SystemExit, match="has not begun"):
+        core_area.progress(LOG.partition("Routing")[0])

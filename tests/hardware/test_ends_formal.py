@@ -20,10 +20,10 @@ from inside import Claims, Inside, any_of, count, implies, is_op
 
 from onlad.hardware import Config
 from onlad.hardware.fixed import EXPONENTS
+from onlad.hardware.rtl.interfaces import Op
 from onlad.hardware.rtl.normalise import Normalise
-from onlad.hardware.rtl.operations import Op
 from onlad.hardware.rtl.predict import PredictModule
-from onlad.hardware.rtl.serial import Serial
+from onlad.hardware.rtl.scalars import Serial
 
 SMALL = Config(5, 2, 2)
 MORE = (Config(5, 3, 1), Config(3, 6, 2), Config(5, 12, 4, "sigmoid"), Config(40, 40, 32))

@@ -11,7 +11,7 @@ from onlad.hardware.config import Config
 from onlad.hardware.model import Model
 from onlad.hardware.packets import Ff, Mode, Packet, Status, answered, reads
 from onlad.hardware.rtl.top import Top
-from onlad.hardware.simulate import Simulator
+from onlad.hardware.simulate import PATIENCE, Simulator
 from onlad.hardware.transport import Emulator
 
 TRAIN, SCORE = (Packet(Mode.TRAIN, False, index, 0).encode() for index in (0, 1))
@@ -123,13 +123,23 @@ def test_any_words_in_any_order_are_bit_exact(words, loaded, seed):
     assert_same(core, model, memories(TINY))
 
 
+def interrupt(core, word, cycles):
+    """Send one word, let the core work for `cycles`, and assert reset before it is done."""
+    words, last, taken = np.array([word], np.uint64), np.ones(1, np.uint8), np.zeros(1, np.uint64)
+    core._library.core_stream(
+        core._core, words.ctypes, last.ctypes, 1, None, None, 0, taken.ctypes, None, 0, 1, PATIENCE
+    )
+    core._library.core_wait(core._core, cycles)
+    core.reset()
+
+
 def test_a_reset_in_the_midst_of_a_step_asks_for_a_new_start():
     core, model = simulator(TINY), Model(TINY)
     begin, samples = stream(TINY, 3)
     for cycles in (1, 30, 120, 250, 400):
         core.exchange(begin)
         core.exchange(samples[0])
-        core.interrupt(TRAIN, cycles)
+        interrupt(core, TRAIN, cycles)
         model.reset()
         assert_same(core, model, np.array([PREDICT], np.uint64))  # refused: not ready
         for words in (begin, *samples, memories(TINY)):  # loaded anew, it works as if new

@@ -9,14 +9,24 @@ import numpy as np
 
 from onlad import samples
 from onlad.detector import Detector
-from onlad.errors import OnladError
-from onlad.fleet import bankfile, single
+from onlad.fleet import bankfile, given
 from onlad.fleet.host import HostEngine
-from onlad.fleet.models import FACTOR, PAUSED, SEEN, SKIPPED, Engine, Layer, Models
+from onlad.fleet.models import (
+    AT_ONCE,
+    FACTOR,
+    PAUSED,
+    SEEN,
+    SKIPPED,
+    Engine,
+    Layer,
+    Models,
+    detector_of,
+    fitting,
+    model_of,
+    settings_of,
+)  # fmt: skip
 from onlad.forgetting import check_factor
 from onlad.reference import Array
-
-AT_ONCE = 1024  # models that move from one engine to another together
 
 
 class Bank:
@@ -76,12 +86,12 @@ class Bank:
                 f"n_features is {n_features}, but the detector was started with "
                 f"{detector.n_features}"
             )
-        self._settings = single.settings(detector)
-        self._start = single.model(detector)
+        self._settings = settings_of(detector)
+        self._start = model_of(detector)
         state = detector.started()
         self._layer = Layer(state.alpha, state.b, detector.activation, detector.loss)
         self.device = device
-        self._engine = self._make(count)
+        self._engine = self._make(count, device)
         self._engine.put(slice(None), self._start)
 
     # -- learning ---------------------------------------------------------------------------
@@ -167,45 +177,36 @@ class Bank:
 
     def __getitem__(self, model: int) -> Detector:
         """Return a copy of one model as a detector of its own."""
-        at = self._place(model)
+        at = given.place(model, len(self), "model")
         one = self._engine.take(slice(at, at + 1))
-        return single.detector(one, self._settings, self._layer)
+        return detector_of(one, self._settings, self._layer)
 
     def __setitem__(self, model: int, detector: Detector) -> None:
         """Replace one model by a copy of a detector; a fresh one starts it from nothing."""
-        at = self._place(model)
-        self._engine.put(slice(at, at + 1), single.fitting(detector, self._settings, self._layer))
+        at = given.place(model, len(self), "model")
+        self._engine.put(slice(at, at + 1), fitting(detector, self._settings, self._layer))
 
     def grow(self, models: int = 1, detector: Detector | None = None) -> None:
         """Add models at the end, which start as `detector`, by default as the first ones did."""
         count = samples.whole("models", models, 0)
-        start = (
-            self._start
-            if detector is None
-            else single.fitting(detector, self._settings, self._layer)
-        )
+        start = self._start if detector is None else fitting(detector, self._settings, self._layer)
         before = len(self)
-        engine = self._engine.resized(before + count)
-        engine.put(slice(before, before + count), start)
-        self._engine = engine
+        self._engine = self._engine.kept(np.arange(before), count)
+        self._engine.put(slice(before, before + count), start)
 
     def remove(self, models: Any) -> None:
         """Take models out, by their indices. Those after them move up."""
-        gone = {self._place(model) for model in np.atleast_1d(np.asarray(models)).tolist()}
-        self._engine.keep(np.array([i for i in range(len(self)) if i not in gone], "int64"))
+        kept = given.others(models, len(self), "model")
+        self._engine = self._engine.kept(np.array(kept, "int64"))
 
     def to(self, device: Literal["cpu", "cuda"]) -> Bank:
         """Move all models to ``cpu`` or ``cuda``, and return the bank."""
         if device != self.device:
-            old, self.device = (self._engine, self.device), device
-            try:
-                self._engine = self._make(len(old[0]))
-            except BaseException:
-                self.device = old[1]
-                raise
+            engine = self._make(len(self), device)
             for first in range(0, len(self), AT_ONCE):
                 some = slice(first, first + AT_ONCE)
-                self._engine.put(some, old[0].take(some))
+                engine.put(some, self._engine.take(some))
+            self._engine, self.device = engine, device
         return self
 
     # -- files and copies -------------------------------------------------------------------
@@ -248,31 +249,25 @@ class Bank:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _make(self, count: int) -> Engine:
-        if self.device == "cpu":
+    def _make(self, count: int, device: str) -> Engine:
+        if device == "cpu":
             return HostEngine(self._layer, count, self.threads)
-        if self.device != "cuda":
-            raise ValueError(f"device must be cpu or cuda, got {self.device!r}")
-        try:
+
+        def there() -> Engine:
             from onlad.fleet.cuda import CudaEngine  # noqa: PLC0415  (PyTorch is an extra)
 
             return CudaEngine(self._layer, count)
-        except ImportError as error:
-            missing = f"device='cuda' needs PyTorch and Triton ({error})"
-            raise OnladError(f"{missing}: pip install 'onlad[gpu]'") from None
-        except RuntimeError as error:
-            if "no NVIDIA GPU" not in str(error):
-                raise
-            raise OnladError(f"device='cuda' needs a GPU, but {error}. Use 'cpu'") from None
+
+        return given.on_gpu(device, there)
 
     def _fill(self, models: Models) -> None:
-        self._engine = self._make(len(models.counts))
+        self._engine = self._make(len(models.counts), self.device)
         for first in range(0, len(self), AT_ONCE):
             some = slice(first, first + AT_ONCE)
             self._engine.put(some, Models(*(part[some] for part in models)))
 
     def _run(self, X: Any, mask: Any, *, many: bool, learn: bool) -> Any:
-        tensors = self.device == "cuda" and type(X).__module__.partition(".")[0] == "torch"
+        tensors = self.device == "cuda" and given.is_tensor(X)
         if not tensors:
             X = samples.numbers(X, "X")
         shape, M, n = tuple(X.shape), len(self), self.n_features
@@ -284,7 +279,7 @@ class Bank:
         if 0 in shape:
             return np.empty(shape[:-1])
         if mask is not None:
-            mask = _checked_mask(mask, shape[:-1])
+            mask = given.mask_of(mask, shape[:-1], "sample")
         X, mask = self._engine.samples(X.reshape(M, -1, n), mask)
         if learn and many:
             losses, leverages = self._engine.many(X, mask)
@@ -293,23 +288,3 @@ class Bank:
         scores = self._engine.combine(losses, leverages, self._settings.score)
         scores = scores.reshape(shape[:-1])
         return scores if tensors else np.asarray(scores.cpu() if self.device == "cuda" else scores)
-
-    def _place(self, model: Any) -> int:
-        if not isinstance(model, (int, np.integer)):
-            raise TypeError(f"a model is named by its index, got {model!r:.60}")
-        if not -len(self) <= model < len(self):
-            raise IndexError(f"there is no model {model}: the bank has {len(self)}")
-        return int(model) % len(self)
-
-
-def _checked_mask(mask: Any, shape: tuple[int, ...]) -> Any:
-    """Return a mask with one entry per sample, (models, T)."""
-    if not hasattr(mask, "dtype"):
-        mask = np.asarray(mask)
-    if str(mask.dtype) not in ("bool", "torch.bool"):
-        raise TypeError(f"mask must hold bools, True where there is a sample; got {mask.dtype}")
-    if tuple(mask.shape) not in (shape[:1], shape):
-        raise ValueError(f"mask must have shape {shape[:1]} or {shape}, got {tuple(mask.shape)}")
-    mask = mask.reshape(shape[0], -1)
-    whole = (shape[0], *shape[1:]) if len(shape) > 1 else (shape[0], 1)
-    return mask.expand(whole) if hasattr(mask, "expand") else np.broadcast_to(mask, whole)

@@ -13,12 +13,13 @@ import triton
 
 from onlad import kernel
 from onlad.fleet import kernels
-from onlad.fleet.models import FACTOR, Layer, Models, refuse
+from onlad.fleet.models import Engine, Layer, Models, refuse
 from onlad.reference import LEAST_LEVERAGE
 
 INTERPRETED = not isinstance(kernels.step, triton.runtime.JITFunction)
 LARGEST_HIDDEN = 128  # S of one model must fit in the registers of one program
 SAMPLES = 128  # of each model that one round of `many` takes
+ROWS = 128  # whose hidden units one program computes
 CHUNK = 32  # rows whose errors are solved for at once
 SCRATCH = 2**31  # bytes that a round may use besides the models
 TILE_BYTES = 2**15  # of beta that a program holds
@@ -49,14 +50,15 @@ def _tensor(array: Any) -> Any:
     return torch.as_tensor(array if writable else array.copy())
 
 
-class CudaEngine:
+class CudaEngine(Engine):
     """Models of one shape in the memory of a GPU."""
 
     def __init__(self, layer: Layer, count: int) -> None:
         n, N = layer.alpha.shape
         if N > LARGEST_HIDDEN:
             raise ValueError(f"a bank on a GPU has at most {LARGEST_HIDDEN} hidden units, got {N}")
-        self.layer, self.device = layer, device()
+        super().__init__(layer)
+        self.device = device()
         self._alpha, self._b = (
             torch.as_tensor(part).to(self.device) for part in (layer.alpha, layer.b)
         )
@@ -76,54 +78,26 @@ class CudaEngine:
         self._size = self._tile * self._block  # of the tile of beta that a program holds
         self._shape = {"n": n, "N": N, "BLOCK": self._block}
         self._bends = layer.activation in ("sigmoid", "tanh")
+        self._absolute = layer.loss == "absolute"
 
-    def __len__(self) -> int:
-        return len(self._models.beta)
+    def made(self, count: int) -> Engine:
+        """Return an engine of this kind, for `count` models."""
+        return CudaEngine(self.layer, count)
 
-    def numbers(self) -> Any:
-        """Return a copy of the numbers, as a NumPy array."""
-        return self._models.numbers.cpu().numpy().copy()
+    def own(self, array: Any) -> Any:
+        """Return an array as a tensor on the device."""
+        return _tensor(array).to(self.device)
 
-    def counts(self) -> Any:
-        """Return a copy of the counts, as a NumPy array."""
-        return self._models.counts.cpu().numpy().copy()
-
-    def set_factors(self, factors: Any) -> None:
-        """Give each model its forgetting factor."""
-        self._models.numbers[:, FACTOR] = torch.as_tensor(factors).to(self.device)
-
-    def models(self) -> Models:
-        """Return copies of all models."""
-        return self.take(slice(None))
-
-    def take(self, which: Any) -> Models:
-        """Return copies of the models of a slice."""
-        return Models(*(part[which].cpu().numpy().copy() for part in self._models))
-
-    def put(self, which: Any, models: Models) -> None:
-        """Copy models into the place of a slice."""
-        for mine, new in zip(self._models, models, strict=True):
-            mine[which] = _tensor(new).to(self.device)
-
-    def resized(self, count: int) -> CudaEngine:
-        """Return an engine for `count` models, the first of which are these."""
-        other = CudaEngine(self.layer, count)
-        kept = slice(min(count, len(self._models.beta)))
-        for mine, new in zip(self._models, other._models, strict=True):
-            new[kept] = mine[kept]
-        return other
-
-    def keep(self, which: Any) -> None:
-        """Keep the models with these indices, in this order."""
-        index = torch.as_tensor(which, device=self.device)
-        self._models = Models(*(part[index] for part in self._models))
+    def array(self, own: Any) -> Any:
+        """Return a copy of a tensor, as a NumPy array."""
+        return own.cpu().numpy().copy()
 
     def samples(self, X: Any, mask: Any) -> tuple[Any, Any]:
         """Return samples and mask as tensors on the device."""
         X = _tensor(X).to(self.device, self.dtype).contiguous()
         if mask is None:
             mask = torch.ones(X.shape[:-1], dtype=torch.bool, device=self.device)
-        mask = _tensor(mask).to(self.device).contiguous()
+        mask = self.own(mask).contiguous()
         low, high = torch.stack(X.aminmax()).tolist()  # one pass, which NaN goes through
         largest = LARGEST[self.dtype]
         if not (-largest <= low and high <= largest):
@@ -146,22 +120,11 @@ class CudaEngine:
         M = len(X)
         losses, leverages = (self._empty(M, 1, dtype=torch.float64) for _ in range(2))
         kernels.step[(M,)](
-            X,
-            self._alpha,
-            self._b,
-            *self._models,
-            mask,
-            losses,
-            leverages,
-            **self._shape,
-            TILE=self._step_tile,
-            ACTIVATION=self.layer.activation,
-            BENDS=self._bends,
-            LEARN=learn,
-            ABSOLUTE=self.layer.loss == "absolute",
-            num_warps=min(8, max(1, self._block**2 // 1024)),
-            **OPTIONS,
-        )
+            X, self._alpha, self._b, *self._models, mask, losses, leverages,
+            TILE=self._step_tile, LEARN=learn, num_warps=min(8, max(1, self._block**2 // 1024)),
+            BENDS=self._bends, ABSOLUTE=self._absolute, ACTIVATION=self.layer.activation,
+            **self._shape, **OPTIONS,
+        )  # fmt: skip
         return losses, leverages
 
     def many(self, X: Any, mask: Any) -> tuple[Any, Any]:
@@ -192,78 +155,28 @@ class CudaEngine:
         layer = {"N": self._shape["N"], "BLOCK": self._block}
         self._hidden(X, H, pitch, room)
         kernels.learn_roots[(M,)](
-            H,
-            own.S,
-            own.numbers,
-            own.counts,
-            mask,
-            gains,
-            order,
-            n_rows,
-            leverages,
-            T,
-            pitch,
-            room,
-            **layer,
-            BENDS=self._bends,
-            num_warps=1 if self._block <= 64 else 8,
-            **OPTIONS,
-        )
+            H, own.S, own.numbers, own.counts, mask, gains, order, n_rows, leverages,
+            T, pitch, room, **layer, BENDS=self._bends,
+            num_warps=1 if self._block <= 64 else 8, **OPTIONS,
+        )  # fmt: skip
         kernels.invert[(M, chunks)](
-            H,
-            gains,
-            order,
-            n_rows,
-            inverse,
-            T,
-            room,
-            **layer,
-            CHUNK=CHUNK,
-            num_warps=1,
-            **OPTIONS,
+            H, gains, order, n_rows, inverse, T, room, **layer, CHUNK=CHUNK, num_warps=1, **OPTIONS
         )
         kernels.teach[(M, sums.shape[-1])](
-            X,
-            H,
-            gains,
-            inverse,
-            order,
-            n_rows,
-            own.beta,
-            sums,
-            T,
-            pitch,
-            room,
-            **self._shape,
-            CHUNK=CHUNK,
-            TILE=self._tile,
-            ABSOLUTE=self.layer.loss == "absolute",
-            PRECISION=self._precision,
+            X, H, gains, inverse, order, n_rows, own.beta, sums, T, pitch, room,
+            CHUNK=CHUNK, TILE=self._tile, ABSOLUTE=self._absolute, PRECISION=self._precision,
             num_warps=min(8, max(1, self._size // 1024)),
             num_stages=1,  # registers are worth more here than early loads
-            **OPTIONS,
-        )
+            **self._shape, **OPTIONS,
+        )  # fmt: skip
 
     def _hidden(self, X: Any, H: Any, pitch: int, room: int) -> None:
-        M, T = X.shape[:2]
-        rows = 128
-        kernels.hidden[(_up(M * T, rows),)](
-            X,
-            self._alpha,
-            self._b,
-            H,
-            M * T,
-            T,
-            pitch,
-            room,
-            **self._shape,
-            ROWS=rows,
-            DEPTH=32,
-            ACTIVATION=self.layer.activation,
-            PRECISION=self._precision,
-            num_warps=4,
-            **OPTIONS,
-        )
+        rows = len(X) * X.shape[1]
+        kernels.hidden[(_up(rows, ROWS),)](
+            X, self._alpha, self._b, H, rows, X.shape[1], pitch, room, ROWS=ROWS, DEPTH=32,
+            ACTIVATION=self.layer.activation, PRECISION=self._precision, num_warps=4,
+            **self._shape, **OPTIONS,
+        )  # fmt: skip
 
     def _zeros(self, *shape: int, dtype: Any = None) -> Any:
         return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)

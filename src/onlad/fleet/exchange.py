@@ -7,9 +7,9 @@ the detector that has seen what all have. Sums hold the samples alone, not the r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 
@@ -20,10 +20,50 @@ from onlad.modelfile import Record, need
 from onlad.reference import Array, symmetric
 
 T = TypeVar("T")
+Own = TypeVar("Own", bound="Message")
+
+
+class Message:
+    """A value that devices send each other; a subclass is a dataclass whose fields have rules."""
+
+    def check(self) -> None:
+        """Refuse, with `ValueError`, what nobody could have sent."""
+
+    def sent(self: Own) -> Own:
+        """Return the value as it is sent."""
+        return self
+
+    def whole(self: Own) -> Own:
+        """Return the value that was sent, or raise `ValueError`."""
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Return the message, with a checksum."""
+        return modelfile.encode(Record(type(self).__name__, {"fields": values(self.sent())}))
+
+    @classmethod
+    def from_bytes(cls: type[Own], data: bytes, name: str = "the message") -> Own:
+        """Return the sums in a message. It is trusted in nothing but what it says it has seen.
+
+        Raises
+        ------
+        ModelFileError
+            It is damaged, or nobody could have sent it; `name` is what the error calls it.
+        """
+        try:
+            tree = modelfile.decode(modelfile.check(data, name))
+            of = cls.__name__
+            known = type(tree) is Record and tree.type == of and tree.parts.keys() == {"fields"}
+            need(known, "it is something else")
+            found = read(cls, tree.parts["fields"], "the message")
+            found.check()
+            return found.whole()
+        except modelfile.FAULTS as error:
+            raise modelfile.refusal(name, f"holds no sums: {error}. Send it again") from None
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class Sums(Message):
     """What one detector has learned, as sums over its samples; a sample's weight is w^2.
 
     Attributes
@@ -54,21 +94,20 @@ class Sums:
         possible = 0 <= self.weight < np.inf
         need(possible, f"weight must be finite and not negative, got {self.weight}")
 
-    def to_bytes(self) -> bytes:
-        """Return the message: one triangle of K, all of V, and a checksum."""
-        sent = replace(self, gram=self.gram[np.tril_indices(len(self.gram))])
-        return modelfile.encode(Record("Sums", {"fields": values(sent)}))
+    def sent(self) -> Sums:
+        """Return one triangle of K, and all of V."""
+        return replace(self, gram=self.gram[np.tril_indices(len(self.gram))])
 
-    @staticmethod
-    def from_bytes(data: bytes, name: str = "the message") -> Sums:
-        """Return the sums in a message. It is trusted in nothing but what it says it has seen.
-
-        Raises
-        ------
-        ModelFileError
-            It is damaged, or no detector could have sent it; `name` is what the error calls it.
-        """
-        return message(Sums, data, name, _whole)
+    def whole(self) -> Sums:
+        """Return sums with all of the gram, or raise `ValueError` with what cannot be."""
+        N = len(self.moment)
+        gram = np.zeros((N, N))
+        gram[np.tril_indices(N)] = self.gram
+        gram += np.tril(gram, -1).T
+        # A sum of squares is never negative; the sender's product of N terms may round below 0.
+        lowest, highest = np.linalg.eigvalsh(gram)[[0, -1]]
+        need(lowest >= -N * 1e-12 * max(highest, 1.0), "gram is no sum of squares")
+        return replace(self, gram=gram)
 
 
 def sums(detector: Detector) -> Sums:
@@ -100,14 +139,10 @@ def join(
     `detector` is not modified: keep it apart, and send only its own sums, so that no sample
     comes back and counts twice.
     """
-    others = list(others)
-    weights = [1.0] * len(others) if weights is None else weights
-    if len(weights) != len(others):
-        raise ValueError(f"there are {len(weights)} weights for the sums of {len(others)} others")
     own, mine = sums(detector), detector.started()
     gram = own.gram + detector.ridge * mine.shrink * np.eye(detector.n_hidden)
     moment, weight, seen = own.moment, own.weight, own.seen
-    for other, w in zip(others, weights, strict=True):
+    for other, w in weighed(others, weights):
         if not 0 <= w < np.inf:
             raise ValueError(f"a weight must be finite and not negative, got {w!r}")
         if (other.layer, other.moment.shape) != (own.layer, own.moment.shape):
@@ -139,29 +174,10 @@ def _layer(detector: Detector) -> str:
     return digest.hexdigest()
 
 
-def message(
-    kind: type[T], data: bytes, name: str, whole: Callable[[T], T] = lambda found: found
-) -> T:
-    """Return the value of this kind in a message, made whole; `name` is what an error calls it."""
-    try:
-        tree = modelfile.decode(modelfile.check(data, name))
-        of = kind.__name__
-        known = type(tree) is Record and tree.type == of and tree.parts.keys() == {"fields"}
-        need(known, "it is something else")
-        found: Any = read(kind, tree.parts["fields"], "the message")
-        found.check()
-        return whole(found)
-    except modelfile.FAULTS as error:
-        raise modelfile.refusal(name, f"holds no sums: {error}. Send it again") from None
-
-
-def _whole(got: Sums) -> Sums:
-    """Return sums with all of the gram, or raise `ValueError` with what cannot be."""
-    N = len(got.moment)
-    gram = np.zeros((N, N))
-    gram[np.tril_indices(N)] = got.gram
-    gram += np.tril(gram, -1).T
-    # A sum of squares is never negative; the sender's product of N terms may round below 0.
-    lowest, highest = np.linalg.eigvalsh(gram)[[0, -1]]
-    need(lowest >= -N * 1e-12 * max(highest, 1.0), "gram is no sum of squares")
-    return replace(got, gram=gram)
+def weighed(others: Iterable[T], weights: Sequence[float] | None) -> list[tuple[T, float]]:
+    """Return the sums of others with their weights, which are 1 if there are none."""
+    others = list(others)
+    weights = [1.0] * len(others) if weights is None else weights
+    if len(weights) != len(others):
+        raise ValueError(f"there are {len(weights)} weights for the sums of {len(others)} others")
+    return list(zip(others, weights, strict=True))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from onlad import _kernel, block, kernel, reference
-from onlad.fleet.models import FACTOR, Layer, Models, refuse
-from onlad.reference import ACTIVATIONS, LOSSES, Array, Score, combine
+from onlad.fleet.models import Engine, Layer, Models, refuse
+from onlad.reference import ACTIVATIONS, LOSSES, Array
 
 LINE = 64  # bytes; a cache line, and the widest vector
 GROUP = 8  # rows that the kernel works on together
@@ -35,74 +35,37 @@ def _up(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-class HostEngine:
+class HostEngine(Engine):
     """Models of one shape in memory, and threads that run them."""
 
     def __init__(self, layer: Layer, count: int, threads: int | None = None) -> None:
         n, N = layer.alpha.shape
         dtype = layer.alpha.dtype
-        self.layer, self.threads = layer, threads
+        super().__init__(layer)
+        self.threads = threads
         stride = _up(N, LINE // dtype.itemsize)
         self._alpha, self._b = aligned((n, stride), dtype), aligned((stride,), dtype)
         self._alpha[:, :N], self._b[:N] = layer.alpha, layer.b
-        self._beta = aligned((count, _up(n, GROUP), stride), dtype)
-        self._S = aligned((count, _up(N, GROUP), stride), dtype)
-        self._numbers, self._counts = np.zeros((count, 5)), np.zeros((count, 3), "int64")
+        beta = aligned((count, _up(n, GROUP), stride), dtype)
+        S = aligned((count, _up(N, GROUP), stride), dtype)
+        numbers, counts = np.zeros((count, 5)), np.zeros((count, 3), "int64")
+        self._padded = Models(beta, S, numbers, counts)
+        self._models = Models(beta[:, :n, :N], S[:, :N, :N], numbers, counts)
         self._update = _kernel.bank_update32 if dtype == "float32" else _kernel.bank_update64
 
-    def __len__(self) -> int:
-        return len(self._beta)
-
-    def numbers(self) -> Array:
-        """Return a copy of the numbers."""
-        return np.array(self._numbers)
-
-    def counts(self) -> Array:
-        """Return a copy of the counts."""
-        return np.array(self._counts)
-
-    def set_factors(self, factors: Any) -> None:
-        """Give each model its forgetting factor."""
-        self._numbers[:, FACTOR] = factors
+    def made(self, count: int) -> Engine:
+        """Return an engine of this kind, for `count` models."""
+        return HostEngine(self.layer, count, self.threads)
 
     def models(self) -> Models:
         """Return views of all models."""
-        n, N = self.layer.alpha.shape
-        return Models(self._beta[:, :n, :N], self._S[:, :N, :N], self._numbers, self._counts)
-
-    def take(self, which: Any) -> Models:
-        """Return copies of the models of a slice."""
-        return Models(*(np.array(part[which]) for part in self.models()))
-
-    def put(self, which: Any, models: Models) -> None:
-        """Copy models into the place of a slice."""
-        for mine, new in zip(self.models(), models, strict=True):
-            mine[which] = new
-
-    def resized(self, count: int) -> HostEngine:
-        """Return an engine for `count` models, the first of which are these."""
-        other = HostEngine(self.layer, count, self.threads)
-        kept = slice(min(count, len(self._beta)))
-        other.put(kept, Models(*(part[kept] for part in self.models())))
-        return other
-
-    def keep(self, which: Any) -> None:
-        """Keep the models with these indices, in this order."""
-        other = HostEngine(self.layer, len(which), self.threads)
-        for source, target in zip(self.models(), other.models(), strict=True):
-            for to, index in enumerate(which):  # no second copy of all that stays
-                target[to] = source[index]
-        self.__dict__.update(other.__dict__)
+        return self._models
 
     def samples(self, X: Any, mask: Any) -> tuple[Array, Array]:
         """Return samples and mask as the compiled step takes them."""
         there = np.ones(X.shape[:-1], bool) if mask is None else np.ascontiguousarray(mask)
         with np.errstate(over="ignore"):  # what is too large is found later, if it is a sample
             return np.ascontiguousarray(X, self.layer.alpha.dtype), there.view("uint8")
-
-    def combine(self, losses: Array, leverages: Array, score: Score) -> Array:
-        """Return the scores."""
-        return combine(losses, leverages, score)
 
     def step(self, X: Array, mask: Array, learn: bool) -> tuple[Array, Array]:
         """Score the samples one by one, and learn each if so."""
@@ -117,8 +80,7 @@ class HostEngine:
         losses, leverages = np.full(mask.shape, np.nan), np.full(mask.shape, np.nan)
         largest = kernel.LARGEST[X.dtype.name]
         good = self._update(
-            alpha=self._alpha, b=self._b, beta=self._beta, S=self._S,
-            numbers=self._numbers, counts=self._counts,
+            alpha=self._alpha, b=self._b, **self._padded._asdict(),
             X=X, mask=mask, losses=losses, leverages=leverages, hidden=self.layer.n_hidden,
             activation=ACTIVATIONS.index(self.layer.activation),
             loss=LOSSES.index(self.layer.loss), learn=learn, blocks=blocks, largest=largest,

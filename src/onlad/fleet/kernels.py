@@ -56,22 +56,10 @@ def _activate(z, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def hidden(
-    X,
-    alpha,
-    b,
-    H,
-    rows,
-    T,
-    pitch,
-    room,
-    n: tl.constexpr,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    X, alpha, b, H, rows, T, pitch, room,
+    n: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    DEPTH: tl.constexpr, ACTIVATION: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """H = G(X alpha + b) of all samples of all models: they share alpha and b."""
     r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     i = tl.arange(0, BLOCK)
@@ -125,25 +113,10 @@ def _restore(S, trace_start, BLOCK: tl.constexpr, N: tl.constexpr):
 
 @triton.jit
 def step(
-    X,
-    alpha,
-    b,
-    beta,
-    S,
-    numbers,
-    counts,
-    mask,
-    losses,
-    leverages,
-    n: tl.constexpr,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    TILE: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    BENDS: tl.constexpr,
-    LEARN: tl.constexpr,
-    ABSOLUTE: tl.constexpr,
-):
+    X, alpha, b, beta, S, numbers, counts, mask, losses, leverages,
+    n: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    ACTIVATION: tl.constexpr, BENDS: tl.constexpr, LEARN: tl.constexpr, ABSOLUTE: tl.constexpr,
+):  # fmt: skip
     """Score one sample of one model, then learn it if LEARN."""
     model = tl.program_id(0).to(tl.int64)
     if tl.load(mask + model) == 0:
@@ -215,22 +188,9 @@ def step(
 
 @triton.jit
 def learn_roots(
-    H,
-    S,
-    numbers,
-    counts,
-    mask,
-    gains,
-    order,
-    n_rows,
-    leverages,
-    T,
-    pitch,
-    room,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BENDS: tl.constexpr,
-):
+    H, S, numbers, counts, mask, gains, order, n_rows, leverages, T, pitch, room,
+    N: tl.constexpr, BLOCK: tl.constexpr, BENDS: tl.constexpr,
+):  # fmt: skip
     """Take S of one model through T samples; leave their leverages, and the gains row by row."""
     model = tl.program_id(0).to(tl.int64)
     dtype = S.dtype.element_ty
@@ -292,17 +252,9 @@ def learn_roots(
 
 @triton.jit
 def invert(
-    H,
-    gains,
-    order,
-    n_rows,
-    inverse,
-    T,
-    room,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    CHUNK: tl.constexpr,
-):
+    H, gains, order, n_rows, inverse, T, room,
+    N: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
     """(I + A)^-1 of one chunk by forward substitution; A is H gains' below the diagonal."""
     model, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
     rows = tl.load(n_rows + model)
@@ -330,25 +282,10 @@ def invert(
 
 @triton.jit
 def teach(
-    X,
-    H,
-    gains,
-    inverse,
-    order,
-    n_rows,
-    beta,
-    losses,
-    T,
-    pitch,
-    room,
-    n: tl.constexpr,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    CHUNK: tl.constexpr,
-    TILE: tl.constexpr,
-    ABSOLUTE: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    X, H, gains, inverse, order, n_rows, beta, losses, T, pitch, room,
+    n: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    TILE: tl.constexpr, ABSOLUTE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Take a tile of features of one model through all rows; leave the sums of their losses."""
     model, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     dtype = beta.dtype.element_ty
@@ -399,19 +336,9 @@ def count_at_least(recent, scores, found, n_scores, RECENT: tl.constexpr):
 
 @triton.jit
 def score_rows(
-    E,
-    inverse,
-    present,
-    levels,
-    leaning,
-    means,
-    leans,
-    scores,
-    T,
-    n: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ORDERED: tl.constexpr,
-):
+    E, inverse, present, levels, leaning, means, leans, scores, T,
+    n: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr,
+):  # fmt: skip
     """Turn the errors of one device, (2, T, n), into usual deviations; score its rows.
 
     The running means and leans are left as they are after the last row.
@@ -464,15 +391,9 @@ def score_rows(
 
 @triton.jit
 def follow(
-    ratio,
-    refused,
-    judged,
-    episode,
-    factor,
-    devices,
-    T,
+    ratio, refused, judged, episode, factor, devices, T,
     BLOCK: tl.constexpr,
-):
+):  # fmt: skip
     """Let episodes, (devices, 4), and factors follow rows, (T, devices): `Limit.follow`."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = i < devices

@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from onlad import compiled, kernel, modelfile, samples
-from onlad.errors import OnladError
-from onlad.fleet import monitorsfile
+from onlad import compiled, modelfile, samples
+from onlad._kernel import Packed
+from onlad.fleet import given, monitorsfile
 from onlad.modelfile import refusal
 from onlad.monitor import Monitor, MonitorSettings, MonitorState
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.verdict import Verdict
 from onlad.watching import WatchingState
 
 if TYPE_CHECKING:
     from onlad.fleet.tensors.bank import TensorMonitors
 
 Own = TypeVar("Own", bound="Members")
+Storage: TypeAlias = Literal["exact", "compact"]
+STORAGES: tuple[Storage, ...] = ("exact", "compact")
 
 
 class Members:
@@ -35,9 +38,12 @@ class Members:
         names: Names | None = None,
         device: Literal["cpu", "cuda"] = "cpu",
         threads: int | None = None,
+        storage: Storage = "exact",
     ) -> None:
         if not isinstance(monitor, Monitor):
             raise TypeError(f"monitor must be a Monitor, got {monitor!r:.60}")
+        samples.choice("storage", storage, STORAGES)
+        self.storage: Storage = storage
         self.threads = None if threads is None else samples.whole("threads", threads, 1)
         self.names: Names = tuple(names or monitor.names)
         if not self.names:
@@ -49,11 +55,16 @@ class Members:
         self._settings: list[MonitorSettings] = []
         self.device = device
         self._gpu = _gpu(device)
-        # On a GPU, of devices that are young alone.
-        self._watching: list[kernel.Watching | None] = []
+        # A `kernel.Watching`, or packed; on a GPU, of devices that are young alone.
+        self._watching: list[Any] = []
         self._young: dict[int, Monitor] = {}  # devices that have not started, or are young
         self._start = _copy(monitor, self.names)
         self.grow(samples.whole("devices", devices, 0))
+
+    @property
+    def _apart(self) -> bool:
+        """Whether monitors that are not young are kept in another way than young ones."""
+        return self._gpu is not None or self.storage == "compact"
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -80,7 +91,7 @@ class Members:
 
     def names_of(self, device: int) -> Names:
         """Return the features of a device, in the order of its columns."""
-        return self._names[self._place(device)]
+        return self._names[given.place(device, len(self), "device")]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(devices={len(self)}, names={self.names!r:.60})"
@@ -89,14 +100,14 @@ class Members:
 
     def __getitem__(self, device: int) -> Monitor:
         """Return a copy of one device's monitor."""
-        at = self._place(device)
+        at = given.place(device, len(self), "device")
         monitor = Monitor.resumed(self._settings[at], self._state(at), self._names[at])
         monitor.paused = bool(self.paused[at])
         return monitor
 
     def __setitem__(self, device: int, monitor: Monitor) -> None:
         """Replace one device's monitor by a copy of another; a fresh one starts it from nothing."""
-        at = self._place(device)
+        at = given.place(device, len(self), "device")
         start = _copy(monitor, self._names[at])
         self._put([at], start.settings(), start.learned())
         self.paused[at] = monitor.paused
@@ -118,8 +129,7 @@ class Members:
 
     def remove(self, devices: Any) -> None:
         """Take devices out, by their indices. Those after them move up."""
-        gone = {self._place(device) for device in np.atleast_1d(np.asarray(devices)).tolist()}
-        kept = [at for at in range(len(self)) if at not in gone]
+        kept = given.others(devices, len(self), "device")
         self._watching = [self._watching[at] for at in kept]
         if self._gpu:
             self._gpu.keep(kept)
@@ -144,6 +154,7 @@ class Members:
         *,
         device: Literal["cpu", "cuda"] = "cpu",
         threads: int | None = None,
+        storage: Storage = "exact",
     ) -> Own:
         """Return the bank in the file `path`; it goes on to the last bit as the saved one would.
 
@@ -153,7 +164,7 @@ class Members:
             The file is not onlad's, is damaged, or holds no valid bank. The message says which.
         """
         data = modelfile.read(path, monitorsfile.LARGEST_BANK)
-        return cls._made(data, path, trusted=False, device=device, threads=threads)
+        return cls._made(data, path, trusted=False, device=device, threads=threads, storage=storage)
 
     def to_bytes(self) -> bytes:
         """Return what `save` would write, for a place that is no file."""
@@ -175,7 +186,7 @@ class Members:
         return cls._made(modelfile.check(data, name), name, trusted=trusted, threads=threads)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _copied, (type(self), self.to_bytes(), self.device, self.threads)
+        return _copied, (type(self), self.to_bytes(), self.device, self.threads, self.storage)
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -211,8 +222,10 @@ class Members:
         if self._gpu:
             watching = self._gpu.learned(at)
         else:
-            assert own is not None
-            watching = compiled.learned(own)
+            is_packed = isinstance(own, Packed)
+            watching = compiled.learned(
+                own.watching(self._names[at], Verdict) if is_packed else own
+            )
         return MonitorState(self._names[at], int(self._seen[at]), watching=watching)
 
     def _add(
@@ -231,10 +244,11 @@ class Members:
         self._rate = np.append(self._rate, np.zeros(count))
         if self._gpu:
             self._gpu.grow(count)
-        alike = groupby(enumerate(zip(settings, states, strict=True), before), _identity)
-        for _, group in alike:
-            places, pairs = zip(*group, strict=True)
-            self._put(places, *pairs[0])
+        pairs = [*zip(settings, states, strict=True)]
+        alike = groupby(range(count), lambda k: (id(settings[k]), id(states[k])))
+        for _, group in alike:  # devices that start from the same
+            own = [*group]
+            self._put([before + k for k in own], *pairs[own[0]])
         self._sort()
 
     def _put(
@@ -262,14 +276,17 @@ class Members:
         if self._gpu:
             self._gpu.put(np.array(places), state, settings)
             return
+        rate, seed = settings.false_alarms, settings.seed
+        own = None
         for at in places:
-            rate, seed = settings.false_alarms, settings.seed
-            self._watching[at] = compiled.resumed(state, rate, seed, self._names[at])
+            if own is None or self.storage == "exact":  # one can be packed many times
+                own = compiled.resumed(state, rate, seed, self._names[at])
+            self._watching[at] = own if self.storage == "exact" else Packed(own)
 
     def _grown_up(self, device: int) -> None:
         """Let a device that is no longer young go where the others are."""
         monitor = self._young.pop(device)
-        if self._gpu:
+        if self._apart:
             state = monitor.learned()
             assert state is not None
             assert state.watching is not None
@@ -282,40 +299,22 @@ class Members:
         self._width: Array = np.array([len(names) for names in self._names], "int64")
         self.widest = max(map(len, self.shapes))
 
-    def _place(self, device: Any) -> int:
-        if not isinstance(device, (int, np.integer)):
-            raise TypeError(f"a device is named by its index, got {device!r:.60}")
-        if not -len(self) <= device < len(self):
-            raise IndexError(f"there is no device {device}: the bank has {len(self)}")
-        return int(device) % len(self)
-
-
-def _identity(pair: tuple[int, tuple[MonitorSettings, MonitorState | None]]) -> tuple[int, int]:
-    """Return what tells how devices start apart."""
-    settings, state = pair[1]
-    return id(settings), id(state)
-
 
 def _gpu(device: str) -> TensorMonitors | None:
     """Return where devices on a GPU are, if that is where they are."""
-    if device == "cpu":
-        return None
-    if device != "cuda":
-        raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    try:
+
+    def there() -> TensorMonitors:
         from onlad.fleet.tensors.bank import TensorMonitors  # noqa: PLC0415  (an extra)
 
         return TensorMonitors()
-    except ImportError as error:
-        missing = f"device='cuda' needs PyTorch ({error})"
-        raise OnladError(f"{missing}: pip install 'onlad[gpu]'") from None
-    except RuntimeError as error:
-        raise OnladError(f"device='cuda' needs a GPU, but {error}. Use 'cpu'") from None
+
+    return None if device == "cpu" else given.on_gpu(device, there)
 
 
-def _copied(kind: type[Own], data: bytes, device: str, threads: int | None) -> Own:
+def _copied(kind: type[Own], data: bytes, device: str, threads: int | None, storage: str) -> Own:
     """Return a bank that was pickled."""
-    return kind._made(data, "the data", trusted=True, device=device, threads=threads)
+    options = {"device": device, "threads": threads, "storage": storage}
+    return kind._made(data, "the data", trusted=True, **options)
 
 
 def _copy(monitor: Monitor, names: Names) -> Monitor:

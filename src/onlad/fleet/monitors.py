@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from onlad import compiled, samples
+from onlad.fleet import given
 from onlad.fleet.host import usable_cores
 from onlad.fleet.members import Members
 from onlad.fleet.verdicts import DETAILS, ON_GPU, Details, FleetVerdicts
@@ -14,7 +15,7 @@ from onlad.reference import Array
 from onlad.rows import LARGEST
 
 if TYPE_CHECKING:
-    from onlad.fleet.tensors.said import Said
+    from onlad.fleet.tensors.rows import Said
 
 NAMED = 5  # devices that a message names
 
@@ -38,6 +39,10 @@ class MonitorBank(Members):
         are young, are watched on the processor until then.
     threads
         On the processor; by default as many as this process has cores. Results do not depend on it.
+    storage
+        ``exact``, or ``compact`` for a third of the memory: on the processor, too, monitors are
+        then kept in half, single and fixed precision, and are equal within rounding. Those on a
+        GPU always are.
 
     Attributes
     ----------
@@ -73,7 +78,7 @@ class MonitorBank(Members):
         Where `mask` is False there is no row: its verdict is not ready, and its device stays as it
         is. `details`, causes and expected values, are wide: they are there for alarms, for all
         rows, or for none. Arrays give `FleetVerdicts`. On a GPU a tensor gives
-        `onlad.fleet.tensors.said.Said`: tensors, with the details of alarms.
+        `onlad.fleet.tensors.rows.Said`: tensors, with the details of alarms.
 
         Raises
         ------
@@ -81,10 +86,12 @@ class MonitorBank(Members):
             `X` or `mask` does not fit, or devices sent what is no measurement. The message names
             them, and no device has changed.
         """
-        if self._gpu and _is_tensor(X):
+        if self._gpu and given.is_tensor(X):
             return self._on_gpu(X[:, None] if X.ndim == 2 else X, mask)
         X = self._sized(X, (len(self), self.widest), "(devices, n)")
-        sent = np.ones(len(self), bool) if mask is None else _checked_mask(mask, (len(self),))
+        sent = np.ones(len(self), bool)
+        if mask is not None:
+            sent = given.mask_of(np.asarray(mask), sent.shape, "row")
         return self._spread(X, np.arange(len(self)), np.flatnonzero(sent), details)
 
     def observe_many(self, X: Any, mask: Any = None, *, details: Details = "alarms") -> Any:
@@ -92,15 +99,14 @@ class MonitorBank(Members):
 
         Row t of device i is verdict i * T + t. `mask` has shape (devices,) or (devices, T).
         """
-        if self._gpu and _is_tensor(X):
+        if self._gpu and given.is_tensor(X):
             return self._on_gpu(X, mask)
         X = samples.numbers(X, "X")
         T = X.shape[1] if X.ndim == 3 else 0
         X = self._sized(X, (len(self), T, self.widest), "(devices, T, n)")
         sent = np.ones((len(self), T), bool)
         if mask is not None:
-            mask = _checked_mask(mask, (len(self),), (len(self), T))
-            sent = np.broadcast_to(mask.reshape(len(self), -1), sent.shape)
+            sent = given.mask_of(np.asarray(mask), sent.shape, "row")
         devices = np.repeat(np.arange(len(self)), T)
         return self._spread(X.reshape(-1, self.widest), devices, np.flatnonzero(sent), details)
 
@@ -119,8 +125,8 @@ class MonitorBank(Members):
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _sized(self, given: Any, shape: tuple[int, ...], what: str) -> Array:
-        X: Array = np.ascontiguousarray(samples.numbers(given, "X"), "float64")
+    def _sized(self, rows: Any, shape: tuple[int, ...], what: str) -> Array:
+        X: Array = np.ascontiguousarray(samples.numbers(rows, "X"), "float64")
         if X.shape != shape:
             raise ValueError(f"X must have shape {what}, here {shape}; got {X.shape}")
         return X
@@ -163,7 +169,7 @@ class MonitorBank(Members):
             if monitor is None:
                 continue
             monitor.paused = bool(self.paused[own[k]])
-            alone[k] = self._gpu is not None or monitor.beside(int(counts[k])) is None
+            alone[k] = self._apart or monitor.beside(int(counts[k])) is None
         at = np.flatnonzero(np.repeat(~alone, counts))
         others = FleetVerdicts(devices[at], self._names, self._rate, self.widest)
         if len(at):
@@ -245,31 +251,15 @@ class MonitorBank(Members):
         if mask is None:
             self._seen += shape[1]
             return self._gpu.watch(places, X, None, self.paused, "alarms")
-        mask = mask.cpu().numpy() if _is_tensor(mask) else mask
-        sent = _checked_mask(mask, shape[:1], shape[:2]).reshape(len(self), -1)
-        sent = np.broadcast_to(sent, shape[:2])
+        mask = mask.cpu() if given.is_tensor(mask) else mask
+        sent = given.mask_of(np.asarray(mask), shape[:2], "row")
         self._seen += sent.sum(axis=1)
         return self._gpu.watch_some(places, X, sent, self.paused, "alarms")
 
 
 def _refuse(devices: list[int], value: float) -> NoReturn:
     """Say which devices sent what is no measurement."""
-    more = f" and {len(devices) - NAMED} more" if len(devices) > NAMED else ""
     raise ValueError(
-        f"devices {', '.join(map(str, devices[:NAMED]))}{more} sent what is no measurement, "
-        f"such as {value}. No device has changed"
+        f"devices {given.named(devices, NAMED)} sent what is no measurement, such as {value}. "
+        "No device has changed"
     )
-
-
-def _is_tensor(given: Any) -> bool:
-    return type(given).__module__.partition(".")[0] == "torch"
-
-
-def _checked_mask(given: Any, *shapes: tuple[int, ...]) -> Array:
-    mask: Array = np.asarray(given)
-    if mask.dtype != bool:
-        raise TypeError(f"mask must hold bools, True where there is a row; got {mask.dtype}")
-    if mask.shape not in shapes:
-        wanted = " or ".join(map(str, shapes))
-        raise ValueError(f"mask must have shape {wanted}, got {mask.shape}")
-    return mask

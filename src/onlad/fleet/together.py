@@ -16,21 +16,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import fields, modelfile
-from onlad.fields import Numbers, Within, values
-from onlad.fleet.exchange import message
+from onlad import fields
+from onlad.fields import Numbers, Within
+from onlad.fleet.exchange import Message, weighed
 from onlad.instance import WIDEST, Instance
-from onlad.mode import (
-    MEMORY,
-    PRIOR_SQUARE,
-    RANGE,
-    SMALLEST_UNIT,
-    STILL,
-    Mode,
-    ModeState,
-)
-from onlad.modelfile import Record, need
-from onlad.monitor import Monitor, MonitorState
+from onlad.mode import MEMORY, PRIOR_SQUARE, RANGE, SMALLEST_UNIT, STILL, Mode, ModeState
+from onlad.modelfile import need
+from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names, read_many
 from onlad.watching import LARGEST_WINDOW, MODES, WatchingState, check_size
@@ -39,7 +31,7 @@ SAME = 4.0  # a mode whose rows another one predicts with squares so much larger
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(Message):
     """What the scale of a device's history follows from, by feature."""
 
     names: Names
@@ -54,15 +46,6 @@ class Measured:
         _check_names(self.names)
         fields.check(self, {"n": len(self.names)})
         need(bool((self.low <= self.high).all()), "low must not be above high")
-
-    def to_bytes(self) -> bytes:
-        """Return the message."""
-        return modelfile.encode(Record("Measured", {"fields": values(self)}))
-
-    @staticmethod
-    def from_bytes(data: bytes, name: str = "the message") -> Measured:
-        """Return the sums in a message; `ModelFileError`, which names it, if there are none."""
-        return message(Measured, data, name)
 
 
 def measure(X: Any, names: Names = ()) -> Measured:
@@ -111,7 +94,7 @@ def agreed(parts: Iterable[Measured]) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class MonitorSums:
+class MonitorSums(Message):
     """What a monitor has learned, as sums over its rows: its modes that have the agreed scale."""
 
     names: Names
@@ -129,21 +112,6 @@ class MonitorSums:
         need(1 <= len(self.modes) <= MODES, f"there must be 1 to {MODES} modes")
         for mode in self.modes:
             mode.check(n, self.width)
-
-    def to_bytes(self) -> bytes:
-        """Return the message."""
-        return modelfile.encode(Record("MonitorSums", {"fields": values(self)}))
-
-    @staticmethod
-    def from_bytes(data: bytes, name: str = "the message") -> MonitorSums:
-        """Return the sums in a message. It is trusted in nothing but what it says it has seen.
-
-        Raises
-        ------
-        ModelFileError
-            It is damaged, or no monitor could have sent it; `name` is what the error calls it.
-        """
-        return message(MonitorSums, data, name)
 
 
 def sums(monitor: Monitor) -> MonitorSums:
@@ -163,14 +131,10 @@ def join(
     own sums, so that no row comes back and counts twice. `weights` multiplies the sums of each of
     the others. At most four modes are kept, those that learned most.
     """
-    others = list(others)
-    weights = [1.0] * len(others) if weights is None else weights
-    if len(weights) != len(others):
-        raise ValueError(f"there are {len(weights)} weights for the sums of {len(others)} others")
     own, state = sums(monitor), _watching(monitor)
     shape = (own.names, own.width, own.ordered, own.seed)
     modes, anchors = list(state.modes), list(state.anchors)
-    for other, w in zip(others, weights, strict=True):
+    for other, w in weighed(others, weights):
         if not 0 < w < np.inf:
             raise ValueError(f"a weight must be finite and above 0, got {w!r}")
         if (other.names, other.width, other.ordered, other.seed) != shape:
@@ -190,9 +154,7 @@ def join(
     learned = monitor.learned()
     assert learned is not None
     watching = replace(state, modes=tuple(modes), anchors=tuple(anchors))
-    joint = MonitorState(
-        learned.names, learned.n_seen, learned.warming, watching, refused=learned.refused
-    )
+    joint = replace(learned, watching=watching, rhythm=None, late=None)
     return Monitor.resumed(monitor.settings(), joint)
 
 

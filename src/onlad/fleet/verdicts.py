@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -15,13 +15,20 @@ from onlad.verdict import Verdict, Verdicts
 Details: TypeAlias = Literal["none", "alarms", "all"]
 DETAILS: tuple[Details, ...] = ("none", "alarms", "all")  # in the order of the kernel
 
-NARROW = (
-    "ready", "score", "threshold", "p_value", "severity", "is_anomaly", "learned", "drift",
-    "drifting", "unusual",
-)  # fmt: skip
-
-
-ON_GPU = tuple(name for name in NARROW if name != "ready")
+# Columns with one entry per row, their types, and what stands where there was no row.
+COLUMNS = {
+    "ready": ("bool", False),
+    "score": ("float64", 0.0),
+    "threshold": ("float64", np.inf),
+    "p_value": ("float64", 1.0),
+    "severity": ("float64", 0.0),
+    "is_anomaly": ("bool", False),
+    "learned": ("bool", False),
+    "drift": ("bool", False),
+    "drifting": ("int64", -1),
+    "unusual": ("float64", 1.0),  # rows of the device that were unusual lately
+}
+ON_GPU = tuple(name for name in COLUMNS if name != "ready")
 
 
 class FleetVerdicts(Sequence[Verdict]):
@@ -36,20 +43,16 @@ class FleetVerdicts(Sequence[Verdict]):
     another row has neither causes nor expected values.
     """
 
+    if TYPE_CHECKING:  # a column
+
+        def __getattr__(self, name: str) -> Array: ...
+
     def __init__(self, device: Array, names: Sequence[Names], rate: Array, widest: int) -> None:
         rows = len(device)
         self.device = device
         self._names, self._rate = names, rate  # by device
-        self.ready: Array = np.zeros(rows, bool)
-        self.score: Array = np.zeros(rows)
-        self.threshold: Array = np.full(rows, np.inf)
-        self.p_value: Array = np.ones(rows)
-        self.severity: Array = np.zeros(rows)
-        self.is_anomaly: Array = np.zeros(rows, bool)
-        self.learned: Array = np.zeros(rows, bool)
-        self.drift: Array = np.zeros(rows, bool)
-        self.drifting: Array = np.full(rows, -1, "int64")
-        self.unusual: Array = np.ones(rows)  # how many rows of the device were unusual lately
+        for name, (kind, first) in COLUMNS.items():
+            setattr(self, name, np.full(rows, first, kind))
         self.detailed: Array = np.zeros(0, "int64")
         self.values: Array = np.zeros((0, widest))
         self.wide: Array = np.zeros((0, 3, widest))  # shares, expected, half widths of bands
@@ -89,20 +92,16 @@ class FleetVerdicts(Sequence[Verdict]):
         names, drifting = self._names[device], int(self.drifting[i])
         at = int(np.searchsorted(self.detailed, i))
         is_detailed = at < len(self.detailed) and self.detailed[at] == i
-        shown = names if is_detailed else ()
-        n, around = len(shown), np.zeros(0)
-        shares = self.shares[at, :n] if is_detailed else np.zeros(0)
+        shown: Names = ()
+        shares, around = np.zeros(0), np.zeros(0)
         if is_detailed:
+            shown, n = names, len(names)
+            shares = self.shares[at, :n]
             around = np.concatenate((self.values[at, :n], self.wide[at, 1:, :n].ravel()))
+        own = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift")
         verdict = Verdict(
-            ready=bool(self.ready[i]),
-            score=float(self.score[i]),
-            threshold=float(self.threshold[i]),
-            p_value=float(self.p_value[i]),
-            is_anomaly=bool(self.is_anomaly[i]),
+            **{name: getattr(self, name)[i].item() for name in own},
             causes=kernel.causes(shown, shares),
-            learned=bool(self.learned[i]),
-            drift=bool(self.drift[i]),
             drifting=names[drifting] if drifting >= 0 else None,
         )
         return verdict.with_around(
@@ -111,7 +110,7 @@ class FleetVerdicts(Sequence[Verdict]):
 
     def put(self, at: Array, found: FleetVerdicts) -> None:
         """Put what was found of some rows into their places, which grow."""
-        for name in NARROW:
+        for name in COLUMNS:
             getattr(self, name)[at] = getattr(found, name)
         self.detail(at[found.detailed], found.values, found.wide)
 
@@ -119,6 +118,9 @@ class FleetVerdicts(Sequence[Verdict]):
         """Add the details of rows."""
         if not len(rows):
             return
+        lack = self.wide.shape[2] - wide.shape[2]  # features that these devices do not have
+        values = np.pad(values, ((0, 0), (0, lack)), constant_values=np.nan)
+        wide = np.pad(wide, ((0, 0), (0, 0), (0, lack)), constant_values=np.nan)
         rows = np.concatenate((self.detailed, rows))
         order = np.argsort(rows, kind="stable")
         self.detailed = rows[order]
@@ -127,14 +129,10 @@ class FleetVerdicts(Sequence[Verdict]):
 
     def take(self, at: Array, said: Verdicts, details: Details) -> None:
         """Put the verdicts of one monitor on rows of its device into their places."""
-        for name in NARROW:
+        for name in COLUMNS:
             getattr(self, name)[at] = getattr(said, name)
         wanted = np.ones(len(said), bool) if details == "all" else said.is_anomaly
         if details == "none" or not wanted.any():
             return
-        n, (rows, widest) = len(said.names), (np.count_nonzero(wanted), self.wide.shape[2])
-        values, wide = np.full((rows, widest), np.nan), np.full((rows, 3, widest), np.nan)
-        values[:, :n] = said.values[wanted]
-        for k, column in enumerate((said.shares, said.expected, said.reach)):
-            wide[:, k, :n] = column[wanted]
-        self.detail(at[wanted], values, wide)
+        wide = np.stack((said.shares, said.expected, said.reach), axis=1)
+        self.detail(at[wanted], said.values[wanted], wide[wanted])

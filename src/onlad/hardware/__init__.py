@@ -6,18 +6,17 @@ import hashlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onlad.detector import Detector
+from onlad.hardware import export, simulate, synth
 from onlad.hardware.config import Activation, Config, Storage
 from onlad.hardware.driver import Device, load, read
 from onlad.hardware.estimate import Estimate, estimate
 from onlad.hardware.model import Model
 from onlad.hardware.seeded import weights
+from onlad.hardware.synth import Report, Say
 from onlad.hardware.transport import Emulator
-
-if TYPE_CHECKING:
-    from onlad.hardware.synth import Report, Say
 
 __all__ = ["Config", "Device", "Estimate", "OnladCore", "gateware_digest", "load", "read"]
 
@@ -100,29 +99,21 @@ class OnladCore:
         The first call builds it, which takes half a minute; `say` is called with the progress.
         `pauses` is the share of cycles in which a word or an answer has to wait, drawn from `seed`.
         """
-        from onlad.hardware.simulate import Simulator  # noqa: PLC0415  (needs the extra)
-
-        simulator = Simulator(self.build(say), pauses=pauses, seed=seed)
+        simulator = simulate.Simulator(self.build(say), pauses=pauses, seed=seed)
         return Device(simulator).load(detector or self.detector())
 
     def build(self, say: Say = lambda text: None) -> Path:
         """Return the library that simulates the gateware, built if necessary."""
-        from onlad.hardware import simulate  # noqa: PLC0415
-
         return simulate.build(self._top, f"{self.config!r} {gateware_digest()}", say)
 
     def verilog(self) -> str:
         """Return the gateware as Verilog."""
-        from onlad.hardware import simulate  # noqa: PLC0415
-
         return simulate.verilog(self._top)
 
     def synth(
         self, part: str = "xc7z020", *, seeds: int = 0, say: Say = lambda text: None
     ) -> Report:
         """Return what the core costs on a part; with `seeds` also its routed frequency (ECP5)."""
-        from onlad.hardware import synth  # noqa: PLC0415
-
         synth.part(part)  # refuses a wrong name before the long work
         say("Amaranth writes Verilog")
         return synth.synthesise(self.config, self.verilog(), part, seeds, say)
@@ -133,13 +124,11 @@ class OnladCore:
 
     def export(self, folder: str | Path, say: Say = lambda text: None) -> Path:
         """Write everything that Vivado and a PYNQ-Z1 need into a folder."""
-        from onlad.hardware import export  # noqa: PLC0415
-
         say("Amaranth writes Verilog")
         return export.export(self.config, self.verilog, Path(folder))
 
     def _top(self) -> Any:
-        from onlad.hardware.rtl.top import Top  # noqa: PLC0415
+        from onlad.hardware.rtl.top import Top  # noqa: PLC0415  (needs the extra)
 
         return Top(self.config)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ldexp
+from math import ldexp, sqrt
 from typing import Any
 
 import numpy as np
@@ -145,22 +145,24 @@ class Device:
         if config.activation == "identity":
             c = _scale(state.alpha, state.b, config)
         start = state.trace_start
+        limit = fixed.limit_word(WIND_UP * start / c**2)
+        ridge = int(fixed.quantize(c * sqrt(config.hidden / start), config.width, config.fraction))
         root, mantissa, exponent = fixed.root_words(config, state.S / c)
         words = [
             self._parameter(Mode.B, "b", state.b * c),
             self._parameter(Mode.BETA, "beta", state.beta / c),
             packets.writes(Mode.P, root),
-            packets.writes(Mode.FF, [fixed.limit_word(WIND_UP * start / c**2)], Ff.LIMIT),
-            packets.writes(Mode.FF, [self._ridge(c * np.sqrt(config.hidden / start))], Ff.RIDGE),
-            packets.writes(Mode.FF, [mantissa], Ff.MANTISSA),
-            packets.writes(Mode.FF, [exponent], Ff.EXPONENT),
+            packets.writes(Mode.FF, [limit, ridge, mantissa, exponent], Ff.LIMIT),
             # Last: it makes the core ready.
             packets.writes(Mode.FF, [self._factor(detector.factor)], Ff.FACTOR),
         ]
-        if config.alpha == "seeded":
-            _refuse_other_layer(state.alpha, config)
-        else:
+        if config.alpha != "seeded":
             words.insert(0, self._parameter(Mode.ALPHA, "alpha", state.alpha * c))
+        elif not np.array_equal(state.alpha, weights(config)):
+            raise ValueError(
+                "this core generates alpha from its seed, and the detector has a different alpha. "
+                "Start from OnladCore.detector()"
+            )
         self.transport.exchange(np.concatenate(words))
         self._scale = c
         self._settings, self._start = detector.settings(), state
@@ -233,9 +235,6 @@ class Device:
 
     def _factor(self, a: float) -> int:
         return int(fixed.quantize(a, 32, self.config.ff_fraction))
-
-    def _ridge(self, ridge: float) -> int:
-        return int(fixed.quantize(ridge, self.config.width, self.config.fraction))
 
     def _read(self, mode: Mode, count: int, start: int = 0) -> Array:
         answers = self.transport.exchange(packets.reads(mode, count, start))
@@ -324,14 +323,6 @@ def _refuse_unlike(detector: Detector, config: Config) -> None:
         raise ValueError(
             "the core holds one forgetting factor and follows no policy. Give the detector a "
             "number, and set device.forgetting to change it"
-        )
-
-
-def _refuse_other_layer(alpha: Array, config: Config) -> None:
-    if not np.array_equal(alpha, weights(config)):
-        raise ValueError(
-            "this core generates alpha from its seed, and the detector has a different alpha. "
-            "Start from OnladCore.detector()"
         )
 
 

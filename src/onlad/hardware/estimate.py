@@ -10,36 +10,18 @@ from onlad.hardware.config import Config
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a core needs, by formula.
+    """What a core needs, by formula."""
 
-    Attributes
-    ----------
-    train, predict
-        Cycles from the word that starts a step to its answer.
-    ideal_train, ideal_predict
-        Products divided by lanes: no schedule can be shorter.
-    load
-        Cycles to put a sample into the input buffer.
-    bram
-        Blocks of 18 Kbit, each matrix in its own memories.
-    dsp
-        Multipliers of 25 by 18 bits.
-    paper_train, paper_predict
-        The paper's iterations I_train and I_predict.
-    paper_elements
-        The paper's matrix elements S_*, by module.
-    """
-
-    train: int
-    predict: int
-    ideal_train: float
+    train: int  #: cycles from the word that starts a step to its answer
+    predict: int  #: the same of a prediction
+    ideal_train: float  #: products divided by lanes: no schedule can be shorter
     ideal_predict: float
-    load: int
-    bram: int
-    dsp: int
-    paper_train: int
-    paper_predict: int
-    paper_elements: dict[str, int]
+    load: int  #: cycles to put a sample into the input buffer
+    bram: int  #: blocks of 18 Kbit, each matrix in its own memories
+    dsp: int  #: multipliers of 25 by 18 bits
+    paper_train: int  #: the paper's iterations, I_train
+    paper_predict: int  #: and I_predict
+    paper_elements: dict[str, int]  #: the paper's matrix elements S_*, by module
 
 
 def estimate(config: Config) -> Estimate:
@@ -53,8 +35,8 @@ def estimate(config: Config) -> Estimate:
         load=n,
         bram=_bram(config),
         dsp=U * DSP[config.width] + (config.activation == "sigmoid"),
-        paper_train=paper.iterations_of_training(n, N),
-        paper_predict=paper.iterations_of_prediction(n, N),
+        paper_train=4 * N**2 + (3 * n + 1) * N,  # eq:train_iter
+        paper_predict=2 * n * N,  # eq:predict_iter
         paper_elements=paper.elements(n, N),
     )
 

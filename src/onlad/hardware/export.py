@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from string import Template
 
@@ -12,19 +14,27 @@ from onlad.hardware.config import Config
 from onlad.hardware.estimate import estimate
 
 BOARDS = Path(__file__).parent / "boards"
+WRAPPER = (BOARDS / "wrapper.v").read_text()
 SPIRIT = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009"
 XILINX = "http://www.xilinx.com"
 NAME, TOP = "onlad_core", "onlad_core_axis"
 
+_COMPONENT = f"""
+<component xmlns="{SPIRIT}" xmlns:s="{SPIRIT}" xmlns:x="{XILINX}">
+  <vendor>onlad</vendor><library>onlad</library><name>{NAME}</name><version>1.0</version>
+  <busInterfaces>{{interfaces}}</busInterfaces>
+  <model><views>{{views}}</views><ports>{{ports}}</ports></model>
+  <fileSets><fileSet><name>sources</name>{{files}}</fileSet></fileSets>
+  <description>ONLAD Core: {{config.n}} features, {{config.hidden}} hidden units, {{config.lanes}} \
+lanes, {{config.activation}}, {{config.width}} bits</description>
+  <vendorExtensions><x:coreExtensions>
+    <x:supportedFamilies>{{families}}</x:supportedFamilies>
+    <x:taxonomies><x:taxonomy>/UserIP</x:taxonomy></x:taxonomies>
+    <x:displayName>ONLAD Core</x:displayName>
+  </x:coreExtensions></vendorExtensions>
+</component>"""
 _STREAM = ("tdata", "tlast", "tvalid", "tready")
-_PORTS = {  # direction and bits, as in boards/wrapper.v
-    "aclk": ("in", 1),
-    "aresetn": ("in", 1),
-    **{f"s_axis_{name}": ("out" if name == "tready" else "in", 1) for name in _STREAM},
-    **{f"m_axis_{name}": ("in" if name == "tready" else "out", 1) for name in _STREAM},
-    "s_axis_tdata": ("in", 64),
-    "m_axis_tdata": ("out", 32),
-}
+_PORT = re.compile(r"(in|out)put +wire +(?:\[(\d+):0\])? *(\w+)")
 
 
 def export(config: Config, verilog: Callable[[], str], folder: Path) -> Path:
@@ -37,15 +47,13 @@ def export(config: Config, verilog: Callable[[], str], folder: Path) -> Path:
     except OSError as error:
         raise OnladError(f"cannot write into {folder}: {error.strerror}") from None
     (folder / "onlad_core.v").write_text(verilog())
-    (folder / "onlad_core_axis.v").write_text((BOARDS / "wrapper.v").read_text())
+    (folder / "onlad_core_axis.v").write_text(WRAPPER)
     (folder / "component.xml").write_text(component(config))
     for name in ("pynq_z1.tcl", "on_board.py"):
         (folder / name).write_text((BOARDS / name).read_text())
     guess = estimate(config)
     text = Template((BOARDS / "README.md").read_text()).substitute(
-        n=config.n,
-        hidden=config.hidden,
-        lanes=config.lanes,
+        asdict(config),
         config=f"`{config}`",
         train=guess.train,
         predict=guess.predict,
@@ -58,101 +66,69 @@ def export(config: Config, verilog: Callable[[], str], folder: Path) -> Path:
 
 def component(config: Config) -> str:
     """Return the core's IP-XACT description (IEEE 1685-2009, with what Vivado adds to it)."""
+    streams = (
+        _interface(name, mode, "interface", "axis", **{w.upper(): f"{name}_{w}" for w in _STREAM})
+        for name, mode in (("s_axis", "slave"), ("m_axis", "master"))
+    )
+    clock = _interface("aclk", "slave", "signal", "clock", CLK="aclk", parameters=_parameters(
+        ASSOCIATED_BUSIF="s_axis:m_axis", ASSOCIATED_RESET="aresetn"))  # fmt: skip
+    low = _parameters(POLARITY="ACTIVE_LOW")
+    reset = _interface("aresetn", "slave", "signal", "reset", RST="aresetn", parameters=low)
+    files = (
+        f"<file><name>{name}</name><fileType>verilogSource</fileType></file>"
+        for name in ("onlad_core.v", "onlad_core_axis.v")
+    )
+    families = (
+        f'<x:family x:lifeCycle="Beta">{name}</x:family>'
+        for name in ("zynq", "artix7", "kintex7", "virtex7")
+    )
+    text = _COMPONENT.format(
+        interfaces="".join([*streams, clock, reset]),
+        views="".join(map(_view, ("synthesis", "simulation"))),
+        ports="".join(_port(*found) for found in _PORT.findall(WRAPPER)),
+        files="".join(files),
+        families="".join(families),
+        config=config,
+    )
     ET.register_namespace("spirit", SPIRIT)
     ET.register_namespace("xilinx", XILINX)
-    root = ET.Element(f"{{{SPIRIT}}}component")
-    for tag, text in zip(
-        ("vendor", "library", "name", "version"), ("onlad", "onlad", NAME, "1.0"), strict=True
-    ):
-        _add(root, tag, text)
-    interfaces = _add(root, "busInterfaces")
-    for name, mode in (("s_axis", "slave"), ("m_axis", "master")):
-        maps = {port.upper(): f"{name}_{port}" for port in _STREAM}
-        _interface(interfaces, name, ("interface", "axis"), mode, maps)
-    streams = {"ASSOCIATED_BUSIF": "s_axis:m_axis", "ASSOCIATED_RESET": "aresetn"}
-    _interface(interfaces, "aclk", ("signal", "clock"), "slave", {"CLK": "aclk"}, **streams)
-    low = {"POLARITY": "ACTIVE_LOW"}
-    _interface(interfaces, "aresetn", ("signal", "reset"), "slave", {"RST": "aresetn"}, **low)
-    model = _add(root, "model")
-    _views(_add(model, "views"))
-    ports = _add(model, "ports")
-    for name, (direction, bits) in _PORTS.items():
-        port = _add(ports, "port")
-        _add(port, "name", name)
-        wire = _add(port, "wire")
-        _add(wire, "direction", direction)
-        if bits > 1:
-            vector = _add(wire, "vector")
-            _add(vector, "left", str(bits - 1))
-            _add(vector, "right", "0")
-    sets = _add(root, "fileSets")
-    files = _add(sets, "fileSet")
-    _add(files, "name", "sources")
-    for name in ("onlad_core.v", "onlad_core_axis.v"):
-        file = _add(files, "file")
-        _add(file, "name", name)
-        _add(file, "fileType", "verilogSource")
-    size = f"{config.n} features, {config.hidden} hidden units, {config.lanes} lanes"
-    _add(root, "description", f"ONLAD Core: {size}, {config.activation}, {config.width} bits")
-    _vendor(root)
+    root = ET.fromstring(text)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _add(parent: ET.Element, tag: str, text: str | None = None) -> ET.Element:
-    element = ET.SubElement(parent, f"{{{SPIRIT}}}{tag}")
-    element.text = text
-    return element
-
-
 def _interface(
-    parent: ET.Element,
-    name: str,
-    kind: tuple[str, str],
-    mode: str,
-    maps: dict[str, str],
-    **parameters: str,
-) -> None:
-    interface = _add(parent, "busInterface")
-    _add(interface, "name", name)
-    library, bus = kind
-    for tag, suffix in (("busType", ""), ("abstractionType", "_rtl")):
-        element = _add(interface, tag)
-        reference = {"vendor": "xilinx.com", "library": library, "name": bus + suffix}
-        for key, value in {**reference, "version": "1.0"}.items():
-            element.set(f"{{{SPIRIT}}}{key}", value)
-    _add(interface, mode)
-    port_maps = _add(interface, "portMaps")
-    for logical, physical in maps.items():
-        port_map = _add(port_maps, "portMap")
-        _add(_add(port_map, "logicalPort"), "name", logical)
-        _add(_add(port_map, "physicalPort"), "name", physical)
-    if parameters:
-        holder = _add(interface, "parameters")
-        for key, value in parameters.items():
-            parameter = _add(holder, "parameter")
-            _add(parameter, "name", key)
-            _add(parameter, "value", value)
+    name: str, mode: str, library: str, bus: str, parameters: str = "", **wires: str
+) -> str:
+    kind = 's:vendor="xilinx.com" s:library="{}" s:name="{}" s:version="1.0"'
+    maps = (
+        f"<portMap><logicalPort><name>{ours}</name></logicalPort>"
+        f"<physicalPort><name>{theirs}</name></physicalPort></portMap>"
+        for ours, theirs in wires.items()
+    )
+    return (
+        f"<busInterface><name>{name}</name><busType {kind.format(library, bus)}/>"
+        f"<abstractionType {kind.format(library, bus + '_rtl')}/><{mode}/>"
+        f"<portMaps>{''.join(maps)}</portMaps>{parameters}</busInterface>"
+    )
 
 
-def _views(views: ET.Element) -> None:
-    for name, what in (("synthesis", "synthesis"), ("simulation", "simulation")):
-        view = _add(views, "view")
-        _add(view, "name", f"xilinx_any{what}")
-        _add(view, "envIdentifier", f"verilogSource:vivado.xilinx.com:{name}")
-        _add(view, "language", "verilog")
-        _add(view, "modelName", TOP)
-        _add(_add(view, "fileSetRef"), "localName", "sources")
+def _parameters(**values: str) -> str:
+    each = (f"<parameter><name>{k}</name><value>{v}</value></parameter>" for k, v in values.items())
+    return f"<parameters>{''.join(each)}</parameters>"
 
 
-def _vendor(root: ET.Element) -> None:
-    """Add what Vivado's catalogue shows."""
-    extensions = ET.SubElement(_add(root, "vendorExtensions"), f"{{{XILINX}}}coreExtensions")
-    families = ET.SubElement(extensions, f"{{{XILINX}}}supportedFamilies")
-    for name in ("zynq", "artix7", "kintex7", "virtex7"):
-        family = ET.SubElement(families, f"{{{XILINX}}}family")
-        family.set(f"{{{XILINX}}}lifeCycle", "Beta")
-        family.text = name
-    taxonomies = ET.SubElement(extensions, f"{{{XILINX}}}taxonomies")
-    ET.SubElement(taxonomies, f"{{{XILINX}}}taxonomy").text = "/UserIP"
-    ET.SubElement(extensions, f"{{{XILINX}}}displayName").text = "ONLAD Core"
+def _view(what: str) -> str:
+    return (
+        f"<view><name>xilinx_any{what}</name>"
+        f"<envIdentifier>verilogSource:vivado.xilinx.com:{what}</envIdentifier>"
+        f"<language>verilog</language><modelName>{TOP}</modelName>"
+        "<fileSetRef><localName>sources</localName></fileSetRef></view>"
+    )
+
+
+def _port(direction: str, left: str, name: str) -> str:
+    vector = f"<vector><left>{left}</left><right>0</right></vector>" if left else ""
+    return (
+        f"<port><name>{name}</name><wire><direction>{direction}</direction>{vector}</wire></port>"
+    )

@@ -189,8 +189,7 @@ def writes(mode: Mode, values: npt.ArrayLike, start: int = 0) -> Words:
     if flat.size and not (flat.min() >= -limit and flat.max() < limit):
         raise PacketError(f"values must fit {VALUE_BITS} signed bits")
     low = flat.astype(np.uint64) & np.uint64((1 << VALUE_BITS) - 1)
-    words: Words = _heads(mode, False, start, flat.size) | low
-    return words
+    return np.asarray(_heads(mode, False, start, flat.size) | low, np.uint64)
 
 
 def reads(mode: Mode, count: int, start: int = 0) -> Words:
@@ -202,8 +201,7 @@ def _heads(mode: Mode, read: bool, start: int, count: int) -> Words:
     if not 0 <= start <= start + count <= 1 << INDEX_BITS:
         raise PacketError(f"indices must fit {INDEX_BITS} bits, got {start} to {start + count}")
     index = np.arange(start, start + count, dtype=np.uint64) << np.uint64(INDEX_SHIFT)
-    words: Words = index | np.uint64(mode << MODE_SHIFT | read << READ_SHIFT)
-    return words
+    return np.asarray(index | np.uint64(mode << MODE_SHIFT | read << READ_SHIFT), np.uint64)
 
 
 def answered(words: Words) -> npt.NDArray[np.bool_]:
@@ -213,14 +211,13 @@ def answered(words: Words) -> npt.NDArray[np.bool_]:
 
 def computes(words: Words) -> npt.NDArray[np.bool_]:
     """Return which input words are do_training or do_prediction."""
-    found: npt.NDArray[np.bool_] = words >> np.uint64(MODE_SHIFT) <= np.uint64(Mode.TRAIN)
-    return found & ~reads_back(words)
+    steps = words >> np.uint64(MODE_SHIFT) <= np.uint64(Mode.TRAIN)
+    return np.asarray(steps & ~reads_back(words), np.bool_)
 
 
 def reads_back(words: Words) -> npt.NDArray[np.bool_]:
     """Return which input words have R = 1."""
-    found: npt.NDArray[np.bool_] = (words >> np.uint64(READ_SHIFT) & np.uint64(1)).astype(bool)
-    return found
+    return np.asarray(words >> np.uint64(READ_SHIFT) & np.uint64(1), np.bool_)
 
 
 def result(word: int) -> int:

@@ -20,19 +20,6 @@ AREA = {
     for k, n in enumerate(FEATURES)
 }
 
-#: Per cent of an xc7z020 at (512, 64) after synthesis: tb:resource_onboard.
-POST_SYNTHESIS = {"BRAM": 55.4, "DSP": 32.7, "FF": 11.6, "LUT": 25.8}
-
-
-def iterations_of_training(n: int, N: int) -> int:
-    """Return I_train (eq:train_iter)."""
-    return 4 * N**2 + (3 * n + 1) * N
-
-
-def iterations_of_prediction(n: int, N: int) -> int:
-    """Return I_predict (eq:predict_iter)."""
-    return 2 * n * N
-
 
 def elements(n: int, N: int) -> dict[str, int]:
     """Return the matrix elements that the paper's modules hold, S_* by module.

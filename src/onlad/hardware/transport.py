@@ -39,9 +39,7 @@ class Emulator:
         values = words.astype(np.uint32).astype(np.int32).astype(np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(heads)) + 1).tolist(), len(words)]
         answers: list[Answers] = []
-        for start, stop in pairwise(cuts):
-            if start == stop:
-                continue
+        for start, stop in pairwise(cuts if len(words) else ()):
             head, run = int(heads[start]), slice(start, stop)
             mode, read = Mode(head >> 1), bool(head & 1)
             if read:

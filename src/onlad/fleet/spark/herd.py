@@ -1,34 +1,26 @@
-"""`Herd`: the monitors of a bucket of devices."""
+"""`Herd`: the monitors of a bucket of devices. `Kept`: what Spark keeps of it."""
 
 from __future__ import annotations
 
+import random
 import struct
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.fleet.monitors import MonitorBank
+from onlad.fleet.verdicts import FleetVerdicts
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
 
-NUMBERS = ("score", "threshold", "p_value", "severity")
-FLAGS = ("ready", "is_anomaly", "learned", "drift")
 MAGIC = b"onlad herd"
+FOLDED = 16  # rows of each device since a bank was written, above which it is written again
+REMEMBERED = 2**28  # bytes of banks that a process remembers, so that it need not read them
 _PART = struct.Struct("<qq")  # place of a device, or -1 for the bank; bytes
-
-
-class Told:
-    """What is said of rows: columns of numbers, flags and what drifts, and wide arrays."""
-
-    def __init__(self, rows: int, widest: int) -> None:
-        self.columns: dict[str, Array] = {name: np.zeros(rows) for name in NUMBERS}
-        self.columns |= {name: np.zeros(rows, bool) for name in FLAGS}
-        self.columns["drifting"] = np.full(rows, None, object)
-        self.wide: Array = np.full((rows, 3, widest), np.nan)  # shares, expected, half widths
 
 
 @dataclass
@@ -87,36 +79,29 @@ class Herd:
         moved = {place: new for new, place in enumerate(kept)}
         self.alone = {moved[p]: monitor for p, monitor in self.alone.items() if p in moved}
 
-    def observe(self, places: Array, X: Array, times: Array, pause: Array) -> Told:
+    def observe(self, places: Array, X: Array, times: Array, pause: Array) -> FleetVerdicts:
         """Return what is said of rows, (rows, widest), each in the order of its device's names.
 
-        `times` are NaN without patterns. Where `pause` is True a row is not learned.
+        `times` are NaN without patterns. Where `pause` is True a row is not learned. There are
+        details of all rows.
         """
-        told = Told(len(X), X.shape[1])
+        names = [self.names_of(place) for place in range(len(self))]
+        said = FleetVerdicts(places, names, np.zeros(len(self)), X.shape[1])
         for place in np.unique(places[pause]).tolist():
             self._take_out(place)
         by_itself = np.isin(places, list(self.alone))
         at = np.flatnonzero(~by_itself)
         if len(at):
-            width = self.bank.widest
-            found = self.bank.observe_rows(places[at], X[at, :width], details="all")
-            self._tell(told, at, found, found.wide)
+            rows = X[at, : self.bank.widest]
+            said.put(at, self.bank.observe_rows(places[at], rows, details="all"))
         for place in np.unique(places[by_itself]).tolist():
             at, monitor = np.flatnonzero(places == place), self.alone[place]
             n, is_timed = len(monitor.names), monitor.timed or (not monitor.n_seen and self.timed)
             if is_timed and np.isnan(times[at]).any():
                 raise OnladError("a model has learned patterns of time: give `patterns` again")
             when = times[at] if is_timed else None
-            said = monitor.observe_many(X[at, :n], pause=pause[at], times=when)
-            self._tell(told, at, said, np.stack((said.shares, said.expected, said.reach), axis=1))
-        return told
-
-    def _tell(self, told: Told, at: Array, found: Any, wide: Array) -> None:
-        for name in NUMBERS + FLAGS:
-            told.columns[name][at] = getattr(found, name)
-        told.wide[at, :, : wide.shape[2]] = wide
-        for i in np.flatnonzero(found.drifting >= 0).tolist():
-            told.columns["drifting"][at[i]] = found[i].drifting
+            said.take(at, monitor.observe_many(X[at, :n], pause=pause[at], times=when), "all")
+        return said
 
     def to_bytes(self) -> bytes:
         """Return all of it for a store. Without a device by itself that is the file of the bank."""
@@ -138,3 +123,57 @@ class Herd:
         bank = MonitorBank.from_bytes(parts.pop(-1), name, threads=1, trusted=True)
         alone = {place: persist.from_bytes(part, name) for place, part in parts.items()}
         return cls(bank, timed, alone)
+
+
+class Kept(NamedTuple):
+    """The state of a bucket: a bank, the rows since, and of each device key and times.
+
+    A bank is large and changes little with a row, so it is written now and then. Who reads the
+    state lets it see the rows that came since.
+    """
+
+    bank: bytes | None  # of a herd; None: it is in the store, as it was
+    keys: list[Any]
+    last: list[Any]  # time of the last row
+    heard: list[int]  # when it came, in milliseconds of Spark's clock
+    devices: bytes = b""  # of the rows since, int32
+    rows: bytes = b""  # float64; behind its time, and whether it is paused, if a device is alone
+    mark: bytes = b""  # no other state has it
+    written: int = 0  # when the bank was
+
+
+def herd_of(kept: Kept, name: str, *, timed: bool = False) -> Herd:
+    """Return the herd in the state of a bucket; `name` is what an error calls it."""
+    assert kept.bank is not None
+    herd = Herd.from_bytes(bytes(kept.bank), name, timed=timed)
+    if kept.devices:
+        devices = np.frombuffer(kept.devices, "int32")
+        rows = np.frombuffer(kept.rows).reshape(len(devices), -1)
+        if not herd.alone:
+            rows = np.pad(rows, ((0, 0), (2, 0)))
+        herd.observe(devices, rows[:, 2:], rows[:, 0], rows[:, 1] > 0)
+    return herd
+
+
+class Memory:
+    """Banks that this process has made, by the marks of the states that they are.
+
+    Where Spark gives the rows of a bucket to the process that had them last, nothing is read.
+    """
+
+    def __init__(self) -> None:
+        self._banks: dict[bytes, tuple[Herd, int]] = {}
+
+    def take(self, mark: bytes) -> tuple[Herd, int] | None:
+        """Return a herd and its bytes. It is then forgotten here: it will change."""
+        return self._banks.pop(bytes(mark), None)
+
+    def put(self, mark: bytes, bank: Herd, size: int) -> None:
+        """Remember a herd and its size in bytes; others are dropped for it, at random."""
+        while self._banks and size + sum(each for _, each in self._banks.values()) > REMEMBERED:
+            del self._banks[random.choice([*self._banks])]
+        if size <= REMEMBERED:
+            self._banks[mark] = bank, size
+
+
+memory = Memory()

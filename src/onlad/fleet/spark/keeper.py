@@ -15,8 +15,8 @@ from pyspark.sql.streaming import StatefulProcessor
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.fleet.monitors import MonitorBank
-from onlad.fleet.spark.herd import FLAGS, NUMBERS, Herd, Told
-from onlad.fleet.spark.kept import FOLDED, Kept, herd_of, memory
+from onlad.fleet.spark.herd import FOLDED, Herd, Kept, herd_of, memory
+from onlad.fleet.verdicts import FleetVerdicts
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
@@ -24,6 +24,8 @@ from onlad.rules import Rules
 from onlad.verdict import Verdicts
 
 NONE = Rules()
+NUMBERS = ("score", "threshold", "p_value", "severity")
+FLAGS = ("ready", "is_anomaly", "learned", "drift")
 
 # What is said of a row, besides its key, its time and the columns that are kept.
 # Arrays of features cross as arrays of numbers: Spark would convert each struct of them by itself.
@@ -53,24 +55,9 @@ def answers(rows: st.StructType) -> st.StructType:
 class Keeper(StatefulProcessor):
     """Answers the rows of a bucket of devices.
 
-    Parameters
-    ----------
-    names
-        Of the features; their columns are x0, x1, ...
-    start
-        The model file that a device starts with.
-    key
-        Type of the key.
-    clock
-        Type of the time, or None when there is no time.
-    expire
-        How long a device without rows is kept.
-    renew
-        Whether a model of other features is replaced.
-    patterns
-        Whether new devices learn patterns of a day and of a week.
-    rules
-        Of people; their zone is that of patterns, too.
+    The features `names` are the columns x0, x1, ... A device starts with the model file `start`.
+    `key` and `clock` are the types of the key and of the time, None when there is no time. The rest
+    is as `onlad.fleet.spark.watch` has it.
     """
 
     def __init__(
@@ -161,7 +148,7 @@ class Keeper(StatefulProcessor):
         if self.timed:
             _mark(note, code, told["time"], fleet.last_of(keys, now))
         watched = pd.isna(note)
-        said = _Said(watched)
+        said: dict[str, Any] = {name: () for name in VERDICT.names if name != "note"}
         state = None
         if watched.any():
             sent = np.unique(code[watched])
@@ -169,11 +156,12 @@ class Keeper(StatefulProcessor):
             place[sent] = fleet.places([keys[k] for k in sent.tolist()], now)
             X = rows[[f"x{j}" for j in range(len(self.names))]].to_numpy("float64")[watched]
             seconds = rows["seconds"].to_numpy()[watched] if "seconds" in rows else None
-            said.fill(*fleet.observe(place[code[watched]], X, seconds))
+            said = fleet.observe(place[code[watched]], X, seconds)
             ends = np.append(np.flatnonzero(np.diff(code[watched])), watched.sum() - 1)
             newest = told["time"][watched][ends].tolist()
             state = fleet.noted(place[code[watched][ends]].tolist(), newest, now)
-        return pd.DataFrame(told | said.columns | {"note": note}), state
+        spread = {name: _spread(values, watched) for name, values in said.items()}
+        return pd.DataFrame(told | spread | {"note": note}), state
 
     def ordered(self, rows: pd.DataFrame) -> tuple[pd.DataFrame, Array, list[Any]]:
         """Return rows by device and time, the number of each row's device, and their keys.
@@ -274,13 +262,8 @@ class Fleet:
                 "learn again from nothing"
             ) from None
 
-    def observe(
-        self, places: Array, X: Array, seconds: Array | None
-    ) -> tuple[dict[str, Array], Array]:
-        """Return columns of verdicts on rows of devices.
-
-        And of `names`, shares, expected values, half widths of bands, and the side of the band.
-        """
+    def observe(self, places: Array, X: Array, seconds: Array | None) -> dict[str, Any]:
+        """Return columns of verdicts on rows of devices, all but the note."""
         herd, names, alone = self.herd, self._names, len(self.herd.alone)
         times, pause = np.full(len(X), np.nan), np.zeros(len(X), bool)
         rules = self._keeper.rules
@@ -295,26 +278,37 @@ class Fleet:
             at = np.array([(j, names.index(str(n))) for j, n in enumerate(shape) if n in names])
             rows[shape] = mine, at
             wide[np.ix_(mine, at[:, 0])] = X[np.ix_(mine, at[:, 1])]
-        told = herd.observe(places, wide, times, pause)
+        said = herd.observe(places, wide, times, pause)
         self._changed |= len(herd.alone) != alone  # then rows are kept in another way
         self._devices += places.astype("int32").tobytes()
         self._rows += (np.column_stack((times, pause, wide)) if herd.alone else wide).tobytes()
-        found = np.full((len(X), 4, len(names)), np.nan)
+        found = np.full((len(X), 3, len(names)), np.nan)  # shares, expected, half widths of bands
         for mine, at in rows.values():
             every = np.arange(3)
-            found[np.ix_(mine, every, at[:, 1])] = told.wide[np.ix_(mine, every, at[:, 0])]
-        off = X - found[:, 1]
-        found[:, 3] = np.where(np.abs(off) > found[:, 2], np.sign(off), 0.0)
-        self._rule(told, X, found, seconds)
-        return told.columns, found
+            found[np.ix_(mine, every, at[:, 1])] = said.wide[np.ix_(mine, every, at[:, 0])]
+        shares, expected, half = found.swapaxes(0, 1)
+        shares = self._rule(said, X, shares, expected, seconds)
+        drifting = zip(places.tolist(), said.drifting.tolist(), strict=True)
+        order = np.argsort(-shares, axis=1, kind="stable").astype("int32")
+        off = X - expected
+        return {name: getattr(said, name) for name in NUMBERS + FLAGS} | {
+            "drifting": [own[at][j] if j >= 0 else None for at, j in drifting],
+            "order": order,
+            "shares": np.take_along_axis(shares, order, axis=1),
+            "expected": expected,
+            "half": half,
+            "side": np.where(np.abs(off) > half, np.sign(off), 0.0).astype("int32"),
+        }
 
-    def _rule(self, told: Told, X: Array, found: Array, seconds: Array | None) -> None:
-        """Take back anomalies that the rules do not want."""
+    def _rule(
+        self, said: FleetVerdicts, X: Array, shares: Array, expected: Array, seconds: Array | None
+    ) -> Array:
+        """Take back anomalies that the rules do not want; return the shares that are left."""
         verdicts = Verdicts(self._names, len(X))
-        verdicts.values, verdicts.shares = X, np.nan_to_num(found[:, 0])
-        verdicts.expected[:], verdicts.is_anomaly = found[:, 1], told.columns["is_anomaly"]
+        verdicts.values, verdicts.shares = X, np.nan_to_num(shares)
+        verdicts.expected[:], verdicts.is_anomaly = expected, said.is_anomaly
         self._keeper.rules.apply(verdicts, seconds)
-        found[:, 0] = verdicts.shares
+        return verdicts.shares
 
     def noted(self, places: Sequence[int], times: Sequence[Any], now: int) -> Kept:
         """Note the last rows of devices, and return the new state."""
@@ -382,29 +376,14 @@ def _mark(note: Array, code: Array, times: Array, last: Sequence[Any]) -> None:
     note[fine[known & (now < before)]] = "late"
 
 
-class _Said:
-    """The columns of verdicts, in the rows that were watched, else null.
-
-    Spark wants columns, so this is beside `onlad.report.record` by design.
-    """
-
-    def __init__(self, watched: Array) -> None:
-        self._watched = watched
-        self.columns: dict[str, Array] = {}
-        for name in NUMBERS:
-            self.columns[name] = np.full(len(watched), np.nan)  # which Spark reads as null
-        for name in (*FLAGS, *WIDE, "drifting"):
-            self.columns[name] = np.full(len(watched), None, object)
-
-    def fill(self, columns: dict[str, Array], wide: Array) -> None:
-        """Put in the verdicts on the rows that were watched; `wide` is as `Fleet` returns it."""
-        shares, rows = wide[:, 0], np.flatnonzero(self._watched)
-        for name, values in columns.items():
-            self.columns[name][rows] = values
-        order = np.argsort(-shares, axis=1, kind="stable").astype("int32")
-        sorted_shares, sides = np.take_along_axis(shares, order, axis=1), wide[:, 3].astype("int32")
-        arrays = order, sorted_shares, wide[:, 1], wide[:, 2], sides
-        for name, array in zip(WIDE, arrays, strict=True):
-            column = self.columns[name]
-            for at, each in zip(rows.tolist(), array, strict=True):
-                column[at] = each
+def _spread(values: Any, watched: Array) -> Array:
+    """Return a column with values in the rows that were watched, and null in the others."""
+    if np.ndim(values) == 1 and getattr(values, "dtype", None) == "float64":
+        column: Array = np.full(len(watched), np.nan)  # which Spark reads as null
+        column[watched] = values
+        return column
+    column = np.full(len(watched), None, object)
+    values = values.tolist() if getattr(values, "ndim", 0) == 1 else values
+    for at, each in zip(np.flatnonzero(watched).tolist(), values, strict=True):
+        column[at] = each
+    return column

@@ -17,8 +17,8 @@ from pyspark.sql import types as st
 from onlad import persist, samples
 from onlad.errors import OnladError
 from onlad.fleet.spark.columns import Columns, bucket
+from onlad.fleet.spark.herd import Kept, herd_of
 from onlad.fleet.spark.keeper import NONE, Keeper, answers
-from onlad.fleet.spark.kept import Kept, herd_of
 from onlad.fleet.spark.session import PROVIDER, ROCKSDB
 from onlad.monitor import Monitor
 from onlad.rules import Rules

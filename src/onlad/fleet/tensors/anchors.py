@@ -7,25 +7,16 @@ from typing import Any
 import torch
 
 from onlad.anchor import FARTHEST, GROWS, MEAN, MEASURED, OUTSIDE, SLACK, AnchorState
-from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Pool, halved, tensor
+from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Fields, Pool, halved, tensor
 
 
 class Anchors(Pool):
     """The anchors of modes; `there` says which have one."""
 
-    there: Any
-    beta: Any
-    centre: Any
-    scale: Any
-    deviation: Any
-    lean: Any
-    halves: Any
-    rows: Any
-
     def __init__(self, features: int, units: int) -> None:
         self.features, self.units = features, units
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         n = self.features
         return {

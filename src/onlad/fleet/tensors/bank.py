@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.tensors.said import Said
+from onlad.fleet.tensors.rows import Said
 from onlad.fleet.tensors.watchers import Watchers
 from onlad.fleet.verdicts import ON_GPU
 from onlad.monitor import MonitorSettings

@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
+from onlad.fleet.tensors.modes import Modes, statistics
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.tensors.rows import Found, Rows, chosen, indices
-from onlad.fleet.tensors.said import Details, Said
-from onlad.fleet.tensors.scoring import scored
+from onlad.fleet.tensors.rows import Details, Found, Rows, Said, chosen, indices
 from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
 from onlad.mode import LEANING, SMOOTHING, STATISTICS, STILL, WINSOR
@@ -72,19 +71,19 @@ class Judging(Store):
         present = ~X.isnan()
         if rows.there is not None:
             present &= rows.there[..., None]
-        past = self.past[devices]
-        found = self._best(
-            devices, torch.cat((past, known), 1)[:, len(past[0]) - before :], present
-        )
-        score, mode = found.score, found.mode
-        if careful:
-            known = self._made_up(devices, known, age, present, found)
+        past, run = self.past[devices], self._next_run(devices, place)
+        window = past[:, len(past[0]) - before :]
+        if careful and rows.gaps:
+            whole = torch.cat((window, known), 1)
+            known = self._made_up(devices, known, age, present, whole, run)
+        found = self._best(devices, torch.cat((window, known), 1), present, run)
+        score = found.score
         refused = score > self.gate[devices][:, None]
         is_open = (~rows.paused)[:, None].expand_as(refused)
         kept = self._keep(devices, known, self.origin[devices, 1])
         self._write("kept", devices, place, kept, before)
-        columns = ("present", bits(present)), ("score", score), ("mode", mode), ("refused", refused)
-        for name, values in (*columns, ("open", is_open)):
+        own = {"score": score, "mode": found.mode, "run": found.run, "refused": refused}
+        for name, values in (own | {"open": is_open, "present": bits(present)}).items():
             self._write(name, devices, place, values)
         past = torch.cat((past, known), 1)
         if rows.there is None:
@@ -149,99 +148,121 @@ class Judging(Store):
         else:
             column[indices(devices, self.device)[:, None], place + before] = values
 
-    def _best(self, devices: Any, rows: Any, present: Any) -> Found:
+    def _next_run(self, devices: Any, place: Any) -> Any:
+        """Return how many rows the window of the next row may hold, unless its mode changes."""
+        if isinstance(place, int):
+            run = self.run[devices, place - 1]
+        else:
+            run = self.run[indices(devices, self.device), place[:, 0] - 1]
+        return (run.long() + 1).clamp(max=self.width - 1)
+
+    def _best(self, devices: Any, rows: Any, present: Any, run: Any) -> Found:
         """Return what each row scores, in the mode in which it is least unusual."""
         pool, before = self.first, self.width - 1
         Z = pool.scaled(devices, rows)
-        E = pool.errors(devices, Z, *pool.hidden(Z))
+        E = pool.errors(devices, Z, *pool.hidden(Z, None))
         made = Z[:, before:] - E[:, 1]
         ranks = self._modes(devices)[1:]
         several = ranks[0][2] if ranks else None  # a device has a second mode before a third
-        errors = E[several] if ranks else None
+        short = (run < before).nonzero()[:, 0] if before else ()
+        if len(short):
+            several = short if several is None else torch.cat((several, short)).unique()
         moved = self.means[devices], self.leans[devices]
         score, means, leans = scored(pool, devices, E, present, *moved, ordered=self.ordered)
         first = torch.zeros_like(score, dtype=torch.int64)
-        found = Found(score, first, means, leans, first[:, 0].clone(), E, made)
+        found = Found(score, first, first + before, means, leans, first[:, 0].clone(), E, made)
         if several is None:
             return found
-        b, R = len(several), len(ranks) + 1
-        all_E = E.new_zeros(b, R, *E.shape[1:])
-        all_standard = E.new_zeros(b, R, STATISTICS, E.shape[2])
-        all_made = E.new_zeros(b, R, *made.shape[1:])
+        # Of each mode with the rows before, and with rows that are alone.
+        b, R, kinds = len(several), len(ranks) + 1, 2 if before else 1
+        all_E = E.new_zeros(b, R, kinds, *E.shape[1:])
+        all_standard = E.new_zeros(b, R, kinds, STATISTICS, E.shape[2])
+        all_made = E.new_zeros(b, R, kinds, *made.shape[1:])
         levels = E.new_ones(b, R, 6, STATISTICS)
         leaning = E.new_ones(b, R, 2, self.features)
         there = torch.zeros(b, R, dtype=torch.bool, device=self.device)
-        own, there_of = chosen(devices, several), present[several]
-        all_standard[:, 0] = pool.standardised(own, errors, there_of)
-        all_E[:, 0], all_made[:, 0] = errors, made[several]
-        levels[:, 0], leaning[:, 0], there[:, 0] = pool.levels[own], pool.leaning[own], True
-        for rank, (pool, at, which) in enumerate(ranks, 1):
+        own = chosen(devices, several)
+        for rank, (pool, at, which) in enumerate([(self.first, own, several), *ranks]):
             to = torch.searchsorted(several, which)
             Z = pool.scaled(at, rows[which])
-            E = pool.errors(at, Z, *pool.hidden(Z))
-            all_made[to, rank] = Z[:, before:] - E[:, 1]
-            all_standard[to, rank] = pool.standardised(at, E, present[which])
-            all_E[to, rank] = E
+            for kind in range(kinds):
+                alone = torch.full_like(present[which, :, 0], bool(kind))
+                E = pool.errors(at, Z, *pool.hidden(Z, alone))
+                all_made[to, rank, kind] = Z[:, before:] - E[:, 1]
+                all_standard[to, rank, kind] = pool.standardised(at, E, present[which])
+                all_E[to, rank, kind] = E
             levels[to, rank] = pool.levels[at].to(FLOAT)
             leaning[to, rank] = pool.leaning[at].to(FLOAT)
             there[to, rank] = True
         columns = all_E, all_standard, all_made, levels, leaning, there
-        among = self._among(own, *columns, there_of)
+        among = self._among(own, columns, present[several], run[several])
         for whole, piece in zip(found, among, strict=True):
             whole[several] = piece
         return found
 
-    def _among(
-        self,
-        devices: Any,
-        E: Any,
-        standard: Any,
-        made: Any,
-        levels: Any,
-        leaning: Any,
-        there: Any,
-        present: Any,
-    ) -> Found:
-        """Return what rows score if there are several modes, (devices, modes, ...)."""
-        b, R, _, T, n = E.shape
+    def _among(self, devices: Any, columns: tuple[Any, ...], present: Any, run: Any) -> Found:
+        """Return what rows score if there are several modes; columns are (devices, modes, ...)."""
+        E, standard, made, levels, leaning, there = columns
+        b, R, _, _, T, n = E.shape
         some = present.any(2)
         means, leans = self.means[devices].to(FLOAT), self.leans[devices].to(FLOAT)
         current = self.current[devices].long()
         ranks = torch.arange(R, device=self.device)
+        early = ranks < self.first_modes[devices][:, None]  # between these it changes at any row
         scores, modes = E.new_empty(b, T), torch.empty_like(some, dtype=torch.int64)
+        runs, alone = torch.empty_like(modes), torch.empty_like(modes)
         each = torch.arange(b, device=self.device)
         for t in range(T):
-            own = standard[..., t]
+            is_own = ranks == current[:, None]
+            changes = ~is_own & early & early[each, current][:, None]
+            span = torch.where(changes, 0, run[:, None])
+            kind = (span < self.width - 1).long()
+            own = standard[each[:, None], ranks, kind, :, t]
             mean = means[:, None] + SMOOTHING * (own.clamp(max=1.0) - means[:, None])
-            is_own = (ranks == current[:, None])[..., None, None]
-            lean = torch.where(is_own, leans[:, None], 0.0)
-            step = E[:, :, :, t].clamp(-WINSOR, WINSOR) - lean
+            lean = torch.where(is_own[..., None, None], leans[:, None], 0.0)
+            step = E[each[:, None], ranks, kind, :, t].clamp(-WINSOR, WINSOR) - lean
             lean = lean + LEANING * step * present[:, None, None, t]
-            slow = (mean - levels[:, :, 2]) / levels[:, :, 3]
-            squares = lean**2 / leaning
-            found = torch.cat((squares.sum(3) / n, squares.amax(3)), 2)
-            found = (found - levels[:, :, 4]) / levels[:, :, 5]
-            score = torch.maximum(torch.maximum(own, slow), found).clamp(min=0.0).mean(2)
-            score = torch.where(there, score, torch.inf)
+            highest = own
+            if self.ordered:
+                slow = (mean - levels[:, :, 2]) / levels[:, :, 3]
+                squares = lean**2 / leaning
+                found = torch.cat((squares.sum(3) / n, squares.amax(3)), 2)
+                found = (found - levels[:, :, 4]) / levels[:, :, 5]
+                highest = torch.maximum(torch.maximum(own, slow), found)
+            score = torch.where(there, highest.clamp(min=0.0).mean(2), torch.inf)
             of_own = score[each, current]
             least = score.amin(1)
             lowest = torch.where(score == least[:, None], ranks, R).amin(1)
             keeps = (of_own <= KEEP) | (of_own <= least) | ~some[:, t]
             current = torch.where(keeps, current, lowest)
             moves = some[:, t]
-            means = torch.where(moves[:, None], mean[each, current], means)
-            leans = torch.where(moves[:, None, None], lean[each, current], leans)
+            if self.ordered:
+                means = torch.where(moves[:, None], mean[each, current], means)
+                leans = torch.where(moves[:, None, None], lean[each, current], leans)
             scores[:, t] = torch.where(moves, score[each, current], 0.0)
-            modes[:, t] = current
-        at = each[:, None], modes, slice(None), torch.arange(T, device=self.device)
-        errors = E[at].transpose(1, 2)
-        return Found(scores, modes, means, leans, current, errors, made[at[0], modes, at[3]])
+            modes[:, t], runs[:, t] = current, span[each, current]
+            alone[:, t] = kind[each, current]
+            run = (runs[:, t] + 1).clamp(max=self.width - 1)
+        times = torch.arange(T, device=self.device)
+        errors = E[each[:, None], modes, alone, :, times].transpose(1, 2)
+        made = made[each[:, None], modes, alone, times]
+        return Found(scores, modes, runs, means, leans, current, errors, made)
 
-    def _made_up(self, devices: Any, known: Any, age: Any, present: Any, found: Found) -> Any:
+    def _made_up(
+        self, devices: Any, known: Any, age: Any, present: Any, rows: Any, run: Any
+    ) -> Any:
         """Return values of one row, with those that are missing for too long made up."""
-        centre, scale, _ = self._units(devices, found.mode[:, 0])
+        current, alone = self.current[devices].long(), (run < self.width - 1)[:, None]
+        made = torch.zeros_like(known[:, 0])
+        for rank, (pool, at, own) in enumerate(self._modes(devices)):
+            some = slice(None) if own is None else own
+            Z = pool.scaled(at, rows[some])
+            E = pool.errors(at, Z, *pool.hidden(Z, alone[some]))
+            mine = (current[some] == rank)[:, None]
+            made[some] = torch.where(mine, Z[:, -1] - E[:, 1, 0], made[some])
+        centre, scale, _ = self._units(devices, current)
         old = ~present[:, 0] & (age[:, 0] > self.patience[devices]) & (scale > 0)
-        made = centre + found.made[:, 0].clamp(-FILLED, FILLED) * scale
+        made = centre + made.clamp(-FILLED, FILLED) * scale
         return torch.where(old, made, known[:, 0])[:, None]
 
     def _lately(self, rows: Rows, unusual: Any) -> Any:
@@ -265,3 +286,61 @@ class Judging(Store):
         expected = torch.where(nothing[:, None], torch.nan, expected)
         around = torch.cat((expected, band * scale), 1)
         return Details(rows.number[who, when], shares, around)
+
+
+# -- the scores of devices with one mode ------------------------------------------------------
+
+# Running means and leans go from row to row. In PyTorch that is a loop of some launches per row,
+# which take longer than what they do; on a GPU one kernel goes through the rows of each device.
+
+
+def scored(
+    modes: Modes, at: Any, E: Any, present: Any, means: Any, leans: Any, *, ordered: bool
+) -> tuple[Any, Any, Any]:
+    """Return the scores of rows, (modes, rows), and their running means and leans after the last.
+
+    `E`, (modes, 2, rows, features), becomes usual deviations.
+    """
+    means, leans = means.to(FLOAT, copy=True), leans.to(FLOAT, copy=True)
+    score = in_a_kernel if E.is_cuda else in_pytorch
+    return score(modes, at, E, present, means, leans, ordered)
+
+
+def in_a_kernel(
+    modes: Modes, at: Any, E: Any, present: Any, means: Any, leans: Any, ordered: bool
+) -> tuple[Any, Any, Any]:
+    """Do it in one launch."""
+    from onlad.fleet import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
+
+    devices, _, T, n = E.shape
+    scores = E.new_empty(devices, T)
+    columns = modes.inverse[at], present.contiguous(), modes.levels[at], modes.leaning[at]
+    block = max(2, 1 << (n - 1).bit_length())
+    kernels.score_rows[devices,](
+        E, *columns, means, leans, scores, T, n, block, ordered, num_warps=1
+    )
+    return scores, means, leans
+
+
+def in_pytorch(
+    modes: Modes, at: Any, E: Any, present: Any, means: Any, leans: Any, ordered: bool
+) -> tuple[Any, Any, Any]:
+    """Do it on a processor."""
+    some, levels = present.any(2), modes.levels[at][..., None]
+    highest = standard = modes.standardised(at, E, present)
+    if ordered:
+        weight = SMOOTHING * some.T.to(FLOAT)[..., None]
+        bounded = standard.clamp(max=1.0).permute(2, 0, 1).contiguous()
+        slow = torch.empty_like(bounded)
+        errors, leaned = E.clamp(-WINSOR, WINSOR), torch.empty_like(E)
+        pull = LEANING * present.to(FLOAT)[:, None]
+        for t in range(E.shape[2]):
+            means = torch.lerp(means, bounded[t], weight[t], out=slow[t])
+            leans = torch.lerp(leans, errors[:, :, t], pull[:, :, t])
+            leaned[:, :, t] = leans
+        means = means.clone()
+        slow = (slow.permute(1, 2, 0) - levels[:, 2]) / levels[:, 3]
+        squares = leaned.square_().div_(modes.leaning[at][:, :, None])
+        lean = (statistics(squares, modes.features) - levels[:, 4]) / levels[:, 5]
+        highest = torch.maximum(torch.maximum(standard, slow), lean)
+    return torch.where(some, highest.clamp(min=0.0).mean(1), 0.0), means, leans

@@ -7,28 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from onlad.fleet.tensors.pool import FLOAT, SINGLE, Pool, tensor
-from onlad.limit import (
-    FARTHEST,
-    FRESH,
-    GAP,
-    HIGHEST,
-    LASTING,
-    LEAST,
-    RECENT,
-    SHORT,
-    STEP,
-    STRONG,
-    TAIL,
-    TOLD,
-    WEAK,
-    YOUNG,
-    LimitState,
-)
+from onlad import limit
+from onlad.fleet.tensors.pool import FLOAT, SINGLE, Fields, Pool, tensor
+from onlad.limit import LimitState
 from onlad.watching import TICK
 
-ROOM = RECENT // FRESH + TICK  # fresh scores of a device; the entry after them is never read
-HIGH = max(int(RECENT * TAIL), 8) + 1  # of the recent scores, all that the tail depends on
+ROOM = limit.RECENT // limit.FRESH + TICK  # fresh scores; the entry after them is never read
+HIGH = max(int(limit.RECENT * limit.TAIL), 8) + 1  # scores that the tail depends on
 BITS, STEPS = 16, torch.int16  # of a root of a score, in steps
 EMPTY = -(2 ** (BITS - 1))  # what stands where there is none; above it they begin, with 0
 LARGEST = 2**BITS - 2
@@ -43,32 +28,20 @@ class Limits(Pool):
     So roots never grow beyond those at the start, and a step can be settled there.
     """
 
-    rate: Any
-    step: Any  # a power of 2
-    recent: Any
-    head: Any  # where the next one goes
-    size: Any
-    fresh: Any
-    waiting: Any  # fresh ones
-    factor: Any
-    episode: Any
-    edge: Any
-    base: Any
-
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         return {
             "rate": ((), FLOAT, 1e-4),
-            "step": ((), SINGLE, 1.0),
-            "recent": ((RECENT,), STEPS, EMPTY),
-            "head": ((), torch.int32, 0),
+            "step": ((), SINGLE, 1.0),  # a power of 2
+            "recent": ((limit.RECENT,), STEPS, EMPTY),
+            "head": ((), torch.int32, 0),  # where the next one goes
             "size": ((), torch.int32, 0),
             "fresh": ((ROOM + 1,), STEPS, EMPTY),
-            "waiting": ((), torch.int32, 0),
+            "waiting": ((), torch.int32, 0),  # fresh ones
             "factor": ((), FLOAT, 0.0),
             "episode": ((4,), SINGLE, 0.0),
-            "edge": ((), FLOAT, LEAST),
-            "base": ((), FLOAT, LEAST),
+            "edge": ((), FLOAT, limit.LEAST),
+            "base": ((), FLOAT, limit.LEAST),
         }
 
     def refresh(self, at: Any) -> None:
@@ -77,7 +50,7 @@ class Limits(Pool):
         top = self._roots(at, steps)
         n = self.size[at].long()
         wide = n.to(FLOAT)
-        k = torch.minimum((TAIL * wide).long().clamp(min=8), n - 1)
+        k = torch.minimum((limit.TAIL * wide).long().clamp(min=8), n - 1)
         inside = torch.arange(HIGH, device=self.device) < k[:, None]
         u = top.gather(1, k.clamp(min=0)[:, None])
         excess = torch.where(inside, top - u, 0.0)
@@ -87,7 +60,7 @@ class Limits(Pool):
         shape = (2 - b0 / least).clamp(0.0, 0.5)
         scale = b0 * (1 - shape)
         high = n - 1 - torch.minimum(n - 1, (0.999 * wide).long())
-        most = FARTHEST * top.gather(1, high.clamp(min=0)[:, None])[:, 0]
+        most = limit.FARTHEST * top.gather(1, high.clamp(min=0)[:, None])[:, 0]
         clusters = self._clusters(at, steps.gather(1, k.clamp(min=0)[:, None]))
         u = u[:, 0]
         for name, exceeding in (("edge", k), ("base", clusters)):
@@ -95,20 +68,20 @@ class Limits(Pool):
             far = torch.where(shape < 1e-6, -ratio.log(), (ratio**-shape - 1) / shape)
             root = torch.where((b0 <= 0) | (ratio >= 1), u, torch.minimum(u + scale * far, most))
             root = torch.where(k < 2, top[:, 0], root)
-            getattr(self, name)[at] = torch.clamp(root**2, min=LEAST)
+            getattr(self, name)[at] = torch.clamp(root**2, min=limit.LEAST)
 
     def _clusters(self, at: Any, u: Any) -> Any:
         """Return how many clusters of recent scores lie above `u`, in steps, (devices, 1)."""
-        order = self.head[at].long()[:, None] + torch.arange(RECENT, device=self.device)
-        high = self.recent[at].gather(1, order % RECENT) > u
+        order = self.head[at].long()[:, None] + torch.arange(limit.RECENT, device=self.device)
+        high = self.recent[at].gather(1, order % limit.RECENT) > u
         first = high.clone()
-        for before in range(1, GAP + 2):
+        for before in range(1, limit.GAP + 2):
             first[:, before:] &= ~high[:, :-before]
         return first.sum(1).clamp(min=1)
 
     def doubt(self, learned: Any) -> Any:
         """Return by what scores are divided when they are reported."""
-        return 1 + YOUNG / learned.to(FLOAT).clamp(min=1)
+        return 1 + limit.YOUNG / learned.to(FLOAT).clamp(min=1)
 
     def value(self, at: Any, learned: Any) -> Any:
         """Return the limits of devices that have learned so many rows."""
@@ -117,11 +90,11 @@ class Limits(Pool):
     def lasts(self, at: Any) -> Any:
         """Return whose rows have been refused for long."""
         episode = self.episode[at]
-        return (episode[:, 0] >= 0) & (episode[:, 1] >= LASTING)
+        return (episode[:, 0] >= 0) & (episode[:, 1] >= limit.LASTING)
 
     def shelved(self, at: Any) -> Any:
         """Return whose alarm has gone on for so long that it was told."""
-        return self.lasts(at) & (self.episode[at][:, 3] >= TOLD)
+        return self.lasts(at) & (self.episode[at][:, 3] >= limit.TOLD)
 
     def _steps(self, at: Any, roots: Any) -> Any:
         """Return roots, (devices, rows), as they are kept."""
@@ -141,7 +114,7 @@ class Limits(Pool):
         waiting = waiting + chosen.sum(1)
         self.fresh[at] = fresh
         self.write("waiting", at, waiting)
-        due = (FRESH * waiting >= self.size[at]).nonzero()[:, 0]
+        due = (limit.FRESH * waiting >= self.size[at]).nonzero()[:, 0]
         if len(due):
             self._look(due + at.start if isinstance(at, slice) else at[due])
 
@@ -150,19 +123,19 @@ class Limits(Pool):
         order = torch.arange(ROOM, device=self.device)
         waiting, head = self.waiting[at].long(), self.head[at].long()
         new = order < waiting[:, None]
-        place = (head[:, None] + order) % RECENT
+        place = (head[:, None] + order) % limit.RECENT
         ring = self.recent[at]
         old = ring.gather(1, place)
         ring.scatter_(1, place, torch.where(new, self.fresh[at][:, :ROOM], old))
         self.recent[at] = ring
-        self.write("head", at, (head + waiting) % RECENT)
-        self.write("size", at, (self.size[at] + waiting).clamp(max=RECENT))
+        self.write("head", at, (head + waiting) % limit.RECENT)
+        self.write("size", at, (self.size[at] + waiting).clamp(max=limit.RECENT))
         self.waiting[at] = 0
         self.refresh(at)
 
     def follow(self, at: Any, ratio: Any, refused: Any, judged: Any) -> None:
         """Let factors follow rows, (devices, rows), that were judged, in units of the limit."""
-        fallen = self.factor[at] - STEP * self.rate[at] * judged.sum(1)
+        fallen = self.factor[at] - limit.STEP * self.rate[at] * judged.sum(1)
         self.factor[at] = fallen.clamp(min=0.0)
         refused = refused & judged
         active = ((self.episode[at][:, 0] >= 0) | refused.any(1)).nonzero()[:, 0]
@@ -195,7 +168,7 @@ class Limits(Pool):
         )
         self.recent[at] = EMPTY
         self.recent[at, :n] = recent
-        self.head[at], self.size[at] = n % RECENT, n
+        self.head[at], self.size[at] = n % limit.RECENT, n
         self.fresh[at, :waiting] = fresh
         self.waiting[at] = waiting
         self.factor[at] = state.factor
@@ -209,7 +182,7 @@ class Limits(Pool):
             self._roots(slice(at, at + 1), each[at])[0].cpu().numpy().astype("float32")
             for each in (self.recent, self.fresh)
         )
-        order = [*range(head, RECENT), *range(head)] if n == RECENT else [*range(n)]
+        order = [*range(head, limit.RECENT), *range(head)] if n == limit.RECENT else [*range(n)]
         return LimitState(
             ring[order],
             fresh[:waiting],
@@ -240,10 +213,10 @@ def in_pytorch(*given: Any) -> tuple[Any, Any]:
         alarms = alarms + (unusual & (value > 1))
         going = (since >= 0) & counts & ~unusual
         since = torch.where(unusual, 0.0, since + going)
-        over = going & (since > GAP)
-        weak = WEAK + (STRONG - WEAK) * (length < SHORT)
+        over = going & (since > limit.GAP)
+        weak = limit.WEAK + (limit.STRONG - limit.WEAK) * (length < limit.SHORT)
         raised = over & (peak > 1) & (peak < weak)
-        factor = torch.where(raised, (factor + STEP).clamp(max=HIGHEST), factor)
+        factor = torch.where(raised, (factor + limit.STEP).clamp(max=limit.HIGHEST), factor)
         since = torch.where(over, -1.0, since)
         length, peak, alarms = (torch.where(over, 0.0, x) for x in (length, peak, alarms))
     return torch.stack((since, length, peak, alarms), 1), factor
@@ -260,9 +233,9 @@ def counted(recent: Any, scores: Any) -> Any:
         from onlad.fleet import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
 
         scores = scores.contiguous()
-        kernels.count_at_least[len(scores),](recent, scores, found, scores.shape[1], RECENT)
+        kernels.count_at_least[len(scores),](recent, scores, found, scores.shape[1], limit.RECENT)
         return found
-    some = max(1, COMPARED // (scores.shape[1] * RECENT))
+    some = max(1, COMPARED // (scores.shape[1] * limit.RECENT))
     for first in range(0, len(scores), some):
         part = slice(first, first + some)
         found[part] = (recent[part, None, :] >= scores[part, :, None]).sum(2, dtype=torch.int32)

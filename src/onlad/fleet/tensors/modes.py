@@ -24,55 +24,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from onlad import mode
+from onlad.fleet.tensors import pool
 from onlad.fleet.tensors.anchors import Anchors
-from onlad.fleet.tensors.pool import (
-    FLOAT,
-    SINGLE,
-    Pool,
-    halved,
-    of_three_bytes,
-    tensor,
-    three_bytes,
-)
+from onlad.fleet.tensors.pool import FLOAT, SINGLE, Fields, Pool, halved, tensor
 from onlad.instance import CONSTANT, HIDDEN, RIDGE
-from onlad.mode import (
-    CLIP,
-    COVERED,
-    FORGETTING,
-    MEMORY,
-    NARROWEST,
-    OFTEN,
-    PRIOR,
-    PRIOR_SQUARE,
-    STATISTICS,
-    STILL,
-    WIDENING,
-    Mode,
-    ModeState,
-    packed,
-    unpacked,
-)
+from onlad.mode import Mode, ModeState, packed, unpacked
+
+ARRAYS = ("centre", "scale", "usual", "largest", "band", "leaning", "levels")  # as `ModeState` has
 
 
 class Modes(Pool):
     """Modes of one shape, each with its anchor."""
-
-    root: Any
-    size: Any
-    beta: Any
-    linear_root: Any
-    linear_size: Any
-    linear_beta: Any
-    centre: Any
-    scale: Any
-    usual: Any
-    largest: Any
-    band: Any
-    leaning: Any
-    levels: Any
-    weight: Any
-    count: Any
-    inverse: Any  # root of one over each usual square
 
     def __init__(self, features: int, width: int, seed: int, count: int, device: str) -> None:
         self.features, self.width = features, width
@@ -95,7 +58,7 @@ class Modes(Pool):
         self.anchors = Anchors(features, self.units)
         self.anchors.make(count, device)
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         n, G, M = self.features, self.groups, self.units
         shapes = {
@@ -107,9 +70,9 @@ class Modes(Pool):
             "largest": (2, n),
             "band": (n,),
             "leaning": (2, n),
-            "levels": (6, STATISTICS),
+            "levels": (6, mode.STATISTICS),
             "weight": (),
-            "inverse": (2, n),
+            "inverse": (2, n),  # root of one over each usual square
         }
         fields = {name: (shape, SINGLE, 0.0) for name, shape in shapes.items()}
         return fields | {
@@ -142,16 +105,20 @@ class Modes(Pool):
         scale = self.scale[at]
         scale = torch.where(scale > 0, scale, torch.inf)[:, None]
         Z = (rows - self.centre[at][:, None]).div_(scale)
-        return torch.nan_to_num_(Z, nan=0.0, posinf=CLIP, neginf=-CLIP).clamp_(-CLIP, CLIP)
+        most = mode.CLIP
+        return torch.nan_to_num_(Z, nan=0.0, posinf=most, neginf=-most).clamp_(-most, most)
 
-    def hidden(self, Z: Any) -> tuple[Any, Any]:
+    def hidden(self, Z: Any, alone: Any) -> tuple[Any, Any]:
         """Return the tanh units, (groups * modes, rows, HIDDEN), and the inputs of the other.
 
-        `Z` has the `width` - 1 rows before the first, (modes, width - 1 + rows, features).
+        `Z` has the `width` - 1 rows before the first, (modes, width - 1 + rows, features). A row
+        that is `alone`, (modes, rows), stands in for those before it; None: no row is.
         """
         before = self.width - 1
         rows = Z.shape[1] - before
         lags = [Z[:, before - lag : before - lag + rows] for lag in range(self.width)]
+        if before and alone is not None:
+            lags = [torch.where(alone[..., None], lags[0], each) for each in lags]
         return self.layers(Z[:, before:], torch.cat(lags, 2) if before else Z)
 
     def layers(self, X: Any, V: Any) -> tuple[Any, Any]:
@@ -190,10 +157,10 @@ class Modes(Pool):
         found = statistics(E**2, present.sum(2).clamp(min=1)[:, None])
         return found.sub_(levels[:, 0, :, None]).div_(levels[:, 1, :, None])
 
-    def fits(self, at: Any, rows: Any, present: Any) -> Any:
+    def fits(self, at: Any, rows: Any, present: Any, alone: Any) -> Any:
         """Return the scores of rows without order, (modes, rows)."""
         Z = self.scaled(at, rows)
-        E = self.errors(at, Z, *self.hidden(Z))
+        E = self.errors(at, Z, *self.hidden(Z, alone))
         return self.standardised(at, E, present).clamp(min=0.0).mean(1)
 
     def wake(self, at: Any, x: Any) -> None:
@@ -202,18 +169,18 @@ class Modes(Pool):
         asleep = ~(scale > 0) & ~x.isnan()
         centre = torch.where(asleep & centre.isnan(), x, centre)
         moved = (x - centre).abs()
-        moves = asleep & (moved > STILL * centre.abs() + 1e-30)
+        moves = asleep & (moved > mode.STILL * centre.abs() + 1e-30)
         self.centre[at], self.scale[at] = centre, torch.where(moves, moved, scale)
 
     # -- learning -----------------------------------------------------------------------------
 
-    def learn(self, at: Any, rows: Any, present: Any, chosen: Any) -> None:
+    def learn(self, at: Any, rows: Any, present: Any, alone: Any, chosen: Any) -> None:
         """Learn the chosen rows, (modes, rows), and forget as much of the past."""
         Z = self.scaled(at, rows)
-        H, U = self.hidden(Z)
+        H, U = self.hidden(Z, alone)
         E = self.errors(at, Z, H, U)
         count = chosen.sum(1)
-        forgotten = torch.pow(FORGETTING, 2 * count.to(FLOAT))
+        forgotten = torch.pow(mode.FORGETTING, 2 * count.to(FLOAT))
         added = self.sums(Z[:, self.width - 1 :], H, U, chosen)
         for old, new in zip(self.past(at), added, strict=True):
             new.add_(old.mul_(forgotten.view(-1, *[1] * (old.ndim - 1))))
@@ -253,7 +220,7 @@ class Modes(Pool):
         """Return the roots of gram + ridge of both instances."""
         found = []
         for name, below, N in self._triangles():
-            entries = of_three_bytes(getattr(self, f"{name}root")[at])
+            entries = pool.of_three_bytes(getattr(self, f"{name}root")[at])
             entries.mul_(getattr(self, f"{name}size")[at][..., None])
             L = entries.new_zeros(*entries.shape[:-1], N * N)
             found.append(L.index_copy_(-1, below, entries).unflatten(-1, (N, N)))
@@ -275,16 +242,16 @@ class Modes(Pool):
         total = (weight[:, None, None] + seen).clamp(min=1)
         mean = (weight[:, None, None] * usual + squares.sum(2)) / total
         self.write("usual", at, torch.where(seen > 0, mean, usual))
-        self.write("weight", at, (weight + count).clamp(max=MEMORY))
+        self.write("weight", at, (weight + count).clamp(max=mode.MEMORY))
 
     def widen(self, at: Any, errors: Any, known: Any, moves: Any) -> None:
         """Let the bands of some modes follow errors of their predictions that are known."""
         band = self.band[at]
         outside = ((errors.abs() > band[:, None]) & known).sum(1)
-        within = (1 - COVERED) * known.sum(1).to(FLOAT)
-        grown = band * torch.exp(WIDENING * (outside - within))
-        least = NARROWEST * self.usual[at][:, 1].sqrt()
-        grown = torch.maximum(grown, least).clamp(max=CLIP)
+        within = (1 - mode.COVERED) * known.sum(1).to(FLOAT)
+        grown = band * torch.exp(mode.WIDENING * (outside - within))
+        least = mode.NARROWEST * self.usual[at][:, 1].sqrt()
+        grown = torch.maximum(grown, least).clamp(max=mode.CLIP)
         self.write("band", at, torch.where(moves[:, None], grown, band))
 
     def solve(self, at: Any, sums: list[Any]) -> None:
@@ -295,7 +262,7 @@ class Modes(Pool):
         for (name, below, _), root in zip(self._triangles(), (L, linear[:, None]), strict=True):
             size = root.square().sum(-1).amax(-1).sqrt().log2().ceil().exp2()  # of the longest row
             self.write(f"{name}size", at, size)
-            kept = three_bytes(root.flatten(-2)[..., below].div_(size[..., None]))
+            kept = pool.three_bytes(root.flatten(-2)[..., below].div_(size[..., None]))
             self.write(f"{name}root", at, kept)
 
     def solution(
@@ -314,9 +281,9 @@ class Modes(Pool):
     def settle(self, at: Any) -> None:
         """Compute the inverse of the usual squares, and give modes that are due an anchor."""
         usual, weight = self.usual[at], self.weight[at][:, None, None]
-        least = usual.mean(2, keepdim=True).clamp(min=PRIOR_SQUARE)
-        mixed = (weight * usual + PRIOR * least) / (weight + PRIOR)
-        self.write("inverse", at, torch.maximum(mixed, self.largest[at] / OFTEN).rsqrt())
+        least = usual.mean(2, keepdim=True).clamp(min=mode.PRIOR_SQUARE)
+        mixed = (weight * usual + mode.PRIOR * least) / (weight + mode.PRIOR)
+        self.write("inverse", at, torch.maximum(mixed, self.largest[at] / mode.OFTEN).rsqrt())
 
     def anchor(self, at: Any) -> None:
         """Give modes an anchor."""
@@ -331,7 +298,7 @@ class Modes(Pool):
 
     def put(self, at: Any, state: ModeState) -> None:
         """Let modes go on from a state. `at` has at least one."""
-        for name in ("centre", "scale", "usual", "largest", "band", "leaning", "levels"):
+        for name in ARRAYS:
             self.write(name, at, tensor(getattr(state, name), self.device))
         self.weight[at], self.count[at] = state.weight, state.count
         sums = [unpacked(state.gram), self._grouped(state.moment)]
@@ -345,20 +312,15 @@ class Modes(Pool):
 
     def learned(self, at: int) -> ModeState:
         """Return all that was learned of one mode."""
-
-        def array(name: str) -> Any:
-            return getattr(self, name)[at].to(FLOAT).cpu().numpy().copy()
-
         gram, moment, linear_gram, *rest = (
             each[0].cpu().numpy() for each in self.past(slice(at, at + 1))
         )
         moment = moment.transpose(1, 2, 0).reshape(HIDDEN, -1)[:, : self.features]
         return ModeState(
             gram=packed(gram), linear_gram=packed(linear_gram[None])[0], moment=moment.copy(),
-            linear_moment=rest[0] if rest else np.empty(0), centre=array("centre"),
-            scale=array("scale"), usual=array("usual"), largest=array("largest"),
-            band=array("band"), leaning=array("leaning"), levels=array("levels"),
-            weight=float(self.weight[at]), count=int(self.count[at]),
+            linear_moment=rest[0] if rest else np.empty(0), weight=float(self.weight[at]),
+            count=int(self.count[at]),
+            **{name: getattr(self, name)[at].to(FLOAT).cpu().numpy().copy() for name in ARRAYS},
         )  # fmt: skip
 
     def _grouped(self, moment: Any) -> Any:

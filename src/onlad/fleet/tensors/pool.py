@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -11,6 +11,8 @@ SINGLE = torch.float32  # of what is kept from tick to tick
 HALF = torch.float16  # of rows that are learned once, and of scores
 LARGEST_HALF = torch.finfo(torch.float16).max
 STEPS = 2**23 - 1  # of a number in three bytes
+
+Fields: TypeAlias = dict[str, tuple[tuple[int, ...], Any, float]]
 
 
 def tensor(array: Any, device: str, dtype: Any = None) -> Any:
@@ -42,7 +44,11 @@ class Pool:
     device: str
     free: list[int]  # places that nobody has
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    if TYPE_CHECKING:  # a tensor
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         raise NotImplementedError
 

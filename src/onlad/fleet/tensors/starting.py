@@ -6,23 +6,9 @@ from typing import Any
 
 import torch
 
+from onlad import mode
 from onlad.fleet.tensors.modes import Modes, statistics
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.mode import (
-    BEYOND,
-    CORRELATED,
-    COVERED,
-    FEW,
-    LEANING,
-    LEAST,
-    PRIOR,
-    QUANTILE,
-    RANGE,
-    SMALLEST_UNIT,
-    SMOOTHING,
-    STILL,
-    WINSOR,
-)
 
 
 def start(modes: Modes, at: Any, windows: Any, rows: Any) -> None:
@@ -44,7 +30,7 @@ def start(modes: Modes, at: Any, windows: Any, rows: Any) -> None:
         E = torch.where(part[:, None, :, None], modes.left(X, H, U, *beta), E)
     modes.usual[at], modes.weight[at] = 0.0, 0.0
     modes.take(at, E, known, rows)
-    band = quantile(E[:, 1].abs().transpose(1, 2), known.transpose(1, 2), COVERED)
+    band = quantile(E[:, 1].abs().transpose(1, 2), known.transpose(1, 2), mode.COVERED)
     modes.write("band", at, torch.where(known.any(1), band, 0.0))
     modes.solve(at, modes.sums(X, H, U, there))
     modes.write("count", at, rows)
@@ -58,31 +44,31 @@ def _levels(modes: Modes, at: Any, E: Any, known: Any, there: Any) -> None:
     n, rows = modes.features, there.sum(1).to(FLOAT)
     there = there[:, None]
     found = statistics(E**2, known.sum(2).clamp(min=1)[:, None])
-    levels = [*_level(found, there, 1.0, LEAST[0])]
+    levels = [*_level(found, there, 1.0, mode.LEAST[0])]
     standard = ((found - levels[0][..., None]) / levels[1][..., None]).clamp(max=1.0)
     means, leans = torch.empty_like(standard), torch.empty_like(E)
     mean, lean = quantile(standard, there, 0.5), E.new_zeros(len(E), 2, n)
-    errors, pull = E.clamp(-WINSOR, WINSOR), LEANING * known.to(FLOAT)[:, None]
+    errors, pull = E.clamp(-mode.WINSOR, mode.WINSOR), mode.LEANING * known.to(FLOAT)[:, None]
     for t in range(E.shape[2]):
-        mean = torch.lerp(mean, standard[..., t], SMOOTHING)
+        mean = torch.lerp(mean, standard[..., t], mode.SMOOTHING)
         lean = torch.lerp(lean, errors[:, :, t], pull[:, :, t])
         means[..., t], leans[:, :, t] = mean, lean
-    levels += _level(means, there, 1 / SMOOTHING, LEAST[1])
+    levels += _level(means, there, 1 / mode.SMOOTHING, mode.LEAST[1])
     squares = leans.square_()
     wide = rows[:, None, None]
     usual = (squares * there[..., None]).sum(2) / wide
-    shrunk = (wide * usual + PRIOR * usual.mean(2, keepdim=True)) / (wide + PRIOR)
-    leaning = shrunk.clamp(min=CORRELATED * LEANING / (2 - LEANING))
+    shrunk = (wide * usual + mode.PRIOR * usual.mean(2, keepdim=True)) / (wide + mode.PRIOR)
+    leaning = shrunk.clamp(min=mode.CORRELATED * mode.LEANING / (2 - mode.LEANING))
     modes.write("leaning", at, leaning)
     found = statistics(squares / leaning[:, :, None], n)
-    levels += _level(found, there, CORRELATED / LEANING, LEAST[0])
+    levels += _level(found, there, mode.CORRELATED / mode.LEANING, mode.LEAST[0])
     modes.write("levels", at, torch.stack(levels, 1))
 
 
 def _level(found: Any, there: Any, rows_in_mean: float, least: float) -> tuple[Any, Any]:
     """Return median and reach of statistics, (modes, 4, rows)."""
-    median, high = (quantile(found, there, q) for q in (0.5, QUANTILE))
-    widened = BEYOND * (1 + FEW * rows_in_mean / there.sum(2).to(FLOAT))
+    median, high = (quantile(found, there, q) for q in (0.5, mode.QUANTILE))
+    widened = mode.BEYOND * (1 + mode.FEW * rows_in_mean / there.sum(2).to(FLOAT))
     return median, (widened * (high - median)).clamp(min=least)
 
 
@@ -95,8 +81,8 @@ def unit(rows: Any, known: Any) -> tuple[Any, Any]:
     high = torch.where(known, rows, -torch.inf).amax(1)
     low = torch.where(known, rows, torch.inf).amin(1)
     centre = quantile(rows.transpose(1, 2), known.transpose(1, 2), 0.5)
-    scale = torch.maximum((squares / count.clamp(min=1)).sqrt(), (high - low) / RANGE)
-    moves = (count > 0) & (scale > STILL * centre.abs() + SMALLEST_UNIT)
+    scale = torch.maximum((squares / count.clamp(min=1)).sqrt(), (high - low) / mode.RANGE)
+    moves = (count > 0) & (scale > mode.STILL * centre.abs() + mode.SMALLEST_UNIT)
     return torch.where(count > 0, centre, torch.nan), torch.where(moves, scale, 0.0)
 
 

@@ -15,40 +15,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from onlad import limit
+from onlad import limit, watching
 from onlad.fleet.tensors.limits import Limits
 from onlad.fleet.tensors.modes import Modes
-from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Pool, halved, tensor
+from onlad.fleet.tensors.pool import FLOAT, HALF, SINGLE, Fields, Pool, halved, tensor
 from onlad.fleet.tensors.rows import indices
 from onlad.mode import STATISTICS
-from onlad.watching import (
-    CANDIDATE,
-    MODES,
-    REFUSED,
-    SHELVED,
-    TICK,
-    YOUNG,
-    WatchingState,
-)
+from onlad.watching import MODES, TICK, WatchingState
 
-ROOM = CANDIDATE + TICK  # rows of a quarantine
+ROOM = watching.CANDIDATE + TICK  # rows of a quarantine
 # The unit in which rows are kept, in scales of the first mode, rounded up to a power of 2. Half
 # precision then has differences of up to 7e7 scales, rounds none by more than 1e-4 scales or
 # 0.05 %, and counts and switches not at all.
 UNIT = 1024.0
+# What is kept under the names of `WatchingState`.
+ARRAYS = ("age", "patience", "counted", "means", "leans")
+BY_ROW = ("score", "mode", "run", "refused", "open")
+NUMBERS = ("current", "at", "begun", "first_modes", "drifting", "explained", "foreign")
 
 
 class Refuge(Pool):
     """Quarantines: rings of raw windows."""
 
-    windows: Any
-    start: Any
-    size: Any
-
     def __init__(self, inputs: int) -> None:
         self.inputs = inputs
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         whole = torch.int64
         return {
@@ -75,33 +67,6 @@ class Store(Pool):
 
     at_once = 2**20  # rows that are worked on together: their hidden units take a GiB
 
-    kept: Any  # values held of the rows of two ticks, with those before, and one that is not read
-    origin: Any  # of the rows of the tick before, and of this one
-    unit: Any  # of rows that are kept; 0 while a feature never moved
-    past: Any  # the last rows that a window has, at least one, the newest last
-    present: Any  # a bit for each feature
-    score: Any
-    mode: Any
-    refused: Any
-    open: Any
-    age: Any
-    patience: Any
-    counted: Any  # of counters the last value, else NaN; rows since then
-    means: Any
-    leans: Any
-    current: Any
-    at: Any
-    begun: Any
-    drifting: Any
-    explained: Any
-    foreign: Any
-    slots: Any  # of the modes after the first, in `more`
-    candidate: Any  # in `more`, or -1
-    quarantine: Any  # in `refuge`, or -1
-    now: Any
-    doubt: Any
-    gate: Any
-
     def __init__(self, features: int, width: int, ordered: bool, seed: int, device: str) -> None:
         self.features, self.width, self.ordered, self.seed = features, width, ordered, seed
         self.make(0, device)
@@ -112,34 +77,40 @@ class Store(Pool):
         self.refuge = Refuge(features * width)
         self.refuge.make(0, device)
 
-    def fields(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+    def fields(self) -> Fields:
         """Return shape, type and first value of each tensor, by its name."""
         n, rows = self.features, 2 * TICK + 1
         whole, nan = torch.int32, torch.nan
+        short = torch.uint8 if self.width <= 256 else torch.int16
         return {
+            # Values held of the rows of two ticks, with those before, and one that is not read;
+            # origins are those of the rows of the tick before, and of this one.
             "kept": ((self.width - 1 + rows, n), HALF, nan),
             "origin": ((2, n), FLOAT, 0.0),
-            "unit": ((n,), SINGLE, 0.0),
+            "unit": ((n,), SINGLE, 0.0),  # of rows that are kept; 0 while a feature never moved
+            # The last rows that a window has, at least one, the newest last.
             "past": ((max(self.width - 1, 1), n), FLOAT, nan),
-            "present": ((rows, -(-n // 8)), torch.uint8, 0),
+            "present": ((rows, -(-n // 8)), torch.uint8, 0),  # a bit for each feature
             "score": ((rows,), SINGLE, 0.0),
             "mode": ((rows,), torch.int8, 0),
+            "run": ((rows,), short, self.width - 1),  # rows before it in its window, at most
             "refused": ((rows,), torch.bool, 0),
             "open": ((rows,), torch.bool, 0),
             "age": ((n,), SINGLE, 0.0),
             "patience": ((n,), SINGLE, 0.0),
-            "counted": ((2, n), FLOAT, nan),
+            "counted": ((2, n), FLOAT, nan),  # of counters the last value; rows since then
             "means": ((STATISTICS,), SINGLE, 0.0),
             "leans": ((2, n), SINGLE, 0.0),
             "current": ((), whole, 0),
             "at": ((), whole, 0),
             "begun": ((), whole, 0),
+            "first_modes": ((), whole, 0),
             "drifting": ((), whole, -1),
             "explained": ((), whole, 0),
             "foreign": ((), whole, 0),
-            "slots": ((MODES - 1,), torch.int64, -1),
-            "candidate": ((), torch.int64, -1),
-            "quarantine": ((), torch.int64, -1),
+            "slots": ((MODES - 1,), torch.int64, -1),  # of the modes after the first, in `more`
+            "candidate": ((), torch.int64, -1),  # in `more`, or -1
+            "quarantine": ((), torch.int64, -1),  # in `refuge`, or -1
             "now": ((), FLOAT, torch.inf),
             "doubt": ((), FLOAT, 1.0),
             "gate": ((), FLOAT, torch.inf),
@@ -189,11 +160,15 @@ class Store(Pool):
             total[own] += pool.count[at]
         return total
 
-    def _tick_rows(self, devices: Any, start: int) -> tuple[Any, Any]:
-        """Return raw rows of a tick, with those before, and which values were there."""
-        stop = start + TICK
-        bits = self.present[devices, start:stop]
-        return self._raw(devices, start, stop + self.width - 1), of_bits(bits, self.features)
+    def _tick_rows(self, devices: Any, start: int) -> tuple[Any, Any, Any]:
+        """Return raw rows of a tick with those before, which values were there, and who is alone.
+
+        A row that is alone stands in for those before it.
+        """
+        stop, before = start + TICK, self.width - 1
+        present = of_bits(self.present[devices, start:stop], self.features)
+        alone = self.run[devices, start:stop] < before
+        return self._raw(devices, start, stop + before), present, alone
 
     def _raw(self, devices: Any, start: int, stop: int) -> Any:
         """Return rows that are kept, by their place there."""
@@ -227,11 +202,11 @@ class Store(Pool):
         now = self.limits.value(devices, learned)
         trust: Any = 1.0
         if self.ordered:
-            top = SHELVED * self.score[devices, :TICK].amax(1)
+            top = watching.SHELVED * self.score[devices, :TICK].amax(1)
             now = torch.where(self.limits.shelved(devices), torch.maximum(now, top), now)
-            trust = 1 + YOUNG / learned.to(FLOAT)
+            trust = 1 + watching.YOUNG / learned.to(FLOAT)
         self.now[devices], self.doubt[devices] = now, self.limits.doubt(learned)
-        self.gate[devices] = REFUSED * self.limits.edge[devices].clamp(min=1.0) * trust
+        self.gate[devices] = watching.REFUSED * self.limits.edge[devices].clamp(min=1.0) * trust
 
     def limits_of(self, devices: Any, place: Any, rows: int) -> Any:
         """Return from which score each row is an anomaly, of rows at a place whose scores are kept.
@@ -268,16 +243,16 @@ class Store(Pool):
         at = indices(devices, self.device)
         self.forget(at)
         before = self.width - 1
-        for name in ("score", "mode", "refused", "open"):
+        for name in BY_ROW:
             column = getattr(self, name)
             array = tensor(getattr(state, name), self.device, column.dtype)
             column[devices, : 2 * TICK] = array
         self.present[devices, : 2 * TICK] = bits(tensor(state.present, self.device))
-        for name in ("age", "patience", "counted", "means", "leans"):
+        for name in ARRAYS:
             self.write(name, devices, tensor(getattr(state, name), self.device))
         past = state.past[::-1].copy() if before else state.held[None]
         self.past[devices] = tensor(past, self.device)
-        for name in ("current", "at", "begun", "drifting", "explained", "foreign"):
+        for name in NUMBERS:
             getattr(self, name)[devices] = getattr(state, name)
         self.first.put(devices, state.modes[0])
         self.unit[devices] = 0.0
@@ -322,44 +297,29 @@ class Store(Pool):
 
         def array(name: str, stop: int | None = None) -> Any:
             found = getattr(self, name)[device][:stop]
-            return (found.to(FLOAT) if found.is_floating_point() else found).cpu().numpy().copy()
-
-        def number(name: str) -> int:
-            return int(getattr(self, name)[device])
+            whole = found if found.dtype == torch.bool else found.long()
+            return (found.to(FLOAT) if found.is_floating_point() else whole).cpu().numpy().copy()
 
         slots = [slot for slot in self.slots[device].tolist() if slot >= 0]
-        candidate, past = number("candidate"), array("past")
+        candidate, past = int(self.candidate[device]), array("past")
+        pools = [(self.first, device), *((self.more, slot) for slot in slots)]
         kept = self._raw(slice(device, device + 1), 0, self.width - 1 + 2 * TICK)
         present = of_bits(self.present[device, : 2 * TICK], self.features)
+        numbers: Any = {name: int(getattr(self, name)[device]) for name in NUMBERS}
         return WatchingState(
             width=self.width,
             ordered=self.ordered,
             past=past[::-1][: self.width - 1].copy(),
             kept=kept[0].cpu().numpy(),
             held=past[-1],
-            age=array("age"),
-            patience=array("patience"),
-            counted=array("counted"),
-            means=array("means"),
-            leans=array("leans"),
-            score=array("score", 2 * TICK),
             present=present.cpu().numpy(),
-            refused=array("refused", 2 * TICK),
-            open=array("open", 2 * TICK),
-            mode=array("mode", 2 * TICK).astype("int64"),
-            current=number("current"),
-            drifting=number("drifting"),
-            at=number("at"),
-            begun=number("begun"),
-            explained=number("explained"),
-            foreign=number("foreign"),
-            modes=(self.first.learned(device), *(self.more.learned(slot) for slot in slots)),
+            **{name: array(name) for name in ARRAYS},
+            **{name: array(name, 2 * TICK) for name in BY_ROW},
+            **numbers,
+            modes=tuple(pool.learned(at) for pool, at in pools),
             candidate=None if candidate < 0 else self.more.learned(candidate),
-            anchors=(
-                self.first.anchors.learned(device),
-                *(self.more.anchors.learned(slot) for slot in slots),
-            ),
-            quarantine=self.refuge.rows(number("quarantine")),
+            anchors=tuple(pool.anchors.learned(at) for pool, at in pools),
+            quarantine=self.refuge.rows(int(self.quarantine[device])),
             limit=self.limits.learned(device),
         )
 

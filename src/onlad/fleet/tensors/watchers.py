@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from onlad.fleet.tensors.counting import rates
+from onlad.counter import RESET
 from onlad.fleet.tensors.judging import Judging
-from onlad.fleet.tensors.rows import Rows, chosen, count, indices
-from onlad.fleet.tensors.said import Said
+from onlad.fleet.tensors.pool import FLOAT
+from onlad.fleet.tensors.rows import Rows, Said, chosen, count, indices
 from onlad.fleet.tensors.ticking import Ticking
 from onlad.fleet.verdicts import ON_GPU
 from onlad.watching import TICK
@@ -66,20 +66,14 @@ class Watchers(Judging, Ticking):
             return said.close()
         if counts is None:
             counts = torch.full((b,), T, device=self.device)
-        return self._uneven(devices, X, counts, paused, number, said, details)
+        return self._uneven(devices, X, counts, paused, said, details)
 
     def _uneven(
-        self,
-        devices: Any,
-        X: Any,
-        counts: Any,
-        paused: Any,
-        number: Any,
-        said: Said,
-        details: str,
+        self, devices: Any, X: Any, counts: Any, paused: Any, said: Said, details: str
     ) -> Said:
         """Judge rows of devices that are at different places of their ticks."""
         devices = indices(devices, self.device)
+        number = torch.arange(X.shape[0] * X.shape[1], device=self.device).view(X.shape[:2])
         done = torch.zeros_like(counts)
         while True:
             some = (done < counts).nonzero()[:, 0]
@@ -94,24 +88,18 @@ class Watchers(Judging, Ticking):
             place = torch.where(there, TICK + at[:, None] + order, 2 * TICK)
             whole = bool((taken == most).all())
             values = X[some[:, None], times]
-            rows = Rows(
-                devices[some],
-                values,
-                None if whole else there,
-                place,
-                paused[some],
-                number[some[:, None], times],
-                bool(values.isnan().any()),
-            )
+            sparse = None if whole else there
+            own = devices[some], values, sparse, place, paused[some], number[some[:, None], times]
+            rows = Rows(*own, gaps=bool(values.isnan().any()))
             # Several rows that are not there may have the same time: those that are come from
             # another tensor.
-            own = Said(len(some), most, X.shape[2], self.device)
-            self._rows(rows, own, slice(0, most), details)
-            for part in own._parts:
+            found = Said(len(some), most, X.shape[2], self.device)
+            self._rows(rows, found, slice(0, most), details)
+            for part in found._parts:
                 said.add(part)
             who, when = there.nonzero(as_tuple=True)
             for name in ON_GPU:
-                getattr(said, name)[some[who], times[who, when]] = getattr(own, name)[who, when]
+                getattr(said, name)[some[who], times[who, when]] = getattr(found, name)[who, when]
             self.write("at", devices[some], at + taken)
             done[some] += taken
             ends = (at + taken == TICK).nonzero()[:, 0]
@@ -144,3 +132,31 @@ class Watchers(Judging, Ticking):
         for first in range(0, count(which), some):
             own = chosen(which, slice(first, first + some))
             self._judge(rows.part(own), said, own, part, details, careful=False)
+
+
+def rates(counted: Any, X: Any, counts: Any) -> tuple[Any, Any, Any, Any]:
+    """Return rows with rates of counters, base and gap of each value, and what was counted after.
+
+    `onlad.counter` defines it. `counted` is (devices, 2, n), and of device i the first
+    ``counts[i]`` rows of `X`, (devices, rows, n), are there; None: all.
+    """
+    last, since = counted.unbind(1)
+    counting = ~last.isnan()[:, None]
+    T = X.shape[1]
+    order = torch.arange(T, device=X.device)[None, :, None]
+    newest = torch.where(X.isnan(), -1, order).cummax(1).values  # a value, up to each row
+    before = torch.nn.functional.pad(newest, (0, 0, 1, 0), value=-1)[:, :-1]
+    seen = before >= 0
+    base = torch.where(seen, X.gather(1, before.clamp(min=0)), last[:, None])
+    gap = torch.where(seen, (order - before).to(FLOAT), since[:, None] + order + 1)
+    reset = (base > X) & (X.abs() <= RESET * base.abs())
+    found = torch.where(reset, torch.nan, (X - base) / gap)
+    end = torch.full_like(newest[:, 0, 0], T) if counts is None else counts
+    final = newest.gather(1, (end - 1).clamp(min=0)[:, None, None].expand(-1, 1, X.shape[2]))
+    final = torch.where((end > 0)[:, None], final[:, 0], -1)
+    value = X.gather(1, final.clamp(min=0)[:, None])[:, 0]
+    rows = torch.where(final >= 0, (end[:, None] - 1 - final).to(FLOAT), since + end[:, None])
+    after = torch.stack((torch.where(final >= 0, value, last), rows), 1)
+    after = torch.where(counting, after, counted)
+    rated = torch.where(counting, found, X)
+    return rated, torch.where(counting, base, 0.0), torch.where(counting, gap, 1.0), after

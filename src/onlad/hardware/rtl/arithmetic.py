@@ -17,96 +17,68 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import COARSE
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.interfaces import parameters
-from onlad.hardware.rtl.lane import BASE, Lane, placed
-from onlad.hardware.rtl.operations import (
+from onlad.hardware.rtl.buffers import Banks
+from onlad.hardware.rtl.interfaces import (
     KEPT,
     OF_VECTORS,
     SUMMED_ACROSS,
     SUMMED_IN_LANES,
     Op,
+    Part,
+    Ports,
     delayed,
     is_any,
     issue_layout,
     magnitude,
+    parameters,
 )
+from onlad.hardware.rtl.lane import BASE, Lane, placed
 
 
-class Arithmetic(wiring.Component):
-    """All that multiplies.
+class Arithmetic(Part):
+    """All that multiplies."""
 
-    Members
-    -------
-    issue : In
-        What to do: one product per lane and cycle.
-    idle : Out(1)
-        Nothing is under way.
-    x, h : In
-        The scalars, one cycle after the issue.
-    held_x : Out
-        x one cycle later, from a register: how a host reads it.
-    root_scale, beta_scale, renormal, coarse : In
-        C, R, how S is scaled (-1, 0, 1), and whether k has fewer fraction bits.
-    parameters : Out(interfaces.parameters)
-        To and from `ParameterBuffer`.
-    vector_*
-        Where f, g and e are written, one per cycle.
-    chain, chain_op, chain_valid
-        A sum that leaves the lanes, first lane first.
-    across, across_op, across_valid
-        A sum across the lanes.
-    host
-        A word that a host writes, or zero; it is `stored` in the next cycle.
-    pick, picked
-        The first factor of a lane, in cycle 5: how a host reads the parameters.
-    over, near, cut : Out(1)
-        A word of S that was written reaches 1, or 1/4; any word was out of range.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "issue": In(issue_layout(c)),  # what to do: one product per lane and cycle
+            "idle": Out(1),  # nothing is under way
+            "x": In(signed(c.width)),  # the scalars, one cycle after the issue
+            "h": In(signed(c.width)),
+            "held_x": Out(signed(c.width)),  # x a cycle later, from a register: how a host reads it
+            "root_scale": In(signed(c.scalar_width)),  # C
+            "beta_scale": In(signed(c.scalar_width)),  # R
+            "renormal": In(signed(2)),  # how S is scaled: -1, 0, 1
+            "coarse": In(1),  # whether k has fewer fraction bits
+            "parameters": Out(parameters(c)),  # to and from `ParameterBuffer`
+            "vector_lane": In(c.lanes),  # where f, g and e are written, one per cycle
+            "vector_address": In(issue_layout(c)["vector"].shape),
+            "vector_data": In(signed(c.width)),
+            "chain_valid": Out(1),  # a sum that leaves the lanes, first lane first
+            "chain_op": Out(Op),
+            "chain": Out(signed(c.sum_width)),
+            "across": Out(signed(c.accumulator_width)),  # a sum across the lanes
+            "across_op": Out(Op),
+            "across_valid": Out(1),
+            "host": In(signed(c.width)),  # what a host writes, `stored` a cycle later; or zero
+            # The first factor of a lane, in cycle 5: how a host reads the parameters.
+            "pick": In(max(1, ceil_log2(c.lanes))),
+            "picked": Out(signed(c.width)),
+            "over": Out(1),  # a word of S that was written reaches 1
+            "near": Out(1),  # or 1/4
+            "cut": Out(1),  # any word was out of range
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        W, U, A = c.width, c.lanes, c.accumulator_width
-        layout = issue_layout(c)
-        self.tree_depth = ceil_log2(U)
-        super().__init__(
-            {
-                "issue": In(layout),
-                "idle": Out(1),
-                "x": In(signed(W)),
-                "h": In(signed(W)),
-                "held_x": Out(signed(W)),
-                "root_scale": In(signed(c.scalar_width)),
-                "beta_scale": In(signed(c.scalar_width)),
-                "renormal": In(signed(2)),
-                "coarse": In(1),
-                "parameters": Out(parameters(c)),
-                "vector_lane": In(U),
-                "vector_address": In(layout["vector"].shape),
-                "vector_data": In(signed(W)),
-                "chain_valid": Out(1),
-                "chain_op": Out(Op),
-                "chain": Out(signed(c.sum_width)),
-                "across": Out(signed(A)),
-                "across_op": Out(Op),
-                "across_valid": Out(1),
-                "host": In(signed(W)),
-                "pick": In(max(1, ceil_log2(U))),
-                "picked": Out(signed(W)),
-                "over": Out(1),
-                "near": Out(1),
-                "cut": Out(1),
-            }
-        )
+    @property
+    def tree_depth(self) -> int:
+        """Cycles of a sum across the lanes."""
+        return int(ceil_log2(self.config.lanes))
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c, U, depth = self.config, self.config.lanes, self.tree_depth
         # Not idle before a sum that is taken over in cycle 8 is e, in 13: between two blocks of
         # errors the lanes must not seem to rest.
@@ -134,7 +106,6 @@ class Arithmetic(wiring.Component):
         self._write_back(m, lanes, at)
         self._chain(m, lanes, at)
         self._across(m, lanes, at)
-        return m
 
     def _scalar(self, m: Module, at: list[Any]) -> Any:
         """Return what all lanes multiply by, in cycle 3."""
@@ -155,14 +126,14 @@ class Arithmetic(wiring.Component):
         m.d.sync += [x.eq(self.x), h.eq(self.h), gain.eq(picked)]
         m.d.comb += self.held_x.eq(x)
         with m.Switch(at[2].op):
-            with m.Case(Op.HIDDEN):
-                m.d.sync += scalar.eq(x)
-            with m.Case(Op.FORWARD, Op.ERRORS):
-                m.d.sync += scalar.eq(h)
-            with m.Case(Op.ROOT_GAIN):
-                m.d.sync += scalar.eq(self.root_scale)
-            with m.Case(Op.BETA_GAIN):
-                m.d.sync += scalar.eq(self.beta_scale)
+            for ops, value in {
+                (Op.HIDDEN,): x,
+                (Op.FORWARD, Op.ERRORS): h,
+                (Op.ROOT_GAIN,): self.root_scale,
+                (Op.BETA_GAIN,): self.beta_scale,
+            }.items():
+                with m.Case(*ops):
+                    m.d.sync += scalar.eq(value)
             with m.Default():
                 m.d.sync += scalar.eq(gain)
         self._gains = gains
@@ -227,22 +198,15 @@ class Arithmetic(wiring.Component):
         self._b = Signal(2, name="choose_b")
         self._learns_root = Signal(name="learns_root")
         op = at[2].op
-        with m.Switch(op):
-            with m.Case(Op.HIDDEN):
-                m.d.sync += self._a.eq(1)
-            with m.Case(Op.FORWARD, Op.GAIN, Op.ROW):
-                m.d.sync += self._a.eq(2)
-            with m.Case(Op.ERRORS):
-                m.d.sync += self._a.eq(3)
-            with m.Default():
-                m.d.sync += self._a.eq(0)
-        with m.Switch(op):
-            with m.Case(Op.SQUARE, Op.GAIN, Op.LOSS):
-                m.d.sync += self._b.eq(1)
-            with m.Case(Op.ROW):
-                m.d.sync += self._b.eq(2)
-            with m.Default():
-                m.d.sync += self._b.eq(0)
+        matrices = {(Op.HIDDEN,): 1, (Op.FORWARD, Op.GAIN, Op.ROW): 2, (Op.ERRORS,): 3}
+        vectors = {(Op.SQUARE, Op.GAIN, Op.LOSS): 1, (Op.ROW,): 2}
+        for choice, cases in ((self._a, matrices), (self._b, vectors)):
+            with m.Switch(op):
+                for ops, code in cases.items():
+                    with m.Case(*ops):
+                        m.d.sync += choice.eq(code)
+                with m.Default():
+                    m.d.sync += choice.eq(0)
         m.d.sync += self._learns_root.eq(op == Op.ROOT)
         self._kept = Signal(name="kept")
         self._replace = Signal(name="replace")

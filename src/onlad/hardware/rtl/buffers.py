@@ -1,47 +1,72 @@
-"""Parameter Buffer and Input Buffer: the memories that a host writes."""
+"""The memories: banks of them, and Parameter Buffer and Input Buffer, which a host writes.
+
+No port is transparent: reading and writing one address in one cycle gives the old word in one tool
+and the new one in another. The formal checks show that it never happens.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, signed
+from amaranth.hdl import Const, Module, Shape, Signal, signed
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.interfaces import host_write, parameters
-from onlad.hardware.rtl.operations import Op, is_any
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, host_write, is_any, parameters
 from onlad.hardware.seeded import SHIFTS, lane_seeds
 
 
-class ParameterBuffer(wiring.Component):
-    """alpha, beta, S and b. Row-major; rows are padded to whole words of all lanes.
+class Banks(wiring.Component):
+    """`count` memories that are read together and written one by one or together."""
 
-    Members
-    -------
-    host, lanes
-        From and to the host and the lanes: see `interfaces`.
-    b_index, b_read, b : In, In, Out
-        The word comes in the next cycle.
-    """
-
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
+    def __init__(self, count: int, depth: int, shape: Any) -> None:
+        self.count, self.depth, self.word = count, depth, Shape.cast(shape)
+        address = ceil_log2(depth)
         super().__init__(
             {
-                "host": In(host_write(c)),
-                "lanes": In(parameters(c)),
-                "b_index": In(ceil_log2(c.hidden)),
-                "b_read": In(1),
-                "b": Out(signed(c.width)),
+                "read_address": In(address),  # of all banks; the words come in the next cycle
+                "read": In(1),
+                "words": Out(self.word).array(count),
+                "write_address": In(address),
+                "write": In(count),  # one bit per bank
+                "data": In(self.word).array(count),  # one word per bank
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        for k in range(self.count):
+            memory = Memory(shape=self.word, depth=self.depth, init=[])
+            m.submodules[f"bank{k}"] = memory
+            reader, writer = memory.read_port(), memory.write_port()
+            m.d.comb += [
+                reader.addr.eq(self.read_address),
+                reader.en.eq(self.read),
+                self.words[k].eq(reader.data),
+                writer.addr.eq(self.write_address),
+                writer.en.eq(self.write[k]),
+                writer.data.eq(self.data[k]),
+            ]
+        return m
+
+
+class ParameterBuffer(Part):
+    """alpha, beta, S and b. Row-major; rows are padded to whole words of all lanes."""
+
+    def ports(self, c: Config) -> Ports:
+        return {
+            "host": In(host_write(c)),
+            "lanes": In(parameters(c)),
+            "b_index": In(ceil_log2(c.hidden)),  # of b, which comes in the next cycle
+            "b_read": In(1),
+            "b": Out(signed(c.width)),
+        }
+
+    def build(self, m: Module) -> None:
         c = self.config
         self._matrix(m, Mode.BETA, c.hidden * c.beta_row)
         self._matrix(m, Mode.P, c.hidden * c.alpha_row)
@@ -58,7 +83,6 @@ class ParameterBuffer(wiring.Component):
             b.data[0].eq(self.host.value),
             self.b.eq(b.words[0]),
         ]
-        return m
 
     def _bank(self, m: Module, mode: Mode, depth: int, width: int, ops: tuple[Any, ...]) -> Banks:
         """Return banks that issues read."""
@@ -120,30 +144,18 @@ class ParameterBuffer(wiring.Component):
                 ]
 
 
-class InputBuffer(wiring.Component):
-    """x.
+class InputBuffer(Part):
+    """x."""
 
-    Members
-    -------
-    host
-        From the host: see `interfaces.host_write`.
-    index, read, word : In, In, Out
-        The word comes in the next cycle.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "host": In(host_write(c)),
+            "index": In(ceil_log2(c.n)),  # of the word, which comes in the next cycle
+            "read": In(1),
+            "word": Out(signed(c.width)),
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        super().__init__(
-            {
-                "host": In(host_write(c)),
-                "index": In(ceil_log2(c.n)),
-                "read": In(1),
-                "word": Out(signed(c.width)),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         m.submodules.x = x = Banks(1, self.config.n, signed(self.config.width))
         asked = self.host.mode == Mode.X
         m.d.comb += [
@@ -154,4 +166,3 @@ class InputBuffer(wiring.Component):
             x.data[0].eq(self.host.value),
             self.word.eq(x.words[0]),
         ]
-        return m

@@ -1,78 +1,58 @@
-"""What a decoded word makes the core do, from its start to its answer."""
+"""What a decoded word makes the core do, from its start to its answer, and what that is."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.packets import Mode, Reason
-from onlad.hardware.rtl.answers import Take
-from onlad.hardware.rtl.interfaces import decoded, host_write
-from onlad.hardware.rtl.operations import is_any
+from onlad.hardware.packets import REFUSED, Mode, Reason
+from onlad.hardware.rtl.interfaces import Part, Ports, decoded, host_write, is_any
 from onlad.hardware.rtl.registers import MEMORIES, flag
 
 READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked
 
 
-class Commands(wiring.Component):
-    """Write, read, train or predict, as the word says; then let the answer be taken.
+class Take(enum.Enum):
+    """What the next answer is made of."""
 
-    Members
-    -------
-    decoded : In
-    host : Out
-        Words that write the memories.
-    reasons, refusal, told : In, Out, Out
-        Why it must be refused; that and a wrong index; it is refused in this cycle.
-    idle, begun : Out(1)
-        No word is worked on; a PREDICT or TRAIN starts.
-    fetch : Out(1)
-        Read the memory that the word names.
-    train, trained, learned
-        To and from Train Module: start; the step has ended; it was learned.
-    hidden, errors, teach, predicted
-        To and from Predict Module.
-    mean, rested, meant
-        To and from `Scalars`.
-    take : Out(Take)
-        What the answer is made of.
-    answering, answered : Out(1), In(1)
-        There is an answer; it is taken.
-    """
+    NOTHING = 0
+    REFUSAL = 1
+    READ = 2  # the word that was asked for
+    SUCCESS = 3
+    SCORE = 4
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(
-            {
-                "decoded": In(decoded(config)),
-                "host": Out(host_write(config)),
-                "reasons": In(len(Reason)),
-                "refusal": Out(len(Reason)),
-                "told": Out(1),
-                "idle": Out(1),
-                "begun": Out(1),
-                "fetch": Out(1),
-                "train": Out(1),
-                "trained": In(1),
-                "learned": In(1),
-                "hidden": Out(1),
-                "errors": Out(1),
-                "teach": Out(1),
-                "predicted": In(1),
-                "mean": Out(1),
-                "rested": In(1),
-                "meant": In(1),
-                "take": Out(Take),
-                "answering": Out(1),
-                "answered": In(1),
-            }
-        )
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+class Commands(Part):
+    """Write, read, train or predict, as the word says; then let the answer be taken."""
+
+    def ports(self, c: Config) -> Ports:
+        return {
+            "decoded": In(decoded(c)),
+            "host": Out(host_write(c)),  # words that write the memories
+            "reasons": In(len(Reason)),  # why it must be refused
+            "refusal": Out(len(Reason)),  # that and a wrong index
+            "told": Out(1),  # it is refused in this cycle
+            "idle": Out(1),  # no word is worked on
+            "begun": Out(1),  # a PREDICT or TRAIN starts
+            "fetch": Out(1),  # read the memory that the word names
+            "train": Out(1),  # start Train Module
+            "trained": In(1),  # the step has ended
+            "learned": In(1),  # it was learned
+            "hidden": Out(1),  # start Predict Module: the hidden layer
+            "errors": Out(1),  # or the errors
+            "teach": Out(1),  # and beta is taught by them
+            "predicted": In(1),  # Predict Module has ended
+            "mean": Out(1),  # start `Scalars`
+            "rested": In(1),  # `Scalars` is idle
+            "meant": In(1),  # the mean is there
+            "take": Out(Take),  # what the answer is made of
+            "answering": Out(1),  # there is an answer
+            "answered": In(1),  # it is taken
+        }
+
+    def build(self, m: Module) -> None:
         word, present = self.decoded.word, self.decoded.present
         memory = is_any(word.mode, MEMORIES)
         good = self.decoded.inside & self.decoded.fits
@@ -133,4 +113,53 @@ class Commands(wiring.Component):
                 m.d.comb += self.answering.eq(1)
                 with m.If(self.answered):
                     m.next = "IDLE"
-        return m
+
+
+class Answers(Part):
+    """Keep the answer until the host has taken it."""
+
+    def ports(self, c: Config) -> Ports:
+        return {
+            "take": In(Take),  # what the next answer is made of
+            "decoded": In(decoded(c)),  # the word that is answered
+            "refusal": In(len(Reason)),  # bits of `Reason`
+            "learned": In(1),  # whether the step was learned
+            "score": In(31),  # the mean square
+            # Words that the host may read.
+            "register": In(signed(32)),
+            "status": In(32),
+            **dict.fromkeys(("x", "b", "matrix"), In(signed(c.width))),
+            "answer": Out(32),  # what the host gets
+        }
+
+    def build(self, m: Module) -> None:
+        word = self.decoded.word
+        describe = Signal(32)
+        with m.Switch(word.index[:3]):
+            for k, constant in enumerate(self.config.describe()):
+                with m.Case(k):
+                    m.d.comb += describe.eq(constant)
+        read = Signal(32)
+        with m.Switch(word.mode):
+            for mode, value in {
+                Mode.PREDICT: describe,
+                Mode.TRAIN: self.status,
+                Mode.FF: self.register,
+                Mode.X: self.x,
+                Mode.B: self.b,
+            }.items():
+                with m.Case(mode):
+                    m.d.comb += read.eq(value)
+            with m.Default():
+                m.d.comb += read.eq(self.matrix)
+        # TRAIN with index 1 asks for a score; a step that was not learned has none.
+        failed = Mux(word.index[0], Const(REFUSED | int(Reason.SINGULAR), 32), 0)
+        with m.Switch(self.take):
+            with m.Case(Take.REFUSAL):
+                m.d.sync += self.answer.eq(Const(REFUSED, 32) | self.refusal)
+            with m.Case(Take.READ):
+                m.d.sync += self.answer.eq(Mux(self.decoded.inside, read, 0))
+            with m.Case(Take.SUCCESS):
+                m.d.sync += self.answer.eq(Mux(self.learned, 1, failed))
+            with m.Case(Take.SCORE):
+                m.d.sync += self.answer.eq(self.score)

@@ -5,57 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import wiring
+from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware import sigmoid
 from onlad.hardware.config import Config
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, delayed, magnitude
 from onlad.hardware.rtl.lane import saturate
-from onlad.hardware.rtl.operations import Op, delayed, magnitude
 
 
-class Finish(wiring.Component):
-    """Make h of the hidden layer's sums, and e of the reconstruction's.
+def place(config: Config) -> data.StructLayout:
+    """Return which of the sums it is, of a pass."""
+    sums = max(config.beta_row, config.alpha_row) * config.lanes
+    return data.StructLayout({"index": ceil_log2(sums + 1)})
 
-    Members
-    -------
-    valid, op, sum : In
-        A sum that leaves the lanes. `Op.FORWARD` is not for here.
-    base : In(signed(width))
-        The b or x that belongs to it, one cycle later.
-    place : In
-        What to carry along: where the result belongs.
-    h_valid, e_valid, result, result_place, cut : Out
-    idle : Out(1)
-    """
 
-    def __init__(self, config: Config, place: Any) -> None:
-        self.config = c = config
-        super().__init__(
-            {
-                "valid": In(1),
-                "op": In(Op),
-                "sum": In(signed(c.sum_width)),
-                "base": In(signed(c.width)),
-                "place": In(place),
-                "h_valid": Out(1),
-                "e_valid": Out(1),
-                "result": Out(signed(c.width)),
-                "result_place": Out(place),
-                "cut": Out(1),
-                "idle": Out(1),
-            }
-        )
+class Finish(Part):
+    """Make h of the hidden layer's sums, and e of the reconstruction's."""
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def ports(self, c: Config) -> Ports:
+        return {
+            "valid": In(1),  # a sum leaves the lanes; `Op.FORWARD` is not for here
+            "op": In(Op),
+            "sum": In(signed(c.sum_width)),
+            "base": In(signed(c.width)),  # the b or x that belongs to it, one cycle later
+            "place": In(place(c)),  # what to carry along: where the result belongs
+            "h_valid": Out(1),
+            "e_valid": Out(1),
+            "result": Out(signed(c.width)),
+            "result_place": Out(place(c)),
+            "cut": Out(1),  # the result was out of range
+            "idle": Out(1),  # nothing is under way
+        }
+
+    def build(self, m: Module) -> None:
         c = self.config
         curve = 6 if c.activation == "sigmoid" else 0
         hidden = delayed(m, self.valid & (self.op == Op.HIDDEN), 4 + curve, "hidden")
         errors = delayed(m, self.valid & (self.op == Op.ERRORS), 4, "errors")
-        place = delayed(m, self.place, 4 + curve, "place")
+        places = delayed(m, self.place, 4 + curve, "place")
         total = delayed(m, self.sum, 2, "sum")[-1]
         base = Signal(signed(c.width))
         m.d.sync += base.eq(self.base)
@@ -79,32 +69,26 @@ class Finish(wiring.Component):
             self.cut.eq(cut & (errors[4] if curve else errors[4] | hidden[4])),
             self.h_valid.eq(hidden[-1]),
             self.result.eq(word),
-            self.result_place.eq(place[4]),
+            self.result_place.eq(places[4]),
             self.idle.eq(~Cat(*hidden[1:], *errors[1:]).any()),
         ]
         if curve:
             m.submodules.curve = table = Curve(c)
             m.d.comb += table.z.eq(word)
             with m.If(hidden[-1]):
-                m.d.comb += [self.result.eq(table.value), self.result_place.eq(place[-1])]
-        return m
+                m.d.comb += [self.result.eq(table.value), self.result_place.eq(places[-1])]
 
 
-class Curve(wiring.Component):
-    """The logistic function, 6 cycles later. Equal to ``sigmoid.sigmoid`` for every input.
+class Curve(Part):
+    """The logistic function, 6 cycles later. Equal to ``sigmoid.sigmoid`` for every input."""
 
-    Members
-    -------
-    z : In(signed(width))
-    value : Out(signed(width))
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "z": In(signed(c.width)),  # the argument
+            "value": Out(signed(c.width)),  # its function, with the same fraction bits
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__({"z": In(signed(config.width)), "value": Out(signed(config.width))})
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         fraction, steps = self.config.fraction, sigmoid.STEP_BITS
         segment_bits = ceil_log2(sigmoid.SEGMENTS)
         size = magnitude(self.z)
@@ -139,4 +123,3 @@ class Curve(wiring.Component):
         shift = sigmoid.VALUE_BITS + steps - fraction
         value = (high + (1 << shift - 1)) >> shift
         m.d.sync += self.value.eq(Mux(negative, (1 << fraction) - value, value))
-        return m

@@ -5,57 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from onlad.hardware import packets
 from onlad.hardware.config import Config
-from onlad.hardware.packets import (
-    INDEX_SHIFT,
-    MODE_SHIFT,
-    READ_SHIFT,
-    Describe,
-    Ff,
-    Mode,
-    Status,
-)
-from onlad.hardware.rtl.interfaces import WORD, decoded
+from onlad.hardware.packets import Mode
+from onlad.hardware.rtl.interfaces import WORD, Part, Ports, decoded
 
 
-class Front(wiring.Component):
+class Front(Part):
     """Take words in order; each is decoded in three cycles, one word per cycle.
 
     After a word that is answered no other is taken until its answer has been.
-
-    Members
-    -------
-    data, valid, ready : the stream in
-    answered : In(1)
-        The answer to the last word was taken.
-    decoded
-        See `interfaces.decoded`.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            {
-                "data": In(64),
-                "valid": In(1),
-                "ready": Out(1),
-                "answered": In(1),
-                "decoded": Out(decoded(config)),
-            }
-        )
+    def ports(self, c: Config) -> Ports:
+        return {
+            "data": In(64),  # the stream in
+            "valid": In(1),
+            "ready": Out(1),
+            "answered": In(1),  # the answer to the last word was taken
+            "decoded": Out(decoded(c)),
+        }
 
     def sizes(self) -> dict[Mode, int]:
         """Return how many indices each mode has; of PREDICT and TRAIN for reading."""
         c = self.config
         alpha = 0 if c.alpha == "seeded" else c.n * c.hidden
         return {
-            Mode.PREDICT: len(Describe),
-            Mode.TRAIN: len(Status),
-            Mode.FF: len(Ff),
+            Mode.PREDICT: len(packets.Describe),
+            Mode.TRAIN: len(packets.Status),
+            Mode.FF: len(packets.Ff),
             Mode.X: c.n,
             Mode.ALPHA: alpha,
             Mode.BETA: c.n * c.hidden,
@@ -63,15 +44,14 @@ class Front(wiring.Component):
             Mode.B: c.hidden,
         }
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c = self.config
         raw = Signal(WORD)
         m.d.comb += [
-            raw.mode.eq(self.data[MODE_SHIFT:]),
-            raw.read.eq(self.data[READ_SHIFT]),
-            raw.index.eq(self.data[INDEX_SHIFT:READ_SHIFT]),
-            raw.value.eq(self.data[:INDEX_SHIFT].as_signed()),
+            raw.mode.eq(self.data[packets.MODE_SHIFT :]),
+            raw.read.eq(self.data[packets.READ_SHIFT]),
+            raw.index.eq(self.data[packets.INDEX_SHIFT : packets.READ_SHIFT]),
+            raw.value.eq(self.data[: packets.INDEX_SHIFT].as_signed()),
         ]
         waiting = Signal()
         take = self.valid & self.ready
@@ -101,7 +81,6 @@ class Front(wiring.Component):
         )
         m.d.sync += [fits.eq(narrow), self.decoded.inside.eq(inside), self.decoded.fits.eq(fits)]
         self._place(m, one, two)
-        return m
 
     def _place(self, m: Module, one: Any, two: Any) -> None:
         """Find bank and word: rows start at whole words, so padding is added row by row.

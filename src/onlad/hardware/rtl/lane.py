@@ -5,46 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import COARSE
+from onlad.hardware.rtl.interfaces import Part, Ports
 
 SPLIT = 17  # unsigned bits that an 18-bit signed multiplier takes
 
 
-class Multiplier(wiring.Component):
-    """``product = a * b`` three cycles later, in partial products that fit one multiplier each.
+class Multiplier(Part):
+    """``product = a * b`` three cycles later, in partial products that fit one multiplier each."""
 
-    Members
-    -------
-    a : In(signed(width))
-    b : In(signed(scalar_width))
-    product : Out(signed(width + scalar_width))
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "a": In(signed(c.width)),  # the factors
+            "b": In(signed(c.scalar_width)),
+            "product": Out(signed(c.width + c.scalar_width)),
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.whole = config.width <= 25  # the wide side of a DSP takes it all
-        super().__init__(
-            {
-                "a": In(signed(config.width)),
-                "b": In(signed(config.scalar_width)),
-                "product": Out(signed(config.width + config.scalar_width)),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
+        whole = self.config.width <= 25  # the wide side of a DSP takes it all
         sums = [
             (self._times_b(m, part, f"part{k}"), place)
-            for k, (part, place) in enumerate(self._parts(self.a, self.whole))
+            for k, (part, place) in enumerate(self._parts(self.a, whole))
         ]
         total: Any = Const(0)
         for part, place in sums:
             total = total + (part << place)
         m.d.sync += self.product.eq(total)
-        return m
 
     def _parts(self, value: Any, whole: bool) -> list[tuple[Any, int]]:
         if whole:
@@ -75,58 +64,32 @@ class Multiplier(wiring.Component):
         return Cat(rest, total).as_signed()
 
 
-class Lane(wiring.Component):
+class Lane(Part):
     """Multiply, then sum or add to a stored word.
 
     Products come 3 cycles after the factors, sums 4, results 5.
-
-    Members
-    -------
-    a, b
-        The factors.
-    step : In(1)
-        A product is there: sum it. Without one the sum is zero in the next cycle.
-    clear : In(1)
-        It is the first of a sum.
-    replace : In(1)
-        It is no sum: add the product to `base` instead.
-    base : In(signed(width + BASE))
-        A stored word where it belongs in the sum, and half a bit to round by; see `placed`.
-    coarse, gain : In(1)
-        A cycle after `replace`: the product had fewer fraction bits; the result is a scalar.
-    host : In
-        It is to be the result, if it is not zero: never where a sum is.
-    product, total
-        For the sum across the lanes, and the sum in this one.
-    result : Out(signed(scalar_width))
-        `total`, rounded by the half bit in it and saturated: to a word, or to a scalar.
-    cut : Out(1)
-        It was out of range.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        W, B, A = config.width, config.scalar_width, config.accumulator_width
-        super().__init__(
-            {
-                "a": In(signed(W)),
-                "b": In(signed(B)),
-                "step": In(1),
-                "clear": In(1),
-                "replace": In(1),
-                "base": In(signed(W + BASE)),
-                "coarse": In(1),
-                "gain": In(1),
-                "host": In(signed(W)),
-                "product": Out(signed(W + B)),
-                "total": Out(signed(A)),
-                "result": Out(signed(B)),
-                "cut": Out(1),
-            }
-        )
+    def ports(self, c: Config) -> Ports:
+        return {
+            "a": In(signed(c.width)),  # the factors
+            "b": In(signed(c.scalar_width)),
+            "step": In(1),  # a product is there: sum it; without one the sum is zero then
+            "clear": In(1),  # it is the first of a sum
+            "replace": In(1),  # it is no sum: add the product to `base` instead
+            "base": In(signed(c.width + BASE)),  # a stored word at its place in the sum: `placed`
+            # A cycle after `replace`: the product had fewer fraction bits; the result is a scalar.
+            "coarse": In(1),
+            "gain": In(1),
+            "host": In(signed(c.width)),  # the result, if not zero: never where a sum is
+            "product": Out(signed(c.width + c.scalar_width)),  # for the sum across the lanes
+            "total": Out(signed(c.accumulator_width)),  # the sum in this lane
+            # `total`, rounded by the half bit in it and saturated: to a word, or to a scalar.
+            "result": Out(signed(c.scalar_width)),
+            "cut": Out(1),  # it was out of range
+        }
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         W, B, shift = self.config.width, self.config.scalar_width, self.config.write_shift
         m.submodules.multiplier = multiplier = Multiplier(self.config)
         m.d.comb += [
@@ -158,7 +121,6 @@ class Lane(wiring.Component):
             self.result.eq(Cat(word[: B - 1], sign | self.host[-1])),
             self.cut.eq(wide),
         ]
-        return m
 
 
 def placed(word: Any, renormal: int = 0, coarse: bool = False) -> Any:

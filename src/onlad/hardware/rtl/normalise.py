@@ -5,48 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.interfaces import normalising
-from onlad.hardware.rtl.operations import delayed, magnitude
+from onlad.hardware.rtl.buffers import Banks
+from onlad.hardware.rtl.interfaces import Part, Ports, delayed, magnitude, normalising
 
 STRIDE = 8  # bits of the coarse shift
 
 
-class Normalise(wiring.Component):
-    """Keep N sums; when told, give them as words with one exponent.
+class Normalise(Part):
+    """Keep N sums; when told, give them as words with one exponent."""
 
-    Members
-    -------
-    train
-        From and to Train Module: see `interfaces.normalising`.
-    keep, keep_index, sum : In
-        A sum to keep.
-    valid, index, word : Out
-        One word per cycle.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "train": In(normalising(c)),
+            "keep": In(1),  # a sum to keep
+            "keep_index": In(ceil_log2(c.hidden)),
+            "sum": In(signed(c.sum_width)),
+            "valid": Out(1),  # one word per cycle
+            "index": Out(ceil_log2(c.hidden)),
+            "word": Out(signed(c.width)),
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        A = c.sum_width
-        super().__init__(
-            {
-                "train": In(normalising(c)),
-                "keep": In(1),
-                "keep_index": In(ceil_log2(c.hidden)),
-                "sum": In(signed(A)),
-                "valid": Out(1),
-                "index": Out(ceil_log2(c.hidden)),
-                "word": Out(signed(c.width)),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c, A = self.config, self.config.sum_width
         m.submodules.sums = sums = Banks(1, c.hidden, signed(A))
         mask = Signal(A - 1)
@@ -94,7 +77,6 @@ class Normalise(wiring.Component):
                     m.d.sync += left.eq(_move(moved, STRIDE - 1 - k - spare))
         low, high = A + c.headroom - c.width, A - c.width + 1
         m.d.sync += self.word.eq(Mux(self.train.gain, _rounded(left, high), _rounded(left, low)))
-        return m
 
     def _highest(self, m: Module, mask: Any) -> tuple[Any, Any]:
         """Return group and place of the highest bit of mask; set `length`."""

@@ -9,51 +9,32 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import passes
-from onlad.hardware.rtl.operations import Op
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, passes
 
 
-class PredictModule(wiring.Component):
-    """Ask for the passes that make h, and e.
+class PredictModule(Part):
+    """Ask for the passes that make h, and e."""
 
-    Members
-    -------
-    hidden, errors : In(1)
-        Start.
-    teach : In(1)
-        Teach beta as well; constant from `errors` to `done`.
-    passes
-        To and from `Walk`.
-    block_done : In(1)
-        The errors of one more block are in place.
-    done : Out(1)
-        For a cycle: what was started has ended.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "hidden": In(1),  # start: make h
+            "errors": In(1),  # start: make e
+            "teach": In(1),  # teach beta as well; constant from `errors` to `done`
+            "passes": Out(passes(c)),
+            "block_done": In(1),  # the errors of one more block are in place
+            "done": Out(1),  # for a cycle: what was started has ended
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            {
-                "hidden": In(1),
-                "errors": In(1),
-                "teach": In(1),
-                "passes": Out(passes(config)),
-                "block_done": In(1),
-                "done": Out(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         blocks = self.config.beta_row
         block = Signal.like(self.passes.request.start)
         ready = Signal(2)  # blocks whose errors are in place and not yet used
 
-        def ask(op: Any, start: Any, end: Any) -> None:
+        def ask(op: Any, start: Any, end: Any) -> Any:
+            """Ask for a pass; return the condition that it is taken."""
             m.d.comb += [
                 self.passes.request.valid.eq(1),
                 self.passes.request.op.eq(op),
@@ -61,6 +42,7 @@ class PredictModule(wiring.Component):
                 self.passes.request.end.eq(end),
                 self.passes.request.slot.eq(block[0]),
             ]
+            return m.If(self.passes.taken)
 
         used = Signal()
         with m.If(self.block_done & ~used):
@@ -75,40 +57,29 @@ class PredictModule(wiring.Component):
                     m.next = "HIDDEN"
                 with m.Elif(self.errors):
                     m.next = "FIRST"
-            with m.State("HIDDEN"):
-                ask(Op.HIDDEN, 0, self.config.alpha_row - 1)
-                with m.If(self.passes.taken):
-                    m.next = "SETTLE"
-            with m.State("FIRST"):
-                ask(Op.ERRORS, 0, 0)
-                with m.If(self.passes.taken):
-                    m.next = "NEXT"
+            with m.State("HIDDEN"), ask(Op.HIDDEN, 0, self.config.alpha_row - 1):
+                m.next = "SETTLE"
+            with m.State("FIRST"), ask(Op.ERRORS, 0, 0):
+                m.next = "NEXT"
             with m.State("NEXT"):
                 with m.If(block == blocks - 1):
                     m.next = "LOSS"
+                with m.Else(), ask(Op.ERRORS, block + 1, block + 1):
+                    m.next = "LOSS"
+            with m.State("LOSS"), m.If(ready != 0), ask(Op.LOSS, block, block):
+                m.d.comb += used.eq(1)
+                with m.If(self.teach):
+                    m.next = "TEACH"
                 with m.Else():
-                    ask(Op.ERRORS, block + 1, block + 1)
-                    with m.If(self.passes.taken):
-                        m.next = "LOSS"
-            with m.State("LOSS"), m.If(ready != 0):
-                ask(Op.LOSS, block, block)
-                with m.If(self.passes.taken):
-                    m.d.comb += used.eq(1)
-                    with m.If(self.teach):
-                        m.next = "TEACH"
-                    with m.Else():
-                        m.d.sync += block.eq(block + 1)
-                        m.next = "NEXT"
-                        with m.If(block == blocks - 1):
-                            m.next = "SETTLE"
-            with m.State("TEACH"):
-                ask(Op.TEACH, block, block)
-                with m.If(self.passes.taken):
                     m.d.sync += block.eq(block + 1)
                     m.next = "NEXT"
                     with m.If(block == blocks - 1):
                         m.next = "SETTLE"
+            with m.State("TEACH"), ask(Op.TEACH, block, block):
+                m.d.sync += block.eq(block + 1)
+                m.next = "NEXT"
+                with m.If(block == blocks - 1):
+                    m.next = "SETTLE"
             with m.State("SETTLE"), m.If(self.passes.settled):
                 m.d.comb += self.done.eq(1)
                 m.next = "IDLE"
-        return m

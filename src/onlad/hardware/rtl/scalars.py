@@ -1,68 +1,107 @@
-"""The numbers of a step that are no vectors: m and z, C and R, the guard's bound, the mean."""
+"""The numbers of a step that are no vectors: m and z, C and R, the guard's bound, the mean.
+
+`Serial` works on them, one bit per cycle: product, square root and quotient in one small machine.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import enum
 from amaranth.lib.wiring import In, Out
 
+from onlad.hardware import fixed
 from onlad.hardware.config import Config
-from onlad.hardware.fixed import (
-    COARSE,
-    EXPONENTS,
-    MANTISSA_BITS,
-    QUOTIENT_BITS,
-    SCALAR_BITS,
-    TRACE_BITS,
-    TRACE_FRACTION,
-)
-from onlad.hardware.rtl.interfaces import scaling
-from onlad.hardware.rtl.serial import DIVISOR, WIDE, Do, Serial
+from onlad.hardware.rtl.interfaces import Part, Ports, scaling
 
+WIDE = 56  # bits of a multiplicand
+SHORT = 42  # bits of a multiplier
+DIVISOR = 44
+QUOTIENT = 52  # bits of 2^80 / divisor, where the divisor is at least 2^30
 SCORE_CUT = 36  # fraction bits of the squared errors that the mean is taken of, as in the model
 
 
-class Scalars(wiring.Component):
-    """Forget, scale, bound and mean: each is started by a pulse and ends with `train.done`.
+class Do(enum.Enum, shape=unsigned(2)):  # type: ignore[call-arg]
+    """What `Serial` does."""
 
-    Members
-    -------
-    train
-        From and to Train Module: see `interfaces.scaling`.
-    mean : In(1)
-        Start: the score.
-    factor, limit : In
-        a, and the guard's limit.
-    squares, loss : In
-        f.f and e.e.
-    root_scale, beta_scale, coarse, score : Out
-        C, R, whether k gives up fraction bits, and the mean of e.e.
-    """
+    MULTIPLY = 0  # product = a b
+    ROOT = 1  # found = floor(sqrt(product))
+    DIVIDE = 2  # found = floor(2^80 / b)
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        A = c.accumulator_width
-        super().__init__(
-            {
-                "train": In(scaling(c)),
-                "mean": In(1),
-                "factor": In(31),
-                "limit": In(31),
-                "squares": In(A),
-                "loss": In(A),
-                "root_scale": Out(signed(c.scalar_width)),
-                "beta_scale": Out(signed(c.scalar_width)),
-                "coarse": Out(1),
-                "score": Out(31),
-            }
-        )
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+class Serial(Part):
+    """One operation at a time."""
+
+    def ports(self, c: Config) -> Ports:
+        return {
+            "start": In(1),  # for a cycle
+            "do": In(Do),
+            "a": In(WIDE),  # the arguments, read when `start` is high
+            "b": In(DIVISOR),
+            "done": Out(1),  # high for one cycle; results stay until the next start
+            "product": Out(WIDE + SHORT),
+            "found": Out(QUOTIENT),  # the root or the quotient
+        }
+
+    def build(self, m: Module) -> None:
+        factor = Signal(WIDE)
+        rest = Signal(DIVISOR + 1)
+        count = Signal(range(64))
+        doing = Signal(Do)
+        busy = Signal()
+        low, high = self.product[:SHORT], self.product[SHORT:]
+        m.d.sync += self.done.eq(0)
+        with m.If(self.start):
+            m.d.sync += [busy.eq(1), doing.eq(self.do), self.found.eq(0), count.eq(SHORT - 1)]
+            with m.If(self.do == Do.MULTIPLY):
+                m.d.sync += [self.product.eq(self.b[:SHORT]), factor.eq(self.a)]
+            with m.If(self.do == Do.DIVIDE):
+                m.d.sync += [factor.eq(self.b), count.eq(QUOTIENT - 1)]
+            # Of 2^80 / b the first 28 zeros are known.
+            m.d.sync += rest.eq(Mux(self.do == Do.DIVIDE, 1 << 28, 0))
+        with m.Elif(busy):
+            m.d.sync += count.eq(count - 1)
+            with m.If(count == 0):
+                m.d.sync += [busy.eq(0), self.done.eq(1)]
+            with m.If(doing == Do.MULTIPLY):
+                total = high + Mux(low[0], factor, 0)
+                m.d.sync += self.product.eq(Cat(low, total)[1:])
+            with m.Else():
+                # A root takes two bits of the product, a quotient one zero; each finds one bit.
+                rooting = doing == Do.ROOT
+                now = Mux(rooting, Cat(self.product[2 * SHORT - 2 :][:2], rest), rest << 1)
+                tried = Mux(rooting, Cat(Const(1, 2), self.found[:SHORT]), factor[:DIVISOR])
+                left = Signal(DIVISOR + 3)
+                m.d.comb += left.eq(now - tried)
+                fits = ~left[-1]
+                m.d.sync += [
+                    rest.eq(Mux(fits, left, now)),
+                    self.found.eq(Cat(fits, self.found)),
+                    self.product.eq(self.product << 2),
+                ]
+
+
+class Scalars(Part):
+    """Forget, scale, bound and mean: each is started by a pulse and ends with `train.done`."""
+
+    def ports(self, c: Config) -> Ports:
+        return {
+            "train": In(scaling(c)),
+            "mean": In(1),  # start: the score
+            "factor": In(31),  # a
+            "limit": In(31),  # of the guard
+            "squares": In(c.accumulator_width),  # f.f
+            "loss": In(c.accumulator_width),  # e.e
+            "root_scale": Out(signed(c.scalar_width)),  # C
+            "beta_scale": Out(signed(c.scalar_width)),  # R
+            "coarse": Out(1),  # whether k gives up fraction bits
+            "score": Out(31),  # the mean of e.e
+        }
+
+    def build(self, m: Module) -> None:
         c, W, hb = self.config, self.config.width, self.config.headroom
-        m.submodules.serial = serial = Serial()
+        m.submodules.serial = serial = Serial(c)
         M = Signal(DIVISOR)
         F = Signal(DIVISOR)
         root = Signal(WIDE)  # C and R on their way, then the bound in `root`
@@ -80,7 +119,7 @@ class Scalars(wiring.Component):
                 m.d.comb += serial.b.eq(b)
 
         large = beta[c.scalar_width - 2 :].any() | (beta_right < 0)
-        kept = Mux(large, beta >> COARSE, beta)
+        kept = Mux(large, beta >> fixed.COARSE, beta)
         far = (beta_right < 0) | kept[c.scalar_width - 2 :].any()
         over = (root_right < 0) | root[c.scalar_width - 1 :].any()
         m.d.comb += self.train.bound.eq(root)
@@ -126,10 +165,10 @@ class Scalars(wiring.Component):
                 with m.If(second):
                     m.next = "LIFT"
             with m.State("LIFT"):
-                low = ~self.train.new_mantissa[MANTISSA_BITS - 2 :].any()
+                low = ~self.train.new_mantissa[fixed.MANTISSA_BITS - 2 :].any()
                 with m.If(
                     (self.train.new_mantissa == 0)
-                    | (low & (self.train.new_exponent == EXPONENTS[0]))
+                    | (low & (self.train.new_exponent == fixed.EXPONENTS[0]))
                 ):
                     m.d.sync += self.train.new_mantissa.eq(self.train.mantissa)
                     m.d.sync += self.train.new_exponent.eq(self.train.exponent)
@@ -141,13 +180,13 @@ class Scalars(wiring.Component):
                     m.next = "DONE"
 
             with m.State("ALIGN"):
-                cut = 2 * (W - 1) - SCALAR_BITS
+                cut = 2 * (W - 1) - fixed.SCALAR_BITS
                 squares = self.squares >> cut if cut >= 0 else self.squares << -cut
                 m.d.sync += [
-                    M.eq(self.train.new_mantissa << SCALAR_BITS - MANTISSA_BITS),
+                    M.eq(self.train.new_mantissa << fixed.SCALAR_BITS - fixed.MANTISSA_BITS),
                     F.eq(squares),
                 ]
-                least = c.accumulator_width - 1 + 1 + hb - 2 * (W - 1) - QUOTIENT_BITS
+                least = c.accumulator_width - 1 + 1 + hb - 2 * (W - 1) - fixed.QUOTIENT_BITS
                 m.d.sync += root_right.eq(
                     -(least + c.root_scale_fraction + self.train.renormal) - Mux(v < 0, v << 1, 0)
                 )
@@ -215,8 +254,8 @@ class Scalars(wiring.Component):
             with m.State("BOUNDED"), m.If(serial.done):
                 m.d.sync += root.eq(serial.product)
                 m.d.sync += root_right.eq(
-                    MANTISSA_BITS
-                    - TRACE_FRACTION
+                    fixed.MANTISSA_BITS
+                    - fixed.TRACE_FRACTION
                     - self.limit[:8].as_signed()
                     - (self.train.exponent << 1)
                 )
@@ -224,8 +263,8 @@ class Scalars(wiring.Component):
             with m.State("BOUNDING"):
                 with m.If(root_right > 0):
                     m.d.sync += [root.eq(root >> 1), root_right.eq(root_right - 1)]
-                with m.Elif(root[TRACE_BITS:].any()):
-                    m.d.sync += root.eq((1 << TRACE_BITS) - 1)
+                with m.Elif(root[fixed.TRACE_BITS :].any()):
+                    m.d.sync += root.eq((1 << fixed.TRACE_BITS) - 1)
                     m.next = "IDLE"
                 with m.Elif(root_right < 0):
                     m.d.sync += [root.eq(root << 1), root_right.eq(root_right + 1)]
@@ -236,7 +275,6 @@ class Scalars(wiring.Component):
             with m.State("DONE"):
                 m.d.comb += self.train.done.eq(1)
                 m.next = "IDLE"
-        return m
 
     def _mean(self, m: Module, do: Any, serial: Any) -> None:
         n, c = self.config.n, self.config

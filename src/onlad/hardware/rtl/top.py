@@ -2,63 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amaranth.hdl import Const, Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
-from onlad.hardware.rtl.answers import Answers
 from onlad.hardware.rtl.arithmetic import Arithmetic
-from onlad.hardware.rtl.banks import Banks
-from onlad.hardware.rtl.buffers import InputBuffer, ParameterBuffer
-from onlad.hardware.rtl.commands import Commands
+from onlad.hardware.rtl.buffers import Banks, InputBuffer, ParameterBuffer
+from onlad.hardware.rtl.commands import Answers, Commands
 from onlad.hardware.rtl.finish import Finish
 from onlad.hardware.rtl.front import Front
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, is_any, magnitude
 from onlad.hardware.rtl.normalise import Normalise
-from onlad.hardware.rtl.operations import Op, is_any, magnitude
 from onlad.hardware.rtl.predict import PredictModule
-from onlad.hardware.rtl.registers import Registers
+from onlad.hardware.rtl.registers import Registers, StatusWords
 from onlad.hardware.rtl.scalars import Scalars
-from onlad.hardware.rtl.status import StatusWords
 from onlad.hardware.rtl.train import TrainModule
 from onlad.hardware.rtl.walk import Walk
 
 
-class Top(wiring.Component):
-    """The core. Equal to ``model.Model(config).accept`` for every sequence of words.
+class Top(Part):
+    """The core. Equal to ``model.Model(config).accept`` for every sequence of words."""
 
-    Members
-    -------
-    s_axis_* : the stream in, 64 bits
-    m_axis_* : the stream out, 32 bits; TLAST is that of the word that is answered
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "s_axis_tdata": In(64),  # the stream in
+            "s_axis_tvalid": In(1),
+            "s_axis_tready": Out(1),
+            "s_axis_tlast": In(1),
+            "m_axis_tdata": Out(32),  # the stream out
+            "m_axis_tvalid": Out(1),
+            "m_axis_tready": In(1),
+            "m_axis_tlast": Out(1),  # that of the word that is answered
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            {
-                "s_axis_tdata": In(64),
-                "s_axis_tvalid": In(1),
-                "s_axis_tready": Out(1),
-                "s_axis_tlast": In(1),
-                "m_axis_tdata": Out(32),
-                "m_axis_tvalid": Out(1),
-                "m_axis_tready": In(1),
-                "m_axis_tlast": Out(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c = self.config
         m.submodules.front = self.front = Front(c)
         m.submodules.registers = self.registers = Registers(c)
         m.submodules.commands = self.commands = Commands(c)
-        m.submodules.status = self.status = StatusWords()
+        m.submodules.status = self.status = StatusWords(c)
         m.submodules.answers = self.answers = Answers(c)
         m.submodules.parameter_buffer = self.parameters = ParameterBuffer(c)
         m.submodules.input_buffer = self.inputs = InputBuffer(c)
@@ -68,15 +52,9 @@ class Top(wiring.Component):
         m.submodules.arithmetic = self.arithmetic = Arithmetic(c)
         m.submodules.normalise = self.normalise = Normalise(c)
         m.submodules.scalars = self.scalars = Scalars(c)
-        place = data.StructLayout({"index": ceil_log2(max(c.beta_row, c.alpha_row) * c.lanes + 1)})
-        m.submodules.finish = self.finish = Finish(c, place)
-        connect(
-            m,
-            self.front.decoded,
-            self.registers.decoded,
-            self.commands.decoded,
-            self.answers.decoded,
-        )
+        m.submodules.finish = self.finish = Finish(c)
+        word = self.front.decoded
+        connect(m, word, self.registers.decoded, self.commands.decoded, self.answers.decoded)
         connect(m, self.commands.host, self.parameters.host, self.inputs.host)
         connect(m, self.arithmetic.parameters, self.parameters.lanes)
         connect(m, self.train.passes, self.walk.train)
@@ -89,7 +67,6 @@ class Top(wiring.Component):
         self._sums(m)
         self._steps(m)
         self._commands(m)
-        return m
 
     def _streams(self, m: Module) -> None:
         """Take words in, give answers out, each with the TLAST of its request."""

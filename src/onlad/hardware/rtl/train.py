@@ -5,83 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import EXPONENTS, TRACE_BITS, TRACE_FRACTION
-from onlad.hardware.rtl.interfaces import normalising, passes, scaling
-from onlad.hardware.rtl.operations import Op
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, normalising, passes, scaling
 
 
-class TrainModule(wiring.Component):
-    """Ask for the passes of a training step, in the order of `Model._learn`.
+class TrainModule(Part):
+    """Ask for the passes of a training step, in the order of `Model._learn`."""
 
-    Members
-    -------
-    start : In(1)
-    done, learned : Out(1)
-        The step has ended, for a cycle; whether the sample was learned.
-    paused : Out(1)
-        The step forgets nothing.
-    passes, scaling, normalising
-        To and from `Walk`, `Scalars` and `Normalise`: see `interfaces`.
-    hidden, errors, predicted
-        To and from `PredictModule`.
-    blank : Out(1)
-        x counts as zero: the guard's own sample is learned.
-    cut : In(1)
-        A sum of the hidden layer was out of range.
-    h_write, h_index, h_value : Out
-        The guard's own h.
-    squares_valid, row_valid, row : In
-        f.f is there; the squares of a row of S are there.
-    over, near : In(1)
-        A word of S that is written reaches 1, or 1/4.
-    ridge : In
-        What the guard puts back.
-    load_mantissa, load_exponent, load_value : In
-        Set m or z.
-    limited : In(1)
-        There is a limit to the trace.
-    """
+    def ports(self, c: Config) -> Ports:
+        return {
+            "start": In(1),  # a step
+            "done": Out(1),  # the step has ended, for a cycle
+            "learned": Out(1),  # whether the sample was learned
+            "paused": Out(1),  # the step forgets nothing
+            "passes": Out(passes(c)),
+            "hidden": Out(1),  # to and from `PredictModule`
+            "errors": Out(1),
+            "predicted": In(1),
+            "blank": Out(1),  # x counts as zero: the guard's own sample is learned
+            "cut": In(1),  # a sum of the hidden layer was out of range
+            "scaling": Out(scaling(c)),
+            "normalising": Out(normalising(c)),
+            "h_write": Out(1),  # the guard's own h
+            "h_index": Out(ceil_log2(c.hidden)),
+            "h_value": Out(signed(c.width)),
+            "ridge": In(c.width - 1),  # what the guard puts back
+            "squares_valid": In(1),  # f.f is there
+            "row_valid": In(1),  # the squares of a row of S are there
+            "row": In(c.accumulator_width),
+            "over": In(1),  # a word of S that is written reaches 1
+            "near": In(1),  # or 1/4
+            "load_mantissa": In(1),  # set m
+            "load_exponent": In(1),  # or z
+            "load_value": In(signed(32)),
+            "limited": In(1),  # there is a limit to the trace
+        }
 
-    def __init__(self, config: Config) -> None:
-        self.config = c = config
-        index = ceil_log2(c.hidden)
-        super().__init__(
-            {
-                "start": In(1),
-                "done": Out(1),
-                "learned": Out(1),
-                "paused": Out(1),
-                "passes": Out(passes(c)),
-                "hidden": Out(1),
-                "errors": Out(1),
-                "predicted": In(1),
-                "blank": Out(1),
-                "cut": In(1),
-                "scaling": Out(scaling(c)),
-                "normalising": Out(normalising(c)),
-                "h_write": Out(1),
-                "h_index": Out(index),
-                "h_value": Out(signed(c.width)),
-                "ridge": In(c.width - 1),
-                "squares_valid": In(1),
-                "row_valid": In(1),
-                "row": In(c.accumulator_width),
-                "over": In(1),
-                "near": In(1),
-                "load_mantissa": In(1),
-                "load_exponent": In(1),
-                "load_value": In(signed(32)),
-                "limited": In(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c = self.config
         over = Signal()
         near = Signal()
@@ -93,13 +57,15 @@ class TrainModule(wiring.Component):
         trace, round_row = self._trace(m, commit, measure_all)
         m.d.comb += [self.paused.eq(wound), self.scaling.held.eq(wound)]
 
-        def ask(op: Any, start: Any = 0, end: Any = 0) -> None:
+        def ask(op: Any, start: Any = 0, end: Any = 0) -> Any:
+            """Ask for a pass; return the condition that it is taken."""
             m.d.comb += [
                 self.passes.request.valid.eq(1),
                 self.passes.request.op.eq(op),
                 self.passes.request.start.eq(start),
                 self.passes.request.end.eq(end),
             ]
+            return m.If(self.passes.taken)
 
         with m.If(self.scaling.done):
             m.d.sync += ready.eq(1)
@@ -118,8 +84,7 @@ class TrainModule(wiring.Component):
                 m.next = "DONE"
             with m.State("FORWARD"):
                 m.d.comb += self.normalising.clear.eq(1)
-                ask(Op.FORWARD, 0, c.alpha_row - 1)
-                with m.If(self.passes.taken):
+                with ask(Op.FORWARD, 0, c.alpha_row - 1):
                     m.next = "FORWARD_END"
             with m.State("FORWARD_END"), m.If(self.passes.settled):
                 m.d.comb += self.normalising.start.eq(1)
@@ -133,14 +98,11 @@ class TrainModule(wiring.Component):
                 m.next = "SQUARE"
                 with m.If(self.normalising.length == 0):
                     m.next = "DONE"
-            with m.State("SQUARE"):
-                ask(Op.SQUARE)
-                with m.If(self.passes.taken):
-                    m.next = "GAIN"
+            with m.State("SQUARE"), ask(Op.SQUARE):
+                m.next = "GAIN"
             with m.State("GAIN"):
                 m.d.comb += self.scaling.scale.eq(self.squares_valid)
-                ask(Op.GAIN, 0, c.hidden - 1)
-                with m.If(self.passes.taken):
+                with ask(Op.GAIN, 0, c.hidden - 1):
                     m.next = "GAIN_END"
             with m.State("GAIN_END"):
                 m.d.comb += [self.scaling.scale.eq(self.squares_valid), self.normalising.gain.eq(1)]
@@ -158,21 +120,15 @@ class TrainModule(wiring.Component):
                 m.next = "FINISHED"
             with m.State("FINISHED"), m.If(ready):
                 m.next = "ROOT_GAIN"
-            with m.State("ROOT_GAIN"):
-                ask(Op.ROOT_GAIN)
-                with m.If(self.passes.taken):
-                    m.next = "BETA_GAIN"
-            with m.State("BETA_GAIN"):
-                ask(Op.BETA_GAIN)
-                with m.If(self.passes.taken):
-                    m.next = "GAINS_END"
+            with m.State("ROOT_GAIN"), ask(Op.ROOT_GAIN):
+                m.next = "BETA_GAIN"
+            with m.State("BETA_GAIN"), ask(Op.BETA_GAIN):
+                m.next = "GAINS_END"
             with m.State("GAINS_END"), m.If(self.passes.settled):
                 m.next = "ROOT"
-            with m.State("ROOT"):
-                ask(Op.ROOT, 0, c.hidden - 1)
-                with m.If(self.passes.taken):
-                    m.d.comb += self.errors.eq(1)
-                    m.next = "LIMIT"
+            with m.State("ROOT"), ask(Op.ROOT, 0, c.hidden - 1):
+                m.d.comb += self.errors.eq(1)
+                m.next = "LIMIT"
             with m.State("LIMIT"):
                 m.d.comb += [commit.eq(1), self.scaling.limiting.eq(1)]
                 m.next = "ERRORS"
@@ -207,7 +163,6 @@ class TrainModule(wiring.Component):
             with m.State("DONE"):
                 m.d.comb += self.done.eq(1)
                 m.next = "IDLE"
-        return m
 
     def _look(self, m: Module, over: Any, near: Any) -> None:
         """Keep m and z, and whether a word of S reaches 1 or 1/4."""

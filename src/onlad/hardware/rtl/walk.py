@@ -5,48 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import passes, request_layout
-from onlad.hardware.rtl.operations import Op, is_any, issue_layout
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, is_any, issue_layout, passes
 
 
-class Walk(wiring.Component):
+class Walk(Part):
     """Turn a request into issues, without a pause between two requests.
 
     By blocks of columns (a lane has a column of its own), by rows (all lanes share one), or along
     a vector.
-
-    Members
-    -------
-    train, predict : In
-        Who asks for passes; Train Module comes first.
-    issue : Out
-    idle : Out(1)
-        No pass is under way.
-    quiet : In(1)
-        Nothing is under way behind the issues.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            {
-                "train": In(passes(config)),
-                "predict": In(passes(config)),
-                "issue": Out(issue_layout(config)),
-                "idle": Out(1),
-                "quiet": In(1),
-            }
-        )
+    def ports(self, c: Config) -> Ports:
+        return {
+            "train": In(passes(c)),  # who asks for passes; Train Module comes first
+            "predict": In(passes(c)),
+            "issue": Out(issue_layout(c)),
+            "idle": Out(1),  # no pass is under way
+            "quiet": In(1),  # nothing is under way behind the issues
+        }
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def build(self, m: Module) -> None:
         c, row = self.config, self.config.alpha_row
         first = self.train.request.valid
-        request = Signal(request_layout(c))
+        request = Signal(self.train.request.shape())
         taken = Signal()
         active = Signal()
         op = Signal(Op)
@@ -131,4 +115,3 @@ class Walk(wiring.Component):
                     m.d.sync += [top.eq(0), inner_last.eq(1)]
                 with m.Default():  # rows and vectors
                     go(row, 1, request.start * row)
-        return m
