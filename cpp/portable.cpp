@@ -4,7 +4,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,8 +23,7 @@ namespace {
 using Weights = nb::ndarray<const onlad_weight, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using RowsOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Flags = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Numbers = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void require(bool fits) {
     if (!fits) throw std::invalid_argument("the arrays do not fit the monitor");
@@ -65,23 +66,19 @@ public:
     Portable(const Portable&) = delete;
     Portable& operator=(const Portable&) = delete;
 
-    // numbers: score, threshold, p-value; flags: ready, anomaly, learned, drift; drifting; shares.
-    void rows(Rows X, RowsOut numbers, Flags flags, Numbers drifting, RowsOut shares) {
+    // Fills in the bytes of the verdict on each row, and its shares.
+    void rows(Rows X, Bytes verdicts, RowsOut shares) {
         onlad_monitor* m = &state_;
         const std::size_t n = X.shape(1), count = X.shape(0);
-        require(n == std::size_t(ONLAD_FEATURES) && numbers.shape(0) == count &&
-                numbers.shape(1) == 3 && flags.shape(0) == count && flags.shape(1) == 4 &&
-                drifting.shape(0) == count && shares.shape(0) == count && shares.shape(1) == n);
+        require(n == std::size_t(ONLAD_FEATURES) && verdicts.shape(0) == count &&
+                verdicts.shape(1) == sizeof(onlad_verdict) && shares.shape(0) == count &&
+                shares.shape(1) == n);
         nb::gil_scoped_release unlocked;
         for (std::size_t t = 0; t < count; ++t) {
-            onlad_verdict v;
-            onlad_observe(m, X.data() + t * n, &v);
-            float* number = numbers.data() + 3 * t;
-            std::uint8_t* flag = flags.data() + 4 * t;
-            number[0] = v.score, number[1] = v.threshold, number[2] = v.p_value;
-            flag[0] = v.ready, flag[1] = v.is_anomaly, flag[2] = v.learned, flag[3] = v.drift;
-            drifting.data()[t] = v.drifting;
-            for (std::size_t j = 0; j < n; ++j) shares.data()[t * n + j] = portable_shares(m)[j];
+            onlad_verdict said;
+            onlad_observe(m, X.data() + t * n, &said);
+            std::memcpy(verdicts.data() + t * sizeof said, &said, sizeof said);
+            std::copy_n(portable_shares(m), n, shares.data() + t * n);
         }
     }
 
@@ -114,7 +111,7 @@ void bind_portable(nb::module_& module) {
     auto strict = [] { return nb::arg().noconvert(); };
     nb::class_<Portable>(module, PORTABLE_NAME)
         .def(nb::init<int, int, int, int, int, Weights, Weights>())
-        .def("rows", &Portable::rows, strict(), strict(), strict(), strict(), strict())
+        .def("rows", &Portable::rows, strict(), strict(), strict())
         .def("accept", &Portable::accept)
         .def("pause", &Portable::pause)
         .def("false_alarms", &Portable::false_alarms)

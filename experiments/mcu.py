@@ -34,7 +34,7 @@ from onlad import Monitor
 from onlad.instance import GROUPS, HIDDEN, WIDEST
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.convert import from_monitor
-from onlad.mcu.layout import HEADER
+from onlad.mcu.layout import HEADER, VERDICT
 from onlad.reference import Array
 from onlad.verdict import Verdicts
 from onlad.watching import MODES
@@ -113,9 +113,9 @@ def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
         qemu, build = folder / "qemu", folder / "qemu" / "build" / board
         make = ["make", "-s", "-C", str(qemu), f"BOARD={board}", f"ROWS={folder}/rows.bin", "run"]
         subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-        words = np.fromfile(build / "verdicts.bin", "<u4").reshape(ROWS, -1)
+        verdicts = np.fromfile(build / "verdicts.bin", [*VERDICT, ("instructions", "<u4")])
         ram, stack = np.fromfile(build / "figures.bin", "<u4").tolist()
-        counts = words[:, 5] * float((build / "ns").read_text())
+        counts = verdicts["instructions"] * float((build / "ns").read_text())
         equal = (build / "state.bin").read_bytes() == _after(monitor, X).dump()
         code, constants = _sizes(build, board)
     # A row of the start looks and learns twice, then measures: parts of a row follow from these.

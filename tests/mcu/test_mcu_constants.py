@@ -54,6 +54,7 @@ REAL = {
     "HIGHEST_FACTOR": math.exp(limit.HIGHEST),
     "WEAK": limit.WEAK,
     "STRONG": limit.STRONG,
+    "SINGLE": limit.SINGLE,
     "YOUNG_LIMIT": limit.YOUNG,
     "MEAN": anchor.MEAN,
     "OUTSIDE": anchor.OUTSIDE,

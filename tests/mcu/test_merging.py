@@ -14,7 +14,6 @@ from onlad.cli import main
 from onlad.errors import ModelFileError
 from onlad.mcu import PortableMonitor, export, merge
 from onlad.mcu.convert import factors, from_monitor
-from onlad.mcu.layout import State
 from onlad.mcu.merging import sums
 
 ARITHMETIC = pytest.mark.parametrize("arithmetic", ["float", "fixed"])
@@ -42,11 +41,11 @@ def test_sums_are_what_factors_were_made_of():
 def test_sums_of_both_are_added(arithmetic):
     _, one, other, _ = chips(arithmetic)
     merged = merge(one, other)
-    states = [State(chip.sizes(), chip.dump()) for chip in (one, other, merged)]
-    assert states[2].places[0, 1] == states[0].places[0, 1] + states[1].places[0, 1]
+    states = [chip.state() for chip in (one, other, merged)]
+    assert states[2]["places"][0, 1] == states[0]["places"][0, 1] + states[1]["places"][0, 1]
     assert merged.n_seen == one.n_seen + other.n_seen
     if arithmetic == "float":
-        K = [sums(state.modes[0]["linear"].astype("float64")) for state in states]
+        K = [sums(state["modes"][0]["linear"].astype("float64")) for state in states]
         ridge = np.append(1e-6, np.full(len(K[0]) - 1, 0.1))
         # Factors are float32: 6e-8, times the condition of the sums.
         wanted = K[0] + K[1] - np.diag(ridge)

@@ -7,12 +7,12 @@ import pytest
 from rough import machine
 
 import onlad
-from onlad import Monitor
+from onlad import Monitor, limit
 from onlad.errors import ModelFileError
-from onlad.limit import LASTING, TOLD
+from onlad.limit import LASTING, SINGLE, TOLD
 from onlad.mcu import PortableMonitor
-from onlad.mcu.definition import Definition
-from onlad.mcu.layout import JUDGED, State
+from onlad.mcu.definition import ChipLimit, Definition
+from onlad.mcu.layout import JUDGED
 from onlad.mcu.portable import to_bytes
 from onlad.verdict import Verdicts
 
@@ -90,9 +90,17 @@ def test_a_counter_is_watched_by_its_rate_to_the_bit(arithmetic):
     said = monitor.observe_many(X)
     rates, last, since = X.astype("float32"), np.float32("nan"), np.float32(1)
     for t, value in enumerate(X[:, 1].astype("float32")):
-        rates[t, 1] = (value - (0 if value <= last / 2 else last)) / since
+        rates[t, 1] = np.nan if value <= last / 2 else (value - last) / since
         last, since = (last, since + 1) if np.isnan(value) else (value, np.float32(1))
-    same(said, PortableMonitor(hidden=8, arithmetic=arithmetic).observe_many(rates))
+
+    def hold_no_rate(state):
+        state["patience"][1] = 0
+
+    other = PortableMonitor(hidden=8, arithmetic=arithmetic)
+    other.observe_many(rates[:700])
+    rest = changed(other, hold_no_rate).observe_many(rates[700:])
+    for column in (*COLUMNS, "shares"):
+        np.testing.assert_array_equal(getattr(said, column)[700:], getattr(rest, column), column)
     assert monitor.describe()["counters"] == [1]
     assert not said.is_anomaly[1490:1510].any()  # a reset is none
     assert copy.deepcopy(monitor).dump() == monitor.dump()
@@ -247,7 +255,7 @@ def test_accept_needs_a_row_that_was_judged():
 
 def changed(monitor, change):
     """Return a monitor that took over the dump of another, with a change."""
-    state = State(monitor.sizes(), monitor.dump())
+    state = monitor.state()
     change(state)
     return copy.deepcopy(monitor).restore(to_bytes(state, monitor))
 
@@ -257,7 +265,7 @@ def test_no_row_of_a_start_is_accepted_whatever_a_dump_says_of_it():
     monitor.observe_many(machine(100, 3))
 
     def judge_all(state):
-        state.flags[:] |= JUDGED
+        state["flags"] |= JUDGED
 
     with pytest.raises(ValueError, match="accept needs one of the last 64 samples judged"):
         changed(monitor, judge_all).accept()
@@ -268,7 +276,7 @@ def test_a_unit_that_no_start_can_have_is_refused():
     monitor.observe_many(machine(500, 3))
 
     def shrink(state):
-        state.modes[0]["scale"][1] = 1e-45  # one over it is infinite
+        state["modes"]["scale"][0, 1] = 1e-45  # one over it is infinite
 
     with pytest.raises(ModelFileError, match="the dump is damaged"):
         changed(monitor, shrink)
@@ -291,6 +299,39 @@ def test_an_alarm_is_shelved_if_it_was_told_for_long_and_not_for_refused_rows_al
     assert threshold(TOLD) >= 1000 > threshold(0)
 
 
+@pytest.mark.parametrize("rows", [1, 12])
+def test_the_limit_of_a_histogram_is_that_of_the_scores(rows):
+    """High scores that last for some rows are one cluster, on the chip as in the monitor."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        roots = 0.2 * np.repeat(rng.exponential(size=2040 // rows), rows)
+        chip = ChipLimit(1e-3)
+        for root in roots:
+            chip.count(root**2)
+        edge, base = (limit.tail(roots, 1e-3, clustered=each) for each in (False, True))
+        # A bin is 3 to 6 % wide. Only 40 rows are fitted, and where the limit is far out, the
+        # shape of their tail counts.
+        np.testing.assert_allclose(chip.tails(), (edge, base), rtol=0.1)
+        assert rows == 1 or chip.tails()[1] < 0.9 * chip.tails()[0]
+
+
+def test_a_single_row_needs_more_than_a_limit():
+    X = machine(6000, 3)[:1400]
+    monitor = PortableMonitor(hidden=8)
+    monitor.observe_many(X)
+    usual, step = X[1399], np.array([0, 0.02 * np.nanstd(X[:1000, 1]), 0])
+    for size in range(1, 1000):
+        chip = copy.deepcopy(monitor)
+        first = chip.observe(usual + size * step)
+        if first.score > 1.05 * first.threshold / SINGLE:
+            break
+    assert not first.is_anomaly
+    second = chip.observe(usual + 2 * size * step)
+    assert second.is_anomaly
+    np.testing.assert_allclose(second.threshold, first.threshold / SINGLE, rtol=1e-6)
+    np.testing.assert_allclose(chip.describe()["threshold"], second.threshold, rtol=1e-6)
+
+
 def test_nothing_is_learned_while_it_is_paused():
     X = machine(4000, 3)[:1000]
     monitor = PortableMonitor()
@@ -307,7 +348,7 @@ def test_nothing_is_learned_while_it_is_paused():
 
 
 def learned_rows(monitor):
-    return int(np.frombuffer(monitor.dump(), "<u4")[9 + 19 + 1])
+    return int(monitor.state()["places"][0, 1])
 
 
 def test_what_is_no_measurement_counts_as_missing():

@@ -8,7 +8,7 @@ import pytest
 from rough import machine
 
 from onlad.mcu import PortableMonitor, export
-from onlad.mcu.layout import HEADER
+from onlad.mcu.layout import HEADER, VERDICT
 
 TOOLS = {
     "rv32": ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
@@ -17,7 +17,7 @@ TOOLS = {
 
 
 def run(folder, board, monitor, X):
-    """Run rows on an emulated board; return the words of its verdicts, its dump, its figures."""
+    """Run rows on an emulated board; return its verdicts, its dump, its figures."""
     tools = TOOLS["rv32" if board.startswith("rv32") else "m"]
     for tool in tools:
         if not shutil.which(tool):
@@ -27,24 +27,22 @@ def run(folder, board, monitor, X):
     command = ["make", "-s", "-C", folder / "qemu", f"BOARD={board}", f"ROWS={folder}/rows.bin"]
     subprocess.run([*command, "run"], check=True, timeout=900)
     build = folder / "qemu" / "build" / board
-    words = np.fromfile(build / "verdicts.bin", "<u4").reshape(len(X), 12)
-    return words, (build / "state.bin").read_bytes(), np.fromfile(build / "figures.bin", "<u4")
+    verdicts = np.fromfile(build / "verdicts.bin", [*VERDICT, ("instructions", "<u4")])
+    assert len(verdicts) == len(X)
+    return verdicts, (build / "state.bin").read_bytes(), np.fromfile(build / "figures.bin", "<u4")
 
 
-def check(words, state, monitor, said):
-    for column, values in enumerate((said.score, said.threshold, said.p_value)):
-        here = values.astype("float32").view("uint32")
-        np.testing.assert_array_equal(words[:, column], here)
-    flags = said.ready + 2 * said.is_anomaly + 4 * said.learned + 8 * said.drift
-    np.testing.assert_array_equal(words[:, 3], flags)
-    np.testing.assert_array_equal(words[:, 4].view("int32"), said.drifting)
+def check(verdicts, state, monitor, said):
+    for name, *_ in VERDICT[:-1]:
+        here = getattr(said, name).astype(verdicts[name].dtype)
+        assert verdicts[name].tobytes() == here.tobytes(), name
     causes = np.argsort(-said.shares, axis=1, kind="stable")[:, :3]
     named = said.shares.any(axis=1)
     np.testing.assert_array_equal(
-        words[:, 6::2].view("int32"), np.where(named[:, None], causes, -1)
+        verdicts["causes"]["feature"], np.where(named[:, None], causes, -1)
     )
     shares = np.take_along_axis(said.shares, causes, axis=1).astype("float32")
-    np.testing.assert_array_equal(words[:, 7::2].view("float32"), shares)
+    np.testing.assert_array_equal(verdicts["causes"]["share"], shares)
     assert state == monitor.dump()
 
 
@@ -64,9 +62,9 @@ def test_a_chip_says_what_python_says_to_the_bit(board, settings, tmp_path):
     X = machine(3000, 3)
     monitor = PortableMonitor(hidden=16, **settings)
     monitor.names = (0, 1, 2)
-    words, state, (ram, stack) = run(tmp_path, board, monitor, X)
+    verdicts, state, (ram, stack) = run(tmp_path, board, monitor, X)
     said = monitor.observe_many(X)
-    check(words, state, monitor, said)
+    check(verdicts, state, monitor, said)
     assert said.is_anomaly.any()  # the stream shows something
     assert said.learned.mean() > 0.3
     assert said.drift.any() or monitor.counters  # the rates of noise have one mode
@@ -78,8 +76,8 @@ def test_a_fitted_model_goes_on_on_the_chip(tmp_path):
     X = machine(3000, 4)
     monitor = PortableMonitor(hidden=8)
     monitor.observe_many(X[:1000])
-    words, state, _ = run(tmp_path, "m4f", monitor, X[1000:])
-    check(words, state, monitor, monitor.observe_many(X[1000:]))
+    verdicts, state, _ = run(tmp_path, "m4f", monitor, X[1000:])
+    check(verdicts, state, monitor, monitor.observe_many(X[1000:]))
     # And what the chip has learned goes on in Python.
     assert PortableMonitor(hidden=8).restore(state).dump()[HEADER.size :] == state[HEADER.size :]
 
@@ -91,7 +89,7 @@ def test_chips_of_all_sizes_say_what_python_says(board, features, hidden, tmp_pa
     X = machine(5000, features)
     monitor = PortableMonitor(hidden=hidden)
     monitor.names = tuple(range(features))
-    words, state, _ = run(tmp_path, board, monitor, X)
+    verdicts, state, _ = run(tmp_path, board, monitor, X)
     said = monitor.observe_many(X)
-    check(words, state, monitor, said)
+    check(verdicts, state, monitor, said)
     assert said.drift.any()

@@ -14,7 +14,7 @@ from onlad.cli.arguments import Commands, add_command
 from onlad.cli.models import load_model
 from onlad.detector import Detector
 from onlad.mcu import PortableMonitor
-from onlad.mcu.layout import MAGIC, MODE, State
+from onlad.mcu.layout import MAGIC, MODE
 from onlad.monitor import Monitor
 from onlad.reference import Array
 
@@ -92,8 +92,8 @@ def _modes(monitor: Monitor) -> list[tuple[int, Array, Array]]:
 
 
 def _chip_modes(monitor: PortableMonitor) -> list[tuple[int, Array, Array]]:
-    state = State(monitor.sizes(), monitor.dump())
-    places = zip(state.places, state.modes, strict=True)
+    state = monitor.state()
+    places = zip(state["places"], state["modes"], strict=True)
     return [(int(p[1]), mode["centre"], mode["scale"]) for p, mode in places if p[0] == MODE]
 
 

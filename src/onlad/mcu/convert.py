@@ -6,10 +6,9 @@ import numpy as np
 
 from onlad.anchor import MEASURED
 from onlad.errors import OnladError
-from onlad.instance import CONSTANT, RIDGE, Instance
 from onlad.limit import LASTING, RECENT, TOLD
-from onlad.mcu.definition import bin_of
-from onlad.mcu.layout import JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes, State
+from onlad.mcu.definition import ChipLimit, bin_of, order
+from onlad.mcu.layout import ALONE, JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes
 from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
 from onlad.monitor import Monitor
@@ -61,29 +60,36 @@ def from_monitor(
     )
     chip.names = monitor.names
     sizes = chip.sizes()
-    state = State(sizes)
+    state = sizes.state()
     for i, mode in enumerate(watching.modes):
         _mode(state, i, mode, sizes)
+        state["places"][i, 3] = 0 if i < watching.first_modes else chip.warmup
         if chip.is_fixed:
-            to_words(state.modes[i], sizes)
+            to_words(state["modes"][i], sizes)
     _limit(state, watching)
-    _rows(state, watching)
-    _anchor(state, watching)
+    _rows(state, watching, sizes)
+    _anchor(state, watching, sizes)
     if chip.is_fixed:
-        beta = state.common["anchor_beta"]
+        beta = state["anchor_beta"]
         beta.view("<i4")[:] = _words(beta)
     state["seen"], state["ready"], state["warmup"] = monitor.n_seen, 1, chip.warmup
     state["rate"] = monitor.false_alarms
     return chip.restore(to_bytes(state, chip))
 
 
-def to_words(mode: dict[str, Array], sizes: Sizes) -> None:
+def to_words(mode: Array, sizes: Sizes) -> None:
     """Write entries of U, which are not on its diagonal, and beta as words of fixed point."""
-    for name, size in (("linear", sizes.inputs), ("tanh", sizes.units)):
-        rows, columns = np.tril_indices(size)
-        words = _words(mode[name])
-        mode[name].view("<i4")[..., rows != columns] = words[..., rows != columns]
-    mode["beta"].view("<i4")[:] = _words(mode["beta"])
+    for name in ("linear", "tanh", "beta"):
+        entry = entries(name, sizes)
+        mode[name].view("<i4")[..., entry] = _words(mode[name][..., entry])
+
+
+def entries(name: str, sizes: Sizes) -> Array:
+    """Return which numbers of an array of a mode are words in fixed point: all but D."""
+    if name == "beta":
+        return np.ones(sizes.units, bool)
+    rows, columns = np.tril_indices(sizes.inputs if name == "linear" else sizes.units)
+    return np.asarray(rows != columns)
 
 
 def _words(values: Array) -> Array:
@@ -111,80 +117,66 @@ def factors(K: Array) -> Array:
     return np.asarray(packed[rows, columns])
 
 
-def _order(sizes: Sizes) -> Array:
-    """Return which input of the monitor, newest first and constant last, each of the chip is."""
-    n, w = sizes.features, sizes.window
-    rows = np.arange(n * w).reshape(w, n)[::-1].ravel()
-    return np.append(n * w, rows)
-
-
-def _sums(instance: Instance) -> list[Array]:
-    ridge = np.full(instance.gram.shape[1], RIDGE)
-    if instance.kind == "linear":
-        ridge[-1] = CONSTANT
-    return [gram + np.diag(ridge) for gram in instance.gram]
-
-
-def _mode(state: State, i: int, mode: Mode, sizes: Sizes) -> None:
+def _mode(state: Array, i: int, mode: Mode, sizes: Sizes) -> None:
     tanh, linear = mode.instances
-    into, order = state.modes[i], _order(sizes)
-    into["centre"][:], into["scale"][:] = mode.centre, mode.scale
-    into["linear"][:] = factors(_sums(linear)[0][np.ix_(order, order)])
-    into["tanh"][:] = [factors(K) for K in _sums(tanh)]
-    into["beta"][:] = tanh.beta.T
-    into["usual"][:], into["largest"][:] = mode.usual, mode.largest
-    into["leaning"][:], into["levels"][:] = mode.leaning, np.array(mode.levels)
-    state.places[i] = MODE, mode.count, int(mode.weight), 0
+    into, inputs = state["modes"][i], order(sizes)
+    for name in ("centre", "scale", "usual", "largest", "leaning", "levels"):
+        into[name] = getattr(mode, name)
+    into["linear"] = factors((linear.gram[0] + linear._ridge)[np.ix_(inputs, inputs)])
+    into["tanh"] = [factors(K) for K in tanh.gram + tanh._ridge]
+    into["beta"] = tanh.beta.T
+    state["places"][i] = MODE, mode.count, int(mode.weight), 0
 
 
-def _limit(state: State, watching: Watching) -> None:
+def _limit(state: Array, watching: Watching) -> None:
     limit = watching.limit
     since, rows, peak, alarms = limit.episode
-    recent = np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]
-    for root in recent:
-        state.histogram[bin_of(float(root) ** 2)] += 1
-    state["total"] = len(recent)
-    state["base"], state["factor"] = limit.base, np.exp(limit.factor)
+    recent = ChipLimit(limit.rate)
+    for root in np.concatenate((limit.recent, limit.fresh))[1 - RECENT :]:
+        recent.count(float(root) ** 2)
+    state["histogram"], state["total"] = recent.rows, recent.rows[:, 0].sum()
+    state["before"][: len(recent.before)] = recent.before
+    state["factor"], state["doubt"] = np.exp(limit.factor), watching._doubt
     state["now"], state["gate"] = watching._now, watching._gate
+    state["last"] = watching.score[TICK + watching.at - 1]
     state["since"], state["episode"] = since + 1, min(rows, LASTING)
     state["alarms"], state["peak"] = min(alarms, TOLD), peak
 
 
-def _rows(state: State, watching: Watching) -> None:
+def _rows(state: Array, watching: Watching, sizes: Sizes) -> None:
     """Fill the ring from its end: the newest row lies at the last place."""
-    sizes, moving = state.sizes, watching.moving
-    weights = 1 << np.arange(32, dtype="uint64")
+    moving = watching.moving
     for back in range(sizes.ring):
         row, into = TICK + watching.at - 1 - back, sizes.ring - 1 - back
         held = row + sizes.window - 1
         if held < 0:
             break
-        state.common["ring"][into] = watching.held[held]
+        state["ring"][into] = watching.held[held]
         if row < 0:
             continue
-        present = np.zeros(32 * sizes.masks, bool)
-        present[: sizes.features] = watching.present[row]
-        state.masks[into] = present.reshape(-1, 32) @ weights
+        present = np.packbits(watching.present[row], bitorder="little")
+        state["masks"][into].view("u1")[: len(present)] = present
         judged = row >= TICK or watching.open[row]
         scored = bin_of(float(watching.score[row])) << SCORED
         flags = int(watching.mode[row]) | scored | JUDGED * judged | OPEN * watching.open[row]
-        state.flags[into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
-    state["refused"] = int(np.count_nonzero(state.flags[-TICK - 1 :] & UNUSUAL))
+        flags |= ALONE * (watching.run[row] < sizes.window - 1)
+        state["flags"][into] = flags | (UNUSUAL * watching.refused[row] if judged else 0)
+    state["refused"] = int(np.count_nonzero(state["flags"][-TICK - 1 :] & UNUSUAL))
     state["position"], state["current"] = sizes.ring - 1, int(moving.mode[0])
+    state["run"] = int(moving.run[0])
     state["ticked"] = min(watching.at, TICK - 1)
-    state.common["age"][:], state.common["patience"][:] = moving.age, moving.patience
-    state.common["means"][:], state.common["leans"][:] = moving.means, moving.leans
-    state.common["counted"][:] = watching.counters.counted[0]
+    for name in ("age", "patience", "means", "leans"):
+        state[name] = getattr(moving, name)
+    state["counted"] = watching.counters.counted[0]
 
 
-def _anchor(state: State, watching: Watching) -> None:
+def _anchor(state: Array, watching: Watching, sizes: Sizes) -> None:
     anchor = watching.anchors[0]
     if anchor is None:
         return
-    state.common["anchor_beta"][:] = anchor.beta[_order(state.sizes)].T
-    state.common["anchor"][:] = [
-        anchor.centre, anchor.scale, anchor.deviation, anchor.lean, *anchor.halves
-    ]  # fmt: skip
-    state["anchored"], state["settling"] = 1, state.sizes.features
+    learned = anchor.learned()
+    state["anchor_beta"] = learned.beta[order(sizes)].T
+    state["anchor"] = *learned.unit, *learned.lean
+    state["anchored"], state["settling"] = 1, sizes.features
     state["anchor_rows"] = min(anchor.rows, MEASURED)
     state["drifting"] = watching.drifting + 1

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from onlad._kernel import VERSION
 from onlad.errors import OnladError
-from onlad.mcu.layout import Sizes
 from onlad.mcu.portable import PortableMonitor
 from onlad.reference import Array
 
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
-
 SELFTEST_ROWS = 512
-STACK = 800  # bytes that a call takes at most on a 32-bit processor; measured: up to 780
-FIXED_STACK = 1024  # the same in fixed point; measured: up to 956
+STACK = 800  # bytes that a call takes at most on a 32-bit processor; measured: up to 572
+FIXED_STACK = 1024  # the same in fixed point; measured: up to 752
 
 
 SMALLER = (  # what to do if a model does not fit: a fresh one, a fitted one
@@ -35,14 +30,14 @@ class Chip(NamedTuple):
 
     name: str
     code: int  # bytes with -Os
-    costs: tuple[float, float, float]  # instructions of a row by what is counted (`instructions`)
+    costs: tuple[float, float, float]  # instructions: of any row, by inputs squared, by weight
 
 
-# Code measured: 11,668 to 11,986 bytes; costs: least squares over six sizes, within 5 % of each.
-FLOAT = Chip("Cortex-M4F", 11_830, (6_500.0, 22.46, 36.9))
-# Code measured: 15,398 to 15,782 bytes; costs: from three sizes.
-FIXED = Chip("Cortex-M0", 15_610, (90_020.0, 248.6, 230.5))
-DRAWN = 32.0  # instructions for each weight that is drawn from a seed; measured: 26 to 34
+# Code measured: 11,914 to 12,180 bytes; costs: least squares over six sizes, within 5 % of each.
+FLOAT = Chip("Cortex-M4F", 12_050, (5_710.0, 18.53, 42.36))
+# Code measured: 15,522 to 15,900 bytes; costs: from three sizes.
+FIXED = Chip("Cortex-M0", 15_710, (90_910.0, 250.2, 238.5))
+DRAWN = 29.0  # instructions for each weight that is drawn from a seed; measured: 27 to 30
 
 
 class Figures(NamedTuple):
@@ -62,15 +57,10 @@ def figures(monitor: PortableMonitor) -> Figures:
     weights, stored = sizes.hidden * (sizes.features + 1), monitor.drawn == "stored"
     constants = monitor.layer()[0].itemsize * weights * stored + image
     chip, stack = (FIXED, FIXED_STACK) if monitor.is_fixed else (FLOAT, STACK)
-    needed = instructions(sizes, chip) + round(DRAWN * weights * (not stored))
+    usual = np.dot(chip.costs, (1, sizes.inputs**2, sizes.hidden * sizes.features))
+    needed = round(float(usual) + DRAWN * weights * (not stored))
     ram = sizes.ram(monitor.is_fixed)
     return Figures(ram, stack, chip.name, chip.code + constants, needed)
-
-
-def instructions(sizes: Sizes, chip: Chip) -> int:
-    """Return about how many instructions a usual row takes with a stored layer."""
-    parts = (1, sizes.inputs**2, sizes.hidden * sizes.features)
-    return round(float(np.dot(chip.costs, parts)))
 
 
 def check_folder(folder: Path) -> None:
@@ -84,30 +74,15 @@ def check_folder(folder: Path) -> None:
 
 def write(monitor: PortableMonitor, folder: Path) -> list[str]:
     """Write the source with this model into a folder; return the names of the files."""
-    written: list[str] = []
-
-    def put(name: str, text: str) -> None:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        written.append(name)
-
-    for base in ("c", "package"):
-        for name, entry in _entries(files("onlad.mcu").joinpath(base)):
-            put(name, entry.read_text(encoding="utf-8").replace("@VERSION@", VERSION))
-    put("onlad_model.h", model_header(monitor))
-    put("README.md", readme(monitor))
-    return sorted(written)
-
-
-def _entries(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
-    found: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found += _entries(entry, f"{before}{entry.name}/")
-        else:
-            found.append((before + entry.name, entry))
-    return found
+    files = {"onlad_model.h": model_header(monitor), "README.md": readme(monitor)}
+    for base in (Path(__file__).parent / "c", Path(__file__).parent / "package"):
+        for path in filter(Path.is_file, base.rglob("*")):
+            text = path.read_text(encoding="utf-8").replace("@VERSION@", VERSION)
+            files[path.relative_to(base).as_posix()] = text
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return sorted(files)
 
 
 def model_header(monitor: PortableMonitor) -> str:
@@ -120,11 +95,7 @@ def model_header(monitor: PortableMonitor) -> str:
         "",
         "#include <stdint.h>",
         "",
-        f"#define ONLAD_FEATURES {sizes.features}",
-        f"#define ONLAD_WINDOW {sizes.window}",
-        f"#define ONLAD_GROUPS {sizes.groups}",
-        f"#define ONLAD_UNITS {sizes.units}",
-        f"#define ONLAD_MODES {sizes.modes}",
+        *(f"#define ONLAD_{name.upper()} {size}" for name, size in sizes._asdict().items()),
         f"#define ONLAD_WARMUP {monitor.warmup}u",
         f"#define ONLAD_FALSE_ALARMS {_float(monitor.false_alarms)}",
         f"#define ONLAD_RAM {sizes.ram(monitor.is_fixed)} /* bytes of onlad_monitor; checked */",
@@ -150,25 +121,24 @@ def model_header(monitor: PortableMonitor) -> str:
 
 
 def _seed(monitor: PortableMonitor) -> list[str]:
-    spreads = [_number(spread, monitor.is_fixed) for spread in monitor.spreads()]
+    spread, bias_spread = (_number(each, monitor) for each in monitor.spreads())
     return [
         f"#define ONLAD_SEED 0x{monitor.first_state():08x}u /* of the random layer */",
-        f"#define ONLAD_SPREAD {spreads[0]}",
-        f"#define ONLAD_BIAS_SPREAD {spreads[1]}",
+        f"#define ONLAD_SPREAD {spread}",
+        f"#define ONLAD_BIAS_SPREAD {bias_spread}",
     ]
 
 
 def _layer(monitor: PortableMonitor) -> list[str]:
-    kind = "int16_t" if monitor.is_fixed else "float"
-    lines: list[str] = []
-    for name, part in zip(("alpha", "bias"), monitor.layer(), strict=True):
-        numbers = (_number(value, monitor.is_fixed) for value in part.ravel())
-        lines += _array(f"static const {kind} onlad_{name}", numbers)
-    return lines
+    kind, (alpha, bias) = "int16_t" if monitor.is_fixed else "float", monitor.layer()
+    return [
+        *_array(f"static const {kind} onlad_alpha", (_number(w, monitor) for w in alpha.ravel())),
+        *_array(f"static const {kind} onlad_bias", (_number(w, monitor) for w in bias)),
+    ]
 
 
-def _number(value: float, is_whole: bool) -> str:
-    return str(int(value)) if is_whole else _float(value)
+def _number(value: float, monitor: PortableMonitor) -> str:
+    return str(int(value)) if monitor.is_fixed else _float(value)
 
 
 def _array(name: str, values: Iterable[str]) -> list[str]:
@@ -179,8 +149,7 @@ def _array(name: str, values: Iterable[str]) -> list[str]:
 
 def _float(value: float) -> str:
     """Return a float32 in as many digits as make it again."""
-    text = np.format_float_scientific(np.float32(value), unique=True, trim="0")
-    return f"{text}f"
+    return np.format_float_scientific(np.float32(value), unique=True, trim="0") + "f"
 
 
 def _comment(text: str) -> str:

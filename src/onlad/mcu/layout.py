@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,20 +15,29 @@ from onlad.watching import TICK
 DELAY = TICK  # rows after which a row is learned
 WARMUP = 384  # rows of the start of a mode
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
-MAGIC, VERSION = b"ONLC", 2
-FIXED_VERSION = 0x102  # words where the other has floats
+MAGIC, VERSION = b"ONLC", 3
+FIXED_VERSION = 0x103  # words where the other has floats
 WORD, WEIGHT = 2.0**20, 2.0**12  # one, in entries of U and beta and in the layer, in fixed point
-BINS = 129  # of the histogram of recent scores, two in a word
-PAIRS = (BINS + 1) // 2
+BINS = 97  # of the histogram of recent scores
+BEFORE = 12  # bytes: bins of the scores counted last
 COUNTS = (
-    "seen", "ready", "position", "current", "warmup", "paused", "ticked", "refused", "since",
-    "episode", "alarms", "explained", "foreign", "idle", "anchored", "settling", "anchor_rows",
-    "drifting", "total",
+    "seen", "ready", "position", "current", "warmup", "paused", "ticked", "refused",
+    "total", "since", "episode", "alarms", "explained", "foreign", "idle",
+    "anchored", "settling", "anchor_rows", "drifting", "run",
 )  # fmt: skip
-SCALARS = ("rate", "base", "factor", "now", "gate", "peak", "highest")
+SCALARS = ("rate", "factor", "now", "gate", "doubt", "last", "peak", "highest")
 FREE, MODE, BEGINNING, WAITING, TWIN = range(5)  # roles of a place
-OPEN, UNUSUAL, JUDGED = 256, 512, 1024  # flags of a row
+OPEN, UNUSUAL, JUDGED, ALONE = 256, 512, 1024, 2048  # flags of a row
 SCORED = 16  # the bit from which on they have the bin of its score
+
+
+VERDICT: list[Any] = [  # onlad_verdict
+    *((name, "<f4") for name in ("score", "threshold", "p_value")),
+    *((name, "?") for name in ("ready", "is_anomaly", "learned", "drift")),
+    ("drifting", "<i4"),
+    ("causes", [("feature", "<i4"), ("share", "<f4")], (3,)),
+]
+Field: TypeAlias = tuple[str, Any, tuple[int, ...]]
 
 
 class Sizes(NamedTuple):
@@ -59,10 +69,10 @@ class Sizes(NamedTuple):
         """Words that say which features of a row are present."""
         return (self.features + 31) // 32
 
-    def mode_parts(self) -> dict[str, tuple[int, ...]]:
-        """Return the arrays of a mode in order, with their shapes."""
+    def fields(self) -> list[Field]:
+        """Return name, type and shape of all between the header of a dump and its checksum."""
         n, d, u = self.features, self.inputs, self.units
-        return {
+        mode = {
             "centre": (n,),
             "scale": (n,),
             "linear": (d * (d + 1) // 2,),
@@ -73,12 +83,8 @@ class Sizes(NamedTuple):
             "leaning": (2, n),
             "levels": (6, STATISTICS),
         }
-
-    def common_parts(self) -> dict[str, tuple[int, ...]]:
-        """Return the arrays after the modes."""
-        n = self.features
-        return {
-            "anchor_beta": (n, self.inputs),
+        rest = {
+            "anchor_beta": (n, d),
             "anchor": (6, n),  # centre, scale, deviation, lean, two halves
             "ring": (self.ring, n),
             "leans": (2, n),
@@ -86,75 +92,41 @@ class Sizes(NamedTuple):
             "age": (n,),
             "patience": (n,),
             "counted": (n,),  # the last value of a counter
-            "scalars": (len(SCALARS),),
+            **dict.fromkeys(SCALARS, ()),
             "means": (STATISTICS,),
             "starting": (5, STATISTICS),
         }
-
-    @property
-    def counts(self) -> int:
-        """Whole numbers: `ONLAD_COUNTS`."""
-        return len(COUNTS) + 4 * self.modes + PAIRS + self.ring * (1 + self.masks)
-
-    @property
-    def floats(self) -> int:
-        """All others: `ONLAD_FLOATS`."""
-        mode = sum(int(np.prod(shape)) for shape in self.mode_parts().values())
-        common = sum(int(np.prod(shape)) for shape in self.common_parts().values())
-        return self.modes * mode + common
+        return [
+            *((name, "<u4", ()) for name in COUNTS),
+            ("places", "<u4", (self.modes, 4)),  # role, rows, weight, begun
+            ("histogram", "<u2", (BINS, 2)),  # rows, and those that follow one as high
+            ("before", "<u1", (BEFORE,)),
+            ("flags", "<u4", (self.ring,)),
+            ("masks", "<u4", (self.ring, self.masks)),
+            ("modes", [(name, "<f4", shape) for name, shape in mode.items()], (self.modes,)),
+            *((name, "<f4", shape) for name, shape in rest.items()),
+        ]
 
     @property
     def dump(self) -> int:
         """Bytes of a dump: `ONLAD_DUMP`."""
-        return HEADER.size + 4 * (self.counts + self.floats) + 4
+        return HEADER.size + _bytes(self.fields()) + 4
 
     def ram(self, fixed: bool = False) -> int:
         """Return the bytes of `onlad_monitor`: what is dumped, and the numbers of one row."""
         scratch = self.inputs + max(self.inputs, self.units) + 6 * self.features
         scratch += (self.inputs + self.hidden + 1) // 2 if fixed else self.hidden
-        return 4 * (self.counts + self.floats + scratch)
+        return _bytes(self.fields()) + 4 * scratch
+
+    def state(self, dump: bytes | None = None) -> Array:
+        """Return the numbers of a dump, or zeros, as an array that can be written to."""
+        data = bytearray(self.dump if dump is None else dump)[HEADER.size : -4]
+        return np.frombuffer(data, self.fields()).reshape(())
 
 
-class State:
-    """A dump as arrays, by name; they are views, so that what is written to them is in it."""
-
-    def __init__(self, sizes: Sizes, data: bytes | None = None) -> None:
-        self.sizes = sizes
-        body = slice(HEADER.size, sizes.dump - 4)
-        self.words: Array = np.zeros(sizes.counts + sizes.floats, "<u4")
-        if data is not None:
-            self.words[:] = np.frombuffer(data[body], "<u4")
-        counts, floats = self.words[: sizes.counts], self.words[sizes.counts :].view("<f4")
-        self.counts = counts[: len(COUNTS)]
-        at = len(COUNTS)
-        self.places = counts[at : at + 4 * sizes.modes].reshape(-1, 4)  # role, rows, weight, begun
-        at += 4 * sizes.modes
-        self.histogram = counts[at : at + PAIRS].view("<u2")
-        self.flags = counts[at + PAIRS : at + PAIRS + sizes.ring]
-        self.masks = counts[at + PAIRS + sizes.ring :].reshape(sizes.ring, sizes.masks)
-        self.modes: list[dict[str, Array]] = []
-        for _ in range(sizes.modes):
-            parts, floats = _split(sizes.mode_parts(), floats)
-            self.modes.append(parts)
-        self.common, _ = _split(sizes.common_parts(), floats)
-
-    def _place(self, name: str) -> tuple[Array, int]:
-        if name in COUNTS:
-            return self.counts, COUNTS.index(name)
-        return self.common["scalars"], SCALARS.index(name)
-
-    def __getitem__(self, name: str) -> float:
-        array, at = self._place(name)
-        return float(array[at])
-
-    def __setitem__(self, name: str, value: float) -> None:
-        array, at = self._place(name)
-        array[at] = value
-
-
-def _split(parts: dict[str, tuple[int, ...]], floats: Array) -> tuple[dict[str, Array], Array]:
-    found = {}
-    for name, shape in parts.items():
-        size = int(np.prod(shape))
-        found[name], floats = floats[:size].reshape(shape), floats[size:]
-    return found, floats
+def _bytes(fields: list[Field]) -> int:
+    """Return how many bytes fields take, also where NumPy could not hold them."""
+    return sum(
+        math.prod(shape) * (int(kind[-1]) if isinstance(kind, str) else _bytes(kind))
+        for _, kind, shape in fields
+    )

@@ -10,9 +10,9 @@ import numpy as np
 
 from onlad.instance import CONSTANT, RIDGE
 from onlad.limit import RECENT
-from onlad.mcu.convert import factors, to_words
+from onlad.mcu.convert import entries, factors, to_words
 from onlad.mcu.definition import halved
-from onlad.mcu.layout import MODE, WORD, Sizes, State
+from onlad.mcu.layout import MODE, WORD, Sizes
 from onlad.mcu.portable import PortableMonitor, to_bytes
 from onlad.mode import MEMORY
 from onlad.reference import Array
@@ -38,26 +38,25 @@ def merge(a: PortableMonitor, b: PortableMonitor) -> PortableMonitor:
     1500
     """
     sizes, one, other = _checked(a, b)
-    known = [i for i in range(sizes.modes) if one.places[i, 0] == MODE]
-    for j in np.flatnonzero(other.places[:, 0] == MODE):
-        partners = [i for i in known if _is_same(one.modes[i], other.modes[j])]
+    known = [i for i in range(sizes.modes) if one["places"][i, 0] == MODE]
+    for j in np.flatnonzero(other["places"][:, 0] == MODE):
+        partners = [i for i in known if _is_same(one["modes"][i], other["modes"][j])]
         if partners:
             i = partners[0]
-            _add(one.modes[i], other.modes[j], (one.places[i], other.places[j]), a)
+            _add(one["modes"][i], other["modes"][j], (one["places"][i], other["places"][j]), a)
             continue
-        free = np.flatnonzero(one.places[:, 0] == 0)
+        free = np.flatnonzero(one["places"][:, 0] == 0)
         if len(free) < 2:  # one is for the next candidate
             raise ValueError(
                 "the chips know more modes than one has places for. Only chips that began with "
                 "one model can be merged, and it needs --modes enough"
             )
-        for name, values in other.modes[j].items():
-            one.modes[free[0]][name].view("<u4")[:] = values.view("<u4")
-        one.places[free[0]] = other.places[j]
-    histogram = one.histogram.astype("int64") + other.histogram
-    while histogram.sum() >= RECENT:
+        one["modes"][free[0]] = other["modes"][j]
+        one["places"][free[0]] = other["places"][j]
+    histogram = one["histogram"].astype("int64") + other["histogram"]
+    while histogram[:, 0].sum() >= RECENT:
         histogram = halved(histogram)
-    one.histogram[:], one["total"] = histogram, int(histogram.sum())
+    one["histogram"][:], one["total"] = histogram, int(histogram[:, 0].sum())
     one["factor"] = max(one["factor"], other["factor"])
     one["seen"] += other["seen"]
     merged = PortableMonitor.resumed(a.settings(), names=a.names)
@@ -66,12 +65,9 @@ def merge(a: PortableMonitor, b: PortableMonitor) -> PortableMonitor:
     return merged
 
 
-def _checked(a: PortableMonitor, b: PortableMonitor) -> tuple[Sizes, State, State]:
-    states = []
-    for monitor in (a, b):
-        if not monitor.describe()["ready"]:
-            raise ValueError("a monitor that is not ready cannot be merged")
-        states.append(State(monitor.sizes(), monitor.dump()))
+def _checked(a: PortableMonitor, b: PortableMonitor) -> tuple[Sizes, Array, Array]:
+    if not (a.describe()["ready"] and b.describe()["ready"]):
+        raise ValueError("a monitor that is not ready cannot be merged")
     layers = zip(a.layer(), b.layer(), strict=True)
     kinds = [(m.sizes(), m.arithmetic, m.names, m.counters) for m in (a, b)]
     if not (kinds[0] == kinds[1] and all(np.array_equal(*pair) for pair in layers)):
@@ -79,10 +75,10 @@ def _checked(a: PortableMonitor, b: PortableMonitor) -> tuple[Sizes, State, Stat
             "only chips with one random layer can be merged: equal features, window, hidden, "
             f"modes, seed, arithmetic, layer and counters. Got {a!r} and {b!r}"
         )
-    return a.sizes(), states[0], states[1]
+    return a.sizes(), a.state(), b.state()
 
 
-def _is_same(one: dict[str, Array], other: dict[str, Array]) -> bool:
+def _is_same(one: Array, other: Array) -> bool:
     """Return whether two modes are one, learned on two chips: equal units, equal levels."""
     moves = (one["scale"] > 0) & (other["scale"] > 0)
     return all(np.array_equal(one[name], other[name]) for name in ALIKE) and all(
@@ -90,16 +86,14 @@ def _is_same(one: dict[str, Array], other: dict[str, Array]) -> bool:
     )
 
 
-def _add(
-    mine: dict[str, Array], its: dict[str, Array], places: tuple[Array, Array], a: PortableMonitor
-) -> None:
+def _add(mine: Array, its: Array, places: tuple[Array, Array], a: PortableMonitor) -> None:
     """Add a mode of the other chip to the one that it shares with `a`."""
-    sizes, is_fixed = a.sizes(), a.is_fixed
+    sizes = a.sizes()
     ridge = np.append(CONSTANT, np.full(sizes.inputs - 1, RIDGE))
-    K = [sums(_floats(mode, "linear", sizes.inputs, is_fixed)) for mode in (mine, its)]
-    beta = [_floats(mode, "beta", 0, is_fixed) for mode in (mine, its)]
+    K = [sums(_floats(mode, "linear", a)) for mode in (mine, its)]
+    beta = [_floats(mode, "beta", a) for mode in (mine, its)]
     linear = factors(K[0] + K[1] - np.diag(ridge))  # the ridge of both is kept once
-    tanh = [_floats(mode, "tanh", sizes.units, is_fixed) for mode in (mine, its)]
+    tanh = [_floats(mode, "tanh", a) for mode in (mine, its)]
     for group in range(sizes.groups):
         own = slice(group, None, sizes.groups)
         G = [sums(part[group]) for part in tanh]
@@ -116,7 +110,7 @@ def _add(
         mine[name][asleep] = its[name][asleep]
     places[0][1] += places[1][1]
     places[0][2] = min(sum(weights), MEMORY)
-    if is_fixed:
+    if a.is_fixed:
         to_words(mine, sizes)
 
 
@@ -132,12 +126,11 @@ def sums(packed: Array) -> Array:
     return np.asarray(inverse.T @ (inverse / D[:, None]))
 
 
-def _floats(mode: dict[str, Array], name: str, size: int, is_fixed: bool) -> Array:
+def _floats(mode: Array, name: str, monitor: PortableMonitor) -> Array:
     """Return an array of a mode in float64, whatever its arithmetic is."""
-    if not is_fixed:
-        return mode[name].astype("float64")
-    values = np.asarray(mode[name].view("<i4") / WORD)
-    if name != "beta":
-        rows, columns = np.tril_indices(size)
-        values[..., rows == columns] = mode[name][..., rows == columns]
+    with np.errstate(invalid="ignore"):  # a word may look like any float
+        values = mode[name].astype("float64")
+    if monitor.is_fixed:
+        entry = entries(name, monitor.sizes())
+        values[..., entry] = mode[name].view("<i4")[..., entry] / WORD
     return values

@@ -18,18 +18,8 @@ from onlad import fields as rules
 from onlad import kernel, samples
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
-from onlad.mcu.layout import (
-    DELAY,
-    FIXED_VERSION,
-    HEADER,
-    MAGIC,
-    MODE,
-    VERSION,
-    WARMUP,
-    WEIGHT,
-    Sizes,
-    State,
-)
+from onlad.mcu import layout
+from onlad.mcu.layout import DELAY, HEADER, WARMUP, WEIGHT, Sizes
 from onlad.modelfile import need
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
@@ -197,7 +187,7 @@ class PortableMonitor:
         self._make()
         self._chip.warmup(min(len(useful) // 12 * 12, 98_304))
         self._watch(useful)
-        state = State(self.sizes(), self.dump())
+        state = self.state()
         state["warmup"] = self.warmup  # of candidates: they have no history
         self.restore(to_bytes(state, self))
         self.n_seen = len(rows)
@@ -249,6 +239,11 @@ class PortableMonitor:
             return words[0].astype("int16"), words[1].astype("int16")
         return alpha.astype("float32"), bias.astype("float32")
 
+    def digest(self) -> int:
+        """Return the checksum of the random layer, unit by unit, its bias first."""
+        alpha, bias = self.layer()
+        return zlib.crc32(np.column_stack((bias, alpha)).tobytes())
+
     def spreads(self) -> tuple[float, float]:
         """Return the largest weight and bias of a seeded layer: the deviation of a stored one."""
         spread = np.sqrt(3 / self.sizes().features)
@@ -261,26 +256,25 @@ class PortableMonitor:
     def _seeded(self) -> tuple[Array, Array]:
         """Draw as `drawn` of the C source does: for each unit its bias, then its weights."""
         n, _, groups, units, _ = self.sizes()
-        used = np.ones((groups * units, 1 + n), bool)  # the bias, and the weights that are drawn
-        used[:, 1:] = np.arange(n) % groups != np.repeat(np.arange(groups), units)[:, None]
-        state, drawn = self.first_state(), []
-        for _ in range(np.count_nonzero(used)):
+        state, (spread, bias_spread) = self.first_state(), self.spreads()
+        found = np.zeros((groups * units, 1 + n), "int16" if self.is_fixed else "float32")
+        for k, j in np.ndindex(found.shape):
+            if j and (j - 1) % groups == k // units:
+                continue  # it predicts this one
             state = (state * 1_664_525 + 1_013_904_223) % 2**32
-            drawn.append(state >> 16)
-        spread, bias_spread = self.spreads()
-        spreads = np.repeat([bias_spread, spread], [1, n])
-        found = np.zeros(used.shape, "int16" if self.is_fixed else "float32")
-        high, most = np.array(drawn), np.broadcast_to(spreads, used.shape)[used]
-        if self.is_fixed:
-            found[used] = high * most // 32768 - most
-        else:
-            found[used] = (high.astype("float32") / 32768 - np.float32(1)) * most.astype("float32")
+            high, most = state >> 16, spread if j else bias_spread
+            one = np.float32(high) / np.float32(32768) - np.float32(1)
+            found[k, j] = high * most // 32768 - most if self.is_fixed else one * np.float32(most)
         return found[:, 1:].copy(), found[:, 0].copy()
 
     def dump(self, sequence: int = 0) -> bytes:
         """Return what `onlad_dump` writes on the chip."""
         self._need()
         return bytes(self._chip.dump(sequence))
+
+    def state(self) -> Array:
+        """Return what `dump` returns, as numbers by name: `onlad.mcu.layout`."""
+        return self.sizes().state(self.dump())
 
     def restore(self, data: bytes) -> PortableMonitor:
         """Take over the dump of a chip with the same sizes and the same random layer."""
@@ -289,32 +283,31 @@ class PortableMonitor:
         self._need()
         if self._chip.restore(bytes(data)):
             raise ModelFileError("the dump is damaged, or of a monitor with other sizes or seed")
-        state = State(self.sizes(), data)
+        state = self.state()
         self.n_seen, self._paused = int(state["seen"]), bool(state["paused"])
         self._rate = float(np.format_float_positional(np.float32(state["rate"])))
-        counted = ~np.isnan(state.common["counted"])
+        counted = ~np.isnan(state["counted"])
         self.counters = tuple(self.names[j] for j in np.flatnonzero(counted))
         return self
 
     @classmethod
     def from_dump(cls, data: bytes, seed: int = 0) -> PortableMonitor:
         """Return the monitor of a chip's dump, which says all but the seed of its layer."""
-        if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+        if len(data) < HEADER.size or data[: len(layout.MAGIC)] != layout.MAGIC:
             raise ModelFileError("the bytes are no dump of a chip")
         _, version, n, window, groups, units, modes, digest, _ = HEADER.unpack_from(data)
-        known = version in (VERSION, FIXED_VERSION) and groups == min(GROUPS, n)
+        known = version in (layout.VERSION, layout.FIXED_VERSION) and groups == min(GROUPS, n)
         if not (known and Sizes(n, window, groups, units, modes).dump == len(data)):
             raise ModelFileError("the dump is damaged, or of another version")
         for layer in get_args(Drawn):
             self = cls(
                 hidden=groups * units, window=window, modes=modes, seed=seed, layer=layer,
-                arithmetic="fixed" if version == FIXED_VERSION else "float",
+                arithmetic="fixed" if version == layout.FIXED_VERSION else "float",
             )  # fmt: skip
             self.names = tuple(range(n))
-            alpha, bias = self.layer()
-            if zlib.crc32(bias.tobytes(), zlib.crc32(alpha.tobytes())) == digest:
+            if self.digest() == digest:
                 self.restore(data)
-                self.warmup = int(State(self.sizes(), data)["warmup"])
+                self.warmup = int(self.state()["warmup"])
                 return self
         raise ModelFileError(
             f"the dump is of a monitor whose seed is not {seed}: "
@@ -325,15 +318,15 @@ class PortableMonitor:
         """Return what the monitor decided by itself, and whether it is ready."""
         if self._chip is None:
             return {"ready": False, "features": len(self.names), "why": "no sample yet"}
-        state, sizes = State(self.sizes(), self.dump()), self.sizes()
+        state, sizes = self.state(), self.sizes()
         said = {"ready": bool(state["ready"]), "features": sizes.features, "window": sizes.window}
         if not state["ready"]:
-            missing = int(state["warmup"]) - int(state.places[0, 3])
+            missing = int(state["warmup"]) - int(state["places"][0, 3])
             return said | {"why": f"{missing} more samples with a value are needed"}
         drifting = int(state["drifting"]) - 1
         return said | {
-            "modes": [int(rows) for role, rows, *_ in state.places if role == MODE],
-            "threshold": state["now"],
+            "modes": [int(rows) for role, rows, *_ in state["places"] if role == layout.MODE],
+            "threshold": float(state["now"] / state["doubt"]),
             "false_alarms": self.false_alarms,
             "drifting": self.names[drifting] if drifting >= 0 else None,
             "counters": list(self.counters),
@@ -373,17 +366,14 @@ class PortableMonitor:
         self._need()
         rows = len(X)
         verdicts = Verdicts(self.names, rows)
-        numbers, shares = np.empty((rows, 3), "float32"), np.empty(X.shape, "float32")
-        flags, drifting = np.empty((rows, 4), "uint8"), np.empty(rows, "int64")
+        said, shares = np.empty(rows, layout.VERDICT), np.empty(X.shape, "float32")
         with np.errstate(over="ignore"):  # a value that float32 does not have is missing
             X = np.ascontiguousarray(X, "float32")
-        self._chip.rows(X, numbers, flags, drifting, shares)
+        self._chip.rows(X, said.view("u1").reshape(rows, -1), shares)
         self.n_seen += rows
-        verdicts.score[:], verdicts.threshold[:], verdicts.p_value[:] = numbers.T
-        verdicts.ready[:], verdicts.is_anomaly[:], verdicts.learned[:], verdicts.drift[:] = (
-            flags.T.astype(bool)
-        )
-        verdicts.drifting[:], verdicts.shares[:] = drifting, shares
+        for name, *_ in layout.VERDICT[:-1]:
+            getattr(verdicts, name)[:] = said[name]
+        verdicts.shares[:] = shares
         return verdicts
 
     # -- values in and out --------------------------------------------------------------------
@@ -426,10 +416,8 @@ class PortableMonitor:
         return repr(self.settings()).replace("PortableSettings", "PortableMonitor", 1)
 
 
-def to_bytes(state: State, chip: PortableMonitor) -> bytes:
+def to_bytes(state: Array, chip: PortableMonitor) -> bytes:
     """Return the dump with this state, of a monitor with the layer and arithmetic of `chip`."""
-    layer = chip.layer()
-    digest = zlib.crc32(layer[1].tobytes(), zlib.crc32(layer[0].tobytes()))
-    version = FIXED_VERSION if chip.is_fixed else VERSION
-    data = HEADER.pack(MAGIC, version, *state.sizes, digest, 0) + state.words.tobytes()
+    version = layout.FIXED_VERSION if chip.is_fixed else layout.VERSION
+    data = HEADER.pack(layout.MAGIC, version, *chip.sizes(), chip.digest(), 0) + state.tobytes()
     return data + zlib.crc32(data).to_bytes(4, "little")

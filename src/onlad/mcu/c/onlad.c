@@ -74,6 +74,7 @@
 #define HIGHEST_FACTOR 54.59815f
 #define WEAK 2.0f
 #define STRONG 8.0f
+#define SINGLE 1.25f
 #define YOUNG_LIMIT 2048.0f
 #define MEAN 512.0f
 #define OUTSIDE 3.0f
@@ -98,44 +99,28 @@
 
 #define BLOCK 512u      /* the mean of the largest of so many rows is about the 0.999 quantile */
 #define OCTAVE 16       /* bins of the histogram in a factor of two */
-#define LOWEST (-7)     /* the first of them begins at 2^LOWEST, in roots of scores */
+#define LOWEST (-5)     /* the first of them begins at 2^LOWEST, in roots of scores */
 #define MOST 1e15f      /* the sum of its squares over a start is a float */
 #define SMALLEST 1e-30f /* what moves by less is still */
 #define NAN_BITS 0x7fc00000u
 #define UNCOUNTED (2.0f * MOST) /* in the place of a counter's last value, before the first */
 #define STATISTICS 4
 
-/* Whole numbers. */
-enum {
-    SEEN,
-    READY,
-    POSITION,
-    CURRENT,
-    WARMUP,
-    PAUSED,
-    TICKED,
-    REFUSED_ROWS,
-    SINCE,
-    EPISODE,
-    ALARMS,
-    EXPLAINED,
-    UNEXPLAINED,
-    IDLE,
-    ANCHORED,
-    SETTLING,
-    ANCHOR_ROWS,
-    DRIFTING,
-    TOTAL,
-    SLOTS
-};
+/* Whole numbers: of all rows, of the limit and a candidate, of the anchor. */
+enum { SEEN, READY, POSITION, CURRENT, WARMUP, PAUSED, TICKED, REFUSED_ROWS };
+enum { TOTAL = REFUSED_ROWS + 1, SINCE, EPISODE, ALARMS, EXPLAINED, UNEXPLAINED, IDLE };
+enum { ANCHORED = IDLE + 1, SETTLING, ANCHOR_ROWS, DRIFTING, RUN, SLOTS };
 enum { ROLE, ROWS, WEIGHT, BEGUN };            /* of a slot */
 enum { FREE, MODE, BEGINNING, WAITING, TWIN }; /* its role */
 #define SLOT(slot, what) m->count[SLOTS + 4 * (slot) + (what)]
-#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES) /* two bins a word */
-#define FLAGS (HISTOGRAM + ONLAD_PAIRS)
+/* The histogram has a word for each bin: rows, and in the upper half those that follow one as high.
+ * BEFORE has the bins of the last GAP + 1 rows, a byte each. */
+#define HISTOGRAM (m->count + SLOTS + 4 * ONLAD_MODES)
+#define BEFORE (HISTOGRAM + ONLAD_BINS)
+#define FLAGS (BEFORE + ONLAD_BEFORE)
 #define MASK(row) (FLAGS + ONLAD_RING + (row) * ONLAD_MASKS)
 /* Flags of a row. The low byte is its mode, the third one the bin of its score. */
-enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
+enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, ALONE = 2048, SCORED = 16 };
 
 /* All others. */
 #define MODES_AT 0
@@ -147,19 +132,8 @@ enum { OPEN = 256, UNUSUAL = 512, JUDGED = 1024, SCORED = 16 };
 #define PATIENCE_AT (AGE_AT + ONLAD_FEATURES)
 #define COUNTED_AT (PATIENCE_AT + ONLAD_FEATURES)
 #define SCALARS_AT (COUNTED_AT + ONLAD_FEATURES)
-enum {
-    RATE,
-    BASE,
-    FACTOR,
-    NOW,
-    GATE,
-    PEAK,
-    HIGHEST,
-    MEANS,
-    BLOCKS = MEANS + STATISTICS,
-    FIRST_MEANS = BLOCKS + 2 * STATISTICS,
-    DEVIATION = FIRST_MEANS + STATISTICS
-};
+enum { RATE, FACTOR, NOW, GATE, DOUBT, LAST, PEAK, HIGHEST, MEANS };
+enum { BLOCKS = MEANS + 4, FIRST_MEANS = MEANS + 12, DEVIATION = MEANS + 16 };
 #define SCALAR(what) m->memory[SCALARS_AT + (what)]
 
 /* A mode. */
@@ -171,15 +145,7 @@ enum {
 #define LARGEST_AT (USUAL_AT + 2 * ONLAD_FEATURES)
 #define LEANING_AT (LARGEST_AT + 2 * ONLAD_FEATURES)
 #define LEVELS_AT (LEANING_AT + 2 * ONLAD_FEATURES)
-enum {
-    MEDIAN = 0,
-    REACH = 4,
-    MEAN_MEDIAN = 8,
-    MEAN_REACH = 12,
-    LEAN_MEDIAN = 16,
-    LEAN_REACH = 20,
-    LEVELS = 24
-};
+enum { OF_ROWS, OF_MEANS = 8, OF_LEANS = 16, LEVELS = 24, REACH = 4 }; /* medians, then reaches */
 
 /* An anchor: coefficients by feature, then six rows. */
 #define ANCHOR(what) (m->memory + ANCHOR_AT + ONLAD_FEATURES * (ONLAD_INPUTS + (what)))
@@ -187,6 +153,7 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 
 /* Scratch. */
 #define V (m->scratch)
+#define NEWEST (V + ONLAD_INPUTS - ONLAD_FEATURES) /* of its rows */
 #define B (V + ONLAD_INPUTS)
 #ifdef ONLAD_FIXED
 #define INPUT (m->small) /* V, as it is multiplied */
@@ -207,15 +174,8 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 #define BIAS_OF(k) drawn(&random, ONLAD_BIAS_SPREAD)
 #define WEIGHT_OF(k, j) ((j) % ONLAD_GROUPS == (k) / ONLAD_UNITS ? 0 : drawn(&random, ONLAD_SPREAD))
 #else
-#ifdef ONLAD_RUNTIME
-#define ALPHA (m->alpha)
-#define BIAS (m->bias)
-#else
-#define ALPHA onlad_alpha
-#define BIAS onlad_bias
-#endif
-#define LAYER_BEGINS const onlad_weight* weight = ALPHA
-#define BIAS_OF(k) BIAS[k]
+#define LAYER_BEGINS const onlad_weight* weight = onlad_alpha
+#define BIAS_OF(k) onlad_bias[k]
 #define WEIGHT_OF(k, j) *weight++
 #endif
 
@@ -287,16 +247,23 @@ static int is_present(onlad_monitor* m, int row, int feature) {
 
 /* -- one mode and one row -- */
 
+/* Say how many rows before a row its window may hold: all of them, or the row stands in for them.
+ */
+static void set_run(onlad_monitor* m, int row, uint32_t run) {
+    FLAGS[row] &= ~(uint32_t)ALONE;
+    if (run < (uint32_t)ONLAD_WINDOW - 1) FLAGS[row] |= ALONE;
+}
+
 /* Fill V with the window of a row, the newest last, in the units of a mode or of the anchor. */
 static void look_at(onlad_monitor* m, int row, const float* centre, const float* scale,
                     float most) {
-    int j, lag;
+    const int back = FLAGS[row] & ALONE ? 0 : 1;
     V[0] = 1.0f;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const float over = scale[j] > 0.0f ? 1.0f / scale[j] : 0.0f;
         float* v = V + ONLAD_INPUTS - ONLAD_FEATURES + j;
-        for (lag = 0; lag < ONLAD_WINDOW; ++lag, v -= ONLAD_FEATURES) {
-            const float z = (NEW_ROW(before(m, row, lag))[j] - centre[j]) * over;
+        for (int lag = 0; lag < ONLAD_WINDOW; ++lag, v -= ONLAD_FEATURES) {
+            const float z = (NEW_ROW(before(m, row, lag * back))[j] - centre[j]) * over;
             *v = known(z) ? bounded(z, most) : 0.0f;
         }
     }
@@ -317,27 +284,24 @@ static onlad_weight drawn(uint32_t* random, onlad_weight spread) {
 /* One over the weight of the ridge that is put back, for one of `size` units at each row. */
 static float put_back(int size) { return 1.0f / (RIDGE * (float)size * (1.0f - LAMBDA)); }
 
-/* What follows is done in floats or in words. `look` fills V, then H with the tanh units of a row,
- * and ERRORS with the errors of both instances. */
+/* What follows is done in floats or in words. Of the errors of the linear instance are made B = D
+ * U'v and then (U D U'v)_j / (U D U')_jj of each feature, from its own row on. */
 #ifdef ONLAD_FIXED
 #include "onlad_fixed.h"
 #else
 #define UNIT_BITS 0
+#define ENTRY(word) from_bits(word) /* of U or beta, from a dump */
+#define LARGEST_ENTRY 1e9f          /* of U, */
+#define LARGEST_BETA 1e6f           /* and of beta */
+#define IS_FIXED 0
+#define weight_in(column, i) (column)[i]
+#define set_entry(at, x) (*(at) = (x))
+#define narrow_inputs(m) 0
 
-static float weight_in(const float* column, int i) { return column[i]; }
-
-static void set_entry(float* at, float x) { *at = x; }
-
-static int narrow_inputs(onlad_monitor* m) {
-    (void)m;
-    return 0;
-}
-
-/* z - beta V */
-static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
-    int i;
+/* z - beta h */
+static float left_over(const float* beta, const float* h, int size, float z, int fraction) {
     (void)fraction;
-    for (i = 0; i < ONLAD_INPUTS; ++i) z -= beta[i] * V[i];
+    for (int i = 0; i < size; ++i) z -= beta[i] * h[i];
     return z;
 }
 
@@ -351,39 +315,28 @@ static float squash(float x) {
     return y / (135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f)));
 }
 
-static void look(onlad_monitor* m, int slot, int row) {
-    const float* mode = mode_at(m, slot);
-    const float *z = V + ONLAD_INPUTS - ONLAD_FEATURES, *column = mode + LINEAR_AT;
-    const int first = ONLAD_INPUTS - ONLAD_FEATURES;
-    int group, i, j, k;
+static void fill_units(onlad_monitor* m, int fraction) {
     LAYER_BEGINS;
-
-    look_at(m, row, mode, mode + SCALE_AT, CLIP);
-    for (k = 0; k < ONLAD_HIDDEN; ++k) {
+    (void)fraction;
+    for (int k = 0; k < ONLAD_HIDDEN; ++k) {
         float sum = BIAS_OF(k);
-        for (j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * z[j];
+        for (int j = 0; j < ONLAD_FEATURES; ++j) sum += WEIGHT_OF(k, j) * NEWEST[j];
         H[k] = squash(sum);
     }
-    for (j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
-        const float *beta = mode + BETA_AT + j * ONLAD_UNITS, *units = H + group * ONLAD_UNITS;
-        float sum = 0.0f;
-        for (k = 0; k < ONLAD_UNITS; ++k) sum += units[k] * beta[k];
-        ERRORS[j] = z[j] - sum;
-        if (++group == ONLAD_GROUPS) group = 0;
-    }
+}
 
-    /* B = D U'v; then each feature's (U D U'v)_j / (U D U')_jj, from its own row on. */
-    for (k = 0; k < ONLAD_INPUTS; ++k) {
-        float sum = V[k];
-        for (i = 0; i < k; ++i) sum += column[i] * V[i];
-        B[k] = column[k] * sum;
-        column += k + 1;
+static void linear_errors(onlad_monitor* m, const float* U, int first, int fraction) {
+    (void)fraction;
+    for (int k = first; k < ONLAD_INPUTS; ++k) {
+        const float* column = U + ONLAD_TRIANGLE(k);
+        B[k] = V[k];
+        for (int i = 0; i < k; ++i) B[k] += column[i] * V[i];
+        B[k] *= column[k];
     }
-    for (j = first; j < ONLAD_INPUTS; ++j) {
-        float above = B[j], below;
-        column = mode + LINEAR_AT + ONLAD_TRIANGLE(j);
-        below = column[j];
-        for (k = j + 1; k < ONLAD_INPUTS; ++k) {
+    for (int j = first; j < ONLAD_INPUTS; ++j) {
+        const float* column = U + ONLAD_TRIANGLE(j);
+        float above = B[j], below = column[j];
+        for (int k = j + 1; k < ONLAD_INPUTS; ++k) {
             column += k;
             above += column[j] * B[k];
             below += column[j] * column[j] * column[k];
@@ -397,24 +350,18 @@ static void look(onlad_monitor* m, int slot, int row) {
  * to be divided by to be the gain. */
 static float learn_factor(float* U, int size, const float* h, int fraction, int unit, float weight,
                           float shrink, float* b) {
-    int i, j, first = unit < 0 ? 0 : unit;
+    const int first = unit < 0 ? 0 : unit;
     (void)fraction;
-    for (i = 0; i < first; ++i) b[i] = 0.0f;
-    for (j = first; j < size; ++j) {
-        float* column = U + ONLAD_TRIANGLE(j);
-        float f, v, next, p;
-        if (unit < 0) {
-            f = h[j];
-            for (i = 0; i < j; ++i) f += column[i] * h[i];
-        } else {
-            f = j == unit ? 1.0f : column[unit];
-        }
-        v = column[j] * f;
-        next = weight + f * v;
-        p = -f / weight;
+    clear(b, first);
+    for (int j = first; j < size; ++j) {
+        float *column = U + ONLAD_TRIANGLE(j), f = j == unit  ? 1.0f
+                                                   : unit < 0 ? h[j]
+                                                              : column[unit];
+        for (int i = 0; unit < 0 && i < j; ++i) f += column[i] * h[i];
+        const float v = column[j] * f, next = weight + f * v, p = -f / weight;
         column[j] *= weight / next / shrink;
-        for (i = 0; i < j; ++i) {
-            float u = column[i];
+        for (int i = 0; i < j; ++i) {
+            const float u = column[i];
             column[i] = u + b[i] * p;
             b[i] += u * v;
         }
@@ -426,10 +373,21 @@ static float learn_factor(float* U, int size, const float* h, int fraction, int 
 
 /* beta += b e */
 static void move_beta(float* beta, const float* b, float e, int size) {
-    int k;
-    for (k = 0; k < size; ++k) beta[k] += b[k] * e;
+    for (int k = 0; k < size; ++k) beta[k] += b[k] * e;
 }
 #endif
+
+/* Fill V, H with the tanh units of a row, and ERRORS with the errors of both instances. */
+static void look(onlad_monitor* m, int slot, int row) {
+    const float* mode = mode_at(m, slot);
+    look_at(m, row, mode, mode + SCALE_AT, CLIP);
+    const int fraction = narrow_inputs(m);
+    fill_units(m, fraction);
+    for (int j = 0; j < ONLAD_FEATURES; ++j)
+        ERRORS[j] = left_over(mode + BETA_AT + j * ONLAD_UNITS, H + j % ONLAD_GROUPS * ONLAD_UNITS,
+                              ONLAD_UNITS, NEWEST[j], UNIT_BITS);
+    linear_errors(m, mode + LINEAR_AT, ONLAD_INPUTS - ONLAD_FEATURES, fraction);
+}
 
 /* Learn what `look` saw. */
 static void learn(onlad_monitor* m, int slot, float shrink) {
@@ -437,15 +395,14 @@ static void learn(onlad_monitor* m, int slot, float shrink) {
     const int turn = (int)(SLOT(slot, ROWS) % (uint32_t)ONLAD_UNITS);
     const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
     const int fraction = narrow_inputs(m);
-    int group, j;
-    for (group = 0; group < ONLAD_GROUPS; ++group) {
-        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), *beta, d;
+    for (int group = 0; group < ONLAD_GROUPS; ++group) {
+        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), d;
         d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, UNIT_BITS, -1, shrink, shrink, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
+        for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
             move_beta(mode + BETA_AT + j * ONLAD_UNITS, B, ERRORS[j] / d, ONLAD_UNITS);
         d = learn_factor(U, ONLAD_UNITS, H, UNIT_BITS, turn, put_back(ONLAD_UNITS), 1.0f, B);
-        for (j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
-            beta = mode + BETA_AT + j * ONLAD_UNITS;
+        for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
+            float* beta = mode + BETA_AT + j * ONLAD_UNITS;
             move_beta(beta, B, -weight_in(beta, turn) / d, ONLAD_UNITS);
         }
     }
@@ -454,30 +411,36 @@ static void learn(onlad_monitor* m, int slot, float shrink) {
     ++SLOT(slot, ROWS);
 }
 
+/* The usual square of one error of an instance, whose usual squares have this mean: shrunk, and not
+ * far below the largest. */
+static float usual_square(onlad_monitor* m, int slot, int k, float mean) {
+    const float *mode = mode_at(m, slot), weight = (float)SLOT(slot, WEIGHT);
+    const float least = PRIOR * larger(mean, PRIOR_SQUARE);
+    return larger((weight * mode[USUAL_AT + k] + least) / (weight + PRIOR),
+                  mode[LARGEST_AT + k] / OFTEN);
+}
+
+static float mean(const float* values, int size) {
+    float sum = 0.0f;
+    for (int k = 0; k < size; ++k) sum += values[k];
+    return sum / (float)size;
+}
+
 /* From ERRORS: the four statistics, SQUARES by feature in units of the usual ones, and LEANED, the
  * errors in deviations, of which none counts for more than WINSOR. */
 static void statistics(onlad_monitor* m, int slot, int row, float* found) {
-    const float* mode = mode_at(m, slot);
-    const float weight = (float)SLOT(slot, WEIGHT);
-    int instance, j, present = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
-        SQUARES[j] = 0.0f;
-        present += is_present(m, row, j);
-    }
-    for (instance = 0; instance < 2; ++instance) {
-        const float* usual = mode + USUAL_AT + instance * ONLAD_FEATURES;
-        const float* largest = mode + LARGEST_AT + instance * ONLAD_FEATURES;
-        const float* errors = ERRORS + instance * ONLAD_FEATURES;
-        float* leaned = LEANED + instance * ONLAD_FEATURES;
-        float sum = 0.0f, most = 0.0f, least = 0.0f;
-        for (j = 0; j < ONLAD_FEATURES; ++j) least += usual[j];
-        least = larger(least / (float)ONLAD_FEATURES, PRIOR_SQUARE);
-        for (j = 0; j < ONLAD_FEATURES; ++j) {
+    int present = 0;
+    clear(SQUARES, ONLAD_FEATURES);
+    for (int j = 0; j < ONLAD_FEATURES; ++j) present += is_present(m, row, j);
+    for (int instance = 0; instance < 2; ++instance) {
+        const int first = instance * ONLAD_FEATURES;
+        const float usual = mean(mode_at(m, slot) + USUAL_AT + first, ONLAD_FEATURES);
+        float sum = 0.0f, most = 0.0f;
+        for (int j = 0; j < ONLAD_FEATURES; ++j) {
             if (is_present(m, row, j)) {
-                float mixed = (weight * usual[j] + PRIOR * least) / (weight + PRIOR);
-                float error = errors[j] / sqrtf(larger(mixed, largest[j] / OFTEN));
+                float error = ERRORS[first + j] / sqrtf(usual_square(m, slot, first + j, usual));
                 float square = error * error;
-                leaned[j] = bounded(error, WINSOR);
+                LEANED[first + j] = bounded(error, WINSOR);
                 sum += square;
                 most = larger(most, square);
                 SQUARES[j] += square;
@@ -488,16 +451,19 @@ static void statistics(onlad_monitor* m, int slot, int row, float* found) {
     }
 }
 
-static void standardise(const float* levels, float* found) {
-    int i;
-    for (i = 0; i < STATISTICS; ++i) found[i] = (found[i] - levels[MEDIAN + i]) / levels[REACH + i];
+/* How far a statistic is above its median, in reaches. */
+static float standard(const float* level, int i, float found) {
+    return (found - level[i]) / level[REACH + i];
+}
+
+static void standardise(const float* level, float* found) {
+    for (int i = 0; i < STATISTICS; ++i) found[i] = standard(level, i, found[i]);
 }
 
 /* Let leans follow LEANED, which becomes the new leans; a missing value leaves them as they are.
  * Without leans before it they begin at 0. */
 static void lean(onlad_monitor* m, int row, const float* before_it) {
-    int k;
-    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+    for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         const float last = before_it ? before_it[k] : 0.0f;
         const int present = is_present(m, row, k % ONLAD_FEATURES);
         LEANED[k] = present ? last + LEANING * (LEANED[k] - last) : last;
@@ -507,10 +473,9 @@ static void lean(onlad_monitor* m, int row, const float* before_it) {
 /* The four statistics of LEANED. */
 static void lean_statistics(onlad_monitor* m, int slot, float* found) {
     const float* leaning = mode_at(m, slot) + LEANING_AT;
-    int instance, j;
-    for (instance = 0; instance < 2; ++instance) {
+    for (int instance = 0; instance < 2; ++instance) {
         float sum = 0.0f, most = 0.0f;
-        for (j = instance * ONLAD_FEATURES; j < (instance + 1) * ONLAD_FEATURES; ++j) {
+        for (int j = instance * ONLAD_FEATURES; j < (instance + 1) * ONLAD_FEATURES; ++j) {
             float square = LEANED[j] * LEANED[j] / leaning[j];
             sum += square;
             most = larger(most, square);
@@ -522,15 +487,14 @@ static void lean_statistics(onlad_monitor* m, int slot, float* found) {
 
 /* The score of standardised statistics; with running means and statistics of leans if there are
  * any. */
-static float total(const float* levels, const float* standard, const float* means,
+static float total(const float* levels, const float* found, const float* means,
                    const float* leans) {
     float sum = 0.0f;
-    int i;
-    for (i = 0; i < STATISTICS; ++i) {
-        float one = standard[i];
+    for (int i = 0; i < STATISTICS; ++i) {
+        float one = found[i];
         if (means) {
-            one = larger(one, (means[i] - levels[MEAN_MEDIAN + i]) / levels[MEAN_REACH + i]);
-            one = larger(one, (leans[i] - levels[LEAN_MEDIAN + i]) / levels[LEAN_REACH + i]);
+            one = larger(one, standard(levels + OF_MEANS, i, means[i]));
+            one = larger(one, standard(levels + OF_LEANS, i, leans[i]));
         }
         sum += larger(one, 0.0f);
     }
@@ -553,8 +517,7 @@ static float score_of(onlad_monitor* m, int slot, int row) {
 static void take(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
     const float weight = (float)SLOT(slot, WEIGHT) + 1.0f;
-    int k;
-    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+    for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         if (is_present(m, row, k % ONLAD_FEATURES)) {
             float square = ERRORS[k] * ERRORS[k], *usual = mode + USUAL_AT + k;
             *usual += (square - *usual) / weight;
@@ -567,8 +530,7 @@ static void take(onlad_monitor* m, int slot, int row) {
 static void wake(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
     const float* x = NEW_ROW(row);
-    int j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         float *centre = mode + j, *scale = mode + SCALE_AT + j, moved;
         if (*scale > 0.0f || !is_present(m, row, j)) continue;
         if (!known(*centre)) *centre = x[j];
@@ -584,38 +546,44 @@ static int bin(float root) {
     return at < 0 ? 0 : at >= ONLAD_BINS ? ONLAD_BINS - 1 : at;
 }
 
-static uint32_t rows_in(const onlad_monitor* m, int at) {
-    return HISTOGRAM[at / 2] >> (at % 2 * 16) & 0xffffu;
-}
+static uint32_t rows_in(const onlad_monitor* m, int at) { return HISTOGRAM[at] & 0xffffu; }
 
-/* A full histogram is halved: of the rows in each bin and those above it every second stays. Half
- * of each bin alone would leave nothing of a tail in which most have one row. */
+/* A row begins a cluster above a bin if none of the GAP + 1 rows before it is above it too: the
+ * upper half of a word counts the others. A full histogram is halved: of the rows in each bin and
+ * those above it every second stays. Half of each bin alone would leave nothing of a tail in which
+ * most have one row. */
 static void count_score(onlad_monitor* m, int at) {
+    uint8_t* before_it = (uint8_t*)BEFORE;
     uint32_t odd = 0;
-    HISTOGRAM[at / 2] += 1u << (at % 2 * 16);
+    int highest = 0;
+    for (int k = (int)GAP; k >= 0; --k) {
+        if (before_it[k] > highest) highest = before_it[k];
+        before_it[k] = k ? before_it[k - 1] : (uint8_t)at;
+    }
+    ++HISTOGRAM[at];
+    HISTOGRAM[highest < at ? highest : at] += 0x10000u;
     if (++m->count[TOTAL] < RECENT) return;
-    for (at = ONLAD_BINS - 1; at >= 0; --at) {
-        const uint32_t rows = rows_in(m, at), half = (rows + odd) / 2;
-        odd = (rows + odd) % 2;
-        HISTOGRAM[at / 2] -= (rows - half) << (at % 2 * 16);
+    for (int k = ONLAD_BINS - 1; k >= 0; --k) {
+        const uint32_t both = HISTOGRAM[k] + odd;
+        odd = both & 0x10001u;
+        HISTOGRAM[k] = both >> 1 & 0x7fff7fffu;
     }
     m->count[TOTAL] = RECENT / 2;
 }
 
 /* -- the start of a mode: units, learning, usual squares, levels, levels of running means -- */
 
-static void begin(onlad_monitor* m, int slot, uint32_t role) {
+/* A place that is free holds zeros. */
+static void release(onlad_monitor* m, int slot) {
     clear(mode_at(m, slot), ONLAD_MODE_FLOATS);
-    SLOT(slot, ROLE) = role;
-    SLOT(slot, ROWS) = SLOT(slot, WEIGHT) = SLOT(slot, BEGUN) = 0;
+    SLOT(slot, ROLE) = SLOT(slot, ROWS) = SLOT(slot, WEIGHT) = SLOT(slot, BEGUN) = FREE;
 }
 
 /* While units are measured, USUAL has the smallest and largest value, and LARGEST the rows. */
 static void measure_units(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
     const float* x = NEW_ROW(row);
-    int j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         float *low = mode + USUAL_AT + j, *high = low + ONLAD_FEATURES;
         float *rows = mode + LARGEST_AT + j, away;
         if (!is_present(m, row, j)) continue;
@@ -630,15 +598,13 @@ static void measure_units(onlad_monitor* m, int slot, int row) {
 }
 
 static void settle_factor(float* U, int size, float first) {
-    int j;
     clear(U, ONLAD_TRIANGLE(size));
-    for (j = 0; j < size; ++j) U[ONLAD_TRIANGLE(j) + j] = 1.0f / (j ? RIDGE : first);
+    for (int j = 0; j < size; ++j) U[ONLAD_TRIANGLE(j) + j] = 1.0f / (j ? RIDGE : first);
 }
 
 static void settle_units(onlad_monitor* m, int slot) {
     float* mode = mode_at(m, slot);
-    int group, j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         float rows = mode[LARGEST_AT + j];
         float span = mode[USUAL_AT + ONLAD_FEATURES + j] - mode[USUAL_AT + j];
         float scale = rows > 0.0f ? sqrtf(mode[SCALE_AT + j] / rows) : 0.0f;
@@ -650,45 +616,39 @@ static void settle_units(onlad_monitor* m, int slot) {
         mode[LARGEST_AT + j] = mode[LARGEST_AT + ONLAD_FEATURES + j] = scale > 0.0f ? 0.0f : 1.0f;
     }
     settle_factor(mode + LINEAR_AT, ONLAD_INPUTS, CONSTANT);
-    for (group = 0; group < ONLAD_GROUPS; ++group)
+    for (int group = 0; group < ONLAD_GROUPS; ++group)
         settle_factor(mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS, RIDGE);
 }
 
 /* Let medians, and sums of the largest of each block, follow row `count` of a measurement. Two of
  * them can go on at a time: `which` is 0 or STATISTICS. */
-static void measure_level(onlad_monitor* m, int which, float* median, float* sum,
-                          const float* found, uint32_t count) {
-    int i;
-    for (i = 0; i < STATISTICS; ++i) {
+static void measure_level(onlad_monitor* m, int which, float* level, const float* found,
+                          uint32_t count) {
+    for (int i = 0; i < STATISTICS; ++i) {
         float *away = &SCALAR(DEVIATION + which + i), *block = &SCALAR(BLOCKS + which + i);
+        float *median = level + i, *sum = level + REACH + i;
         if (count == 0) {
-            median[i] = found[i];
-            *away = sum[i] = 0.0f;
+            *median = found[i];
+            *away = *sum = 0.0f;
         } else {
-            *away += (magnitude(found[i] - median[i]) - *away) / (float)count;
-            median[i] += (found[i] > median[i] ? 2.0f : -2.0f) * *away / (float)count;
+            *away += (magnitude(found[i] - *median) - *away) / (float)count;
+            *median += (found[i] > *median ? 2.0f : -2.0f) * *away / (float)count;
         }
         *block = count % BLOCK == 0 ? found[i] : larger(*block, found[i]);
-        if (count % BLOCK == BLOCK - 1) sum[i] += *block;
+        if (count % BLOCK == BLOCK - 1) *sum += *block;
     }
 }
 
 /* The reach of a level after `count` rows; sums of blocks become reaches. */
-static void settle_level(onlad_monitor* m, int which, const float* median, float* sum,
-                         uint32_t count, float rows_in_mean, float least) {
+static void settle_level(onlad_monitor* m, int which, float* level, uint32_t count,
+                         float rows_in_mean, float least) {
     const uint32_t blocks = count / BLOCK;
     const float wider = BEYOND * (1.0f + FEW * rows_in_mean / (float)count);
-    int i;
-    for (i = 0; i < STATISTICS; ++i) {
-        float high = blocks ? sum[i] / (float)blocks : SCALAR(BLOCKS + which + i);
-        sum[i] = larger(wider * (high - median[i]), least);
+    for (int i = 0; i < STATISTICS; ++i) {
+        float* sum = level + REACH + i;
+        const float high = blocks ? *sum / (float)blocks : SCALAR(BLOCKS + which + i);
+        *sum = larger(wider * (high - level[i]), least);
     }
-}
-
-/* The copy that learns on while the mode itself is measured; ONLAD_NONE if there is no place. */
-static int twin_of(const onlad_monitor* m, int is_first) {
-    (void)m;
-    return is_first && ONLAD_MODES > 1 ? 1 : ONLAD_NONE;
 }
 
 static void copy_mode(onlad_monitor* m, int to, int from, int floats) {
@@ -699,13 +659,10 @@ static void copy_mode(onlad_monitor* m, int to, int from, int floats) {
 /* The usual squares of leans, from their means over `count` rows: shrunk, and not too small. */
 static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
     float* leaning = mode_at(m, slot) + LEANING_AT;
-    int instance, j;
-    for (instance = 0; instance < 2; ++instance, leaning += ONLAD_FEATURES) {
-        float mean = 0.0f, rows = (float)count;
-        for (j = 0; j < ONLAD_FEATURES; ++j) mean += leaning[j];
-        mean /= (float)ONLAD_FEATURES;
-        for (j = 0; j < ONLAD_FEATURES; ++j)
-            leaning[j] = larger((rows * leaning[j] + PRIOR * mean) / (rows + PRIOR),
+    for (int instance = 0; instance < 2; ++instance, leaning += ONLAD_FEATURES) {
+        const float usual = mean(leaning, ONLAD_FEATURES), rows = (float)count;
+        for (int j = 0; j < ONLAD_FEATURES; ++j)
+            leaning[j] = larger((rows * leaning[j] + PRIOR * usual) / (rows + PRIOR),
                                 CORRELATED * LEANING / (2.0f - LEANING));
     }
 }
@@ -715,33 +672,31 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
     float *mode = mode_at(m, slot), *levels = mode + LEVELS_AT, *leans = m->memory + FIRST_LEANS_AT;
     float found[STATISTICS], leaned[STATISTICS];
     const uint32_t half = m->count[WARMUP] / 4;
-    int i, k;
     statistics(m, slot, row, found);
-    if (at == 0)
-        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) leans[k] = 0.0f;
+    if (at == 0) clear(leans, 2 * ONLAD_FEATURES);
     lean(m, row, leans);
     memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
     if (at < half) {
-        measure_level(m, 0, levels + MEDIAN, levels + REACH, found, at);
-        for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+        measure_level(m, 0, levels, found, at);
+        for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
             float* leaning = mode + LEANING_AT + k;
             *leaning += (leans[k] * leans[k] - *leaning) / (float)(at + 1);
         }
         if (at < half - 1) return;
-        settle_level(m, 0, levels + MEDIAN, levels + REACH, half, 1.0f, LEAST_REACH);
+        settle_level(m, 0, levels, half, 1.0f, LEAST_REACH);
         settle_leaning(m, slot, half);
-        for (i = 0; i < STATISTICS; ++i) SCALAR(FIRST_MEANS + i) = 0.0f;
+        clear(&SCALAR(FIRST_MEANS), STATISTICS);
         return;
     }
     lean_statistics(m, slot, leaned);
-    measure_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, leaned, at - half);
+    measure_level(m, STATISTICS, levels + OF_LEANS, leaned, at - half);
     standardise(levels, found);
     if (is_first) count_score(m, bin(sqrtf(total(levels, found, NULL, NULL))));
-    for (i = 0; i < STATISTICS; ++i) {
+    for (int i = 0; i < STATISTICS; ++i) {
         float* mean = &SCALAR(FIRST_MEANS + i);
         *mean += SMOOTHING * (smaller(found[i], 1.0f) - *mean);
     }
-    measure_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, &SCALAR(FIRST_MEANS), at - half);
+    measure_level(m, 0, levels + OF_MEANS, &SCALAR(FIRST_MEANS), at - half);
 }
 
 /* One row more of a start; return whether it is the last. What is measured are errors of a model
@@ -750,7 +705,7 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
 static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
     float* levels = mode_at(m, slot) + LEVELS_AT;
     const uint32_t part = m->count[WARMUP] / 12, at = SLOT(slot, BEGUN)++;
-    const int twin = twin_of(m, is_first);
+    const int twin = is_first && ONLAD_MODES > 1 ? 1 : -1; /* it learns on meanwhile */
     if (at < 2 * part) {
         measure_units(m, slot, row);
         if (at == 2 * part - 1) settle_units(m, slot);
@@ -778,83 +733,93 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         learn(m, twin, LAMBDA);
     }
     if (at < 12 * part - 1) return 0;
-    settle_level(m, 0, levels + MEAN_MEDIAN, levels + MEAN_REACH, 3 * part, 1.0f / SMOOTHING,
-                 LEAST_MEAN_REACH);
-    settle_level(m, STATISTICS, levels + LEAN_MEDIAN, levels + LEAN_REACH, 3 * part,
-                 CORRELATED / LEANING, LEAST_REACH);
+    settle_level(m, 0, levels + OF_MEANS, 3 * part, 1.0f / SMOOTHING, LEAST_MEAN_REACH);
+    settle_level(m, STATISTICS, levels + OF_LEANS, 3 * part, CORRELATED / LEANING, LEAST_REACH);
     if (twin >= 0) {
         copy_mode(m, slot, twin, USUAL_AT); /* all but usual squares and levels */
-        SLOT(twin, ROLE) = FREE;
+        release(m, twin);
     }
     return 1;
 }
 
 /* -- the limit -- */
 
-/* The middle of a bin. */
-static float middle(int at) {
-    return at == 0 ? 0.0f
-                   : from_bits(((uint32_t)(at - 1 + (127 + LOWEST) * OCTAVE) << 19) + (1u << 18));
+/* The least root of a bin. */
+static float lowest(int at) {
+    return at ? from_bits((uint32_t)(at - 1 + (127 + LOWEST) * OCTAVE) << 19) : 0.0f;
 }
 
 static float p_value(onlad_monitor* m, float score) {
     uint32_t above = 1;
-    int i;
-    for (i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += rows_in(m, i);
+    for (int i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += rows_in(m, i);
     return (float)above / (float)(m->count[TOTAL] + 1);
 }
 
-/* The root that a normal row exceeds with probability RATE: onlad.limit.tail, of a histogram. */
-static float tail(onlad_monitor* m) {
-    const uint32_t n = m->count[TOTAL];
-    uint32_t k = 0, wanted = (uint32_t)((float)n * TAIL),
-             beyond = n - (uint32_t)(0.999f * (float)n);
-    float sum = 0.0f, ranked = 0.0f, u, b0, b1, ratio, shape, far, most = 0.0f;
-    int i;
+/* onlad.limit.tail of a histogram: the root that a normal row exceeds with probability RATE, and
+ * the one above which clusters begin with it. The rows of a bin are taken to be spread over it. */
+static void tails(onlad_monitor* m, float* roots) {
+    const uint32_t n = m->count[TOTAL], beyond = n - (uint32_t)(0.999f * (float)n);
+    uint32_t k = 0, above = 0, following = 0, wanted = (uint32_t)((float)n * TAIL);
+    float sum = 0.0f, ranked = 0.0f, u = 0.0f, b0, b1, shape, most = 0.0f;
+    roots[0] = roots[1] = 0.0f;
+    if (n < 2) return;
     if (wanted < 8) wanted = 8;
-    if (n < 2) return 0.0f;
     if (wanted > n - 1) wanted = n - 1;
-    for (i = ONLAD_BINS - 1; i > 0 && k < wanted; --i) {
-        float rows = (float)rows_in(m, i), value = middle(i);
-        sum += rows * value;
-        ranked += rows * value * ((float)k + 0.5f * (rows - 1.0f));
-        k += rows_in(m, i);
-        if (most == 0.0f && k >= beyond) most = value;
+    for (int i = ONLAD_BINS - 1; i >= 0; --i) {
+        const uint32_t rows = rows_in(m, i), left = wanted - k, own = rows < left ? rows : left;
+        if (rows == 0) continue;
+        const float high = lowest(i + 1), step = (high - lowest(i)) / (float)rows;
+        const float part = (float)own, value = high - 0.5f * step * part;
+        if (k < beyond && k + rows >= beyond) most = high - step * ((float)(beyond - k) - 0.5f);
+        sum += part * value;
+        ranked += part * (value * ((float)k + 0.5f * (part - 1.0f)) -
+                          step * (part * part - 1.0f) * (1.0f / 12.0f));
+        if (own) above += rows, following += HISTOGRAM[i] >> 16;
+        k += own;
+        u = high - step * (part + 0.5f); /* the first row that is not in the tail */
+        if (own < rows) break;
     }
-    u = middle(i);
-    if (k < 2) return u;
+    roots[0] = roots[1] = u;
+    if (k < 2) return;
     b0 = sum / (float)k - u;
     b1 = ranked / ((float)k * (float)(k - 1)) - 0.5f * u;
-    ratio = SCALAR(RATE) * (float)n / (float)k;
-    if (!(b0 > 0.0f) || ratio >= 1.0f) return u;
     shape = 2.0f - b0 / larger(b0 - 2.0f * b1, 1e-6f * b0);
     shape = shape < 0.0f ? 0.0f : shape > 0.5f ? 0.5f : shape;
-    far = -logarithm(ratio);
-    if (shape > 1e-3f) far = (exponential(shape * far) - 1.0f) / shape;
-    return smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);
+    for (int i = 0; i < 2; ++i) {
+        const float begin = i && following < above ? (float)(above - following) : 1.0f;
+        const float share = i ? begin / (float)above : 1.0f;
+        float far = -logarithm(SCALAR(RATE) * (float)n / ((float)k * share));
+        if (!(b0 > 0.0f) || far <= 0.0f) continue;
+        if (shape > 1e-4f) far = (exponential(shape * far) - 1.0f) / shape;
+        roots[i] = smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);
+    }
 }
 
 static float learned_rows(onlad_monitor* m) {
     uint32_t rows = 0;
-    int slot;
-    for (slot = 0; slot < ONLAD_MODES; ++slot)
+    for (int slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == MODE) rows += SLOT(slot, ROWS);
     return (float)(rows ? rows : 1);
 }
 
 static void settle_limit(onlad_monitor* m) {
-    const float root = tail(m), rows = learned_rows(m);
-    SCALAR(BASE) = larger(LEAST, root * root);
-    SCALAR(NOW) = SCALAR(BASE) * SCALAR(FACTOR) * (1.0f + YOUNG_LIMIT / rows);
+    const float rows = learned_rows(m);
+    float roots[2];
+    tails(m, roots);
+    SCALAR(DOUBT) = 1.0f + YOUNG_LIMIT / rows;
+    SCALAR(NOW) = larger(LEAST, roots[1] * roots[1]) * SCALAR(FACTOR) * SCALAR(DOUBT);
     if (m->count[SINCE] && m->count[EPISODE] >= LASTING && m->count[ALARMS] >= TOLD)
         SCALAR(NOW) = larger(SCALAR(NOW), SHELVED * SCALAR(HIGHEST));
-    SCALAR(GATE) = REFUSED * larger(1.0f, SCALAR(BASE)) * (1.0f + YOUNG_GATE / rows);
+    SCALAR(GATE) = REFUSED * larger(1.0f, roots[0] * roots[0]) * (1.0f + YOUNG_GATE / rows);
 }
 
 /* Let the factor follow one row. SINCE is 0 if there is no episode, else rows since its last + 1.
  */
 static void follow(onlad_monitor* m, float ratio, int unusual) {
     uint32_t *since = &m->count[SINCE], *rows = &m->count[EPISODE], *alarms = &m->count[ALARMS];
+    if (m->count[TICKED] == 0)
+        SCALAR(FACTOR) =
+            larger(SCALAR(FACTOR) * (1.0f - STEP * (float)ONLAD_DELAY * SCALAR(RATE)), 1.0f);
     if (unusual) {
         *since = 1;
         if (*rows < LASTING) ++*rows;
@@ -875,11 +840,11 @@ static void settle_anchor(onlad_monitor* m) {
     const int slot = (int)m->count[ANCHORED] - 1, j = (int)m->count[SETTLING];
     const float *mode = mode_at(m, slot), *U = mode + LINEAR_AT;
     const int own = ONLAD_INPUTS - ONLAD_FEATURES + j;
-    float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f, weight, mixed;
-    int i, k;
-    for (i = 0; i < ONLAD_INPUTS; ++i) {
+    const float usual = mean(mode + USUAL_AT + ONLAD_FEATURES, ONLAD_FEATURES);
+    float *beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS, below = 0.0f;
+    for (int i = 0; i < ONLAD_INPUTS; ++i) {
         float sum = 0.0f;
-        for (k = i > own ? i : own; k < ONLAD_INPUTS; ++k) {
+        for (int k = i > own ? i : own; k < ONLAD_INPUTS; ++k) {
             const float* column = U + ONLAD_TRIANGLE(k);
             float left = k == i ? 1.0f : weight_in(column, i);
             float right = k == own ? 1.0f : weight_in(column, own);
@@ -888,15 +853,11 @@ static void settle_anchor(onlad_monitor* m) {
         beta[i] = sum;
         if (i == own) below = sum;
     }
-    for (i = 0; i < ONLAD_INPUTS; ++i) set_entry(beta + i, i == own ? 0.0f : -beta[i] / below);
-    for (i = 0; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
+    for (int i = 0; i < ONLAD_INPUTS; ++i) set_entry(beta + i, i == own ? 0.0f : -beta[i] / below);
+    for (int i = LEAN; i < 6; ++i) ANCHOR(i)[j] = 0.0f;
     ANCHOR(ITS_CENTRE)[j] = mode[j];
     ANCHOR(ITS_SCALE)[j] = mode[SCALE_AT + j];
-    weight = (float)SLOT(slot, WEIGHT);
-    mixed =
-        (weight * mode[USUAL_AT + ONLAD_FEATURES + j] + PRIOR * PRIOR_SQUARE) / (weight + PRIOR);
-    mixed = larger(mixed, mode[LARGEST_AT + ONLAD_FEATURES + j] / OFTEN);
-    ANCHOR(ITS_DEVIATION)[j] = sqrtf(mixed);
+    ANCHOR(ITS_DEVIATION)[j] = sqrtf(usual_square(m, slot, ONLAD_FEATURES + j, usual));
     ++m->count[SETTLING];
 }
 
@@ -904,16 +865,15 @@ static void settle_anchor(onlad_monitor* m) {
 static void follow_anchor(onlad_monitor* m, int row) {
     const int half = 2 * m->count[ANCHOR_ROWS] >= MEASURED;
     float worst = 1.0f;
-    int fraction, j;
     look_at(m, row, ANCHOR(ITS_CENTRE), ANCHOR(ITS_SCALE), ANCHOR_CLIP);
-    fraction = narrow_inputs(m);
+    const int fraction = narrow_inputs(m);
     if (m->count[ANCHOR_ROWS] < MEASURED) ++m->count[ANCHOR_ROWS];
     m->count[DRIFTING] = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const float* beta = m->memory + ANCHOR_AT + j * ONLAD_INPUTS;
         float *lean = ANCHOR(LEAN) + j, *halves = ANCHOR(HALVES) + j;
         const float slack = SLACK * ANCHOR(ITS_DEVIATION)[j];
-        const float error = left_over(m, beta, V[ONLAD_INPUTS - ONLAD_FEATURES + j], fraction);
+        const float error = left_over(beta, INPUT, ONLAD_INPUTS, NEWEST[j], fraction);
         *lean += (error - *lean) / MEAN;
         if (m->count[ANCHOR_ROWS] < MEASURED) {
             halves[half * ONLAD_FEATURES] = larger(halves[half * ONLAD_FEATURES], magnitude(*lean));
@@ -931,22 +891,21 @@ static void follow_anchor(onlad_monitor* m, int row) {
 /* -- modes -- */
 
 static int slot_with(onlad_monitor* m, uint32_t role) {
-    int slot;
-    for (slot = 0; slot < ONLAD_MODES; ++slot)
+    for (int slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == role) return slot;
     return -1;
 }
 
 /* The candidate becomes a mode. One slot stays free for the next: the mode that learned least. */
 static void confirm(onlad_monitor* m, int candidate) {
-    int slot, known_modes = 0, least = -1;
-    for (slot = 0; slot < ONLAD_MODES; ++slot) {
+    int known_modes = 0, least = -1;
+    for (int slot = 0; slot < ONLAD_MODES; ++slot) {
         if (SLOT(slot, ROLE) != MODE) continue;
         ++known_modes;
         if (least < 0 || SLOT(slot, ROWS) < SLOT(least, ROWS)) least = slot;
     }
     if (known_modes == ONLAD_MODES - 1) {
-        SLOT(least, ROLE) = FREE;
+        release(m, least);
         if ((int)m->count[ANCHORED] == least + 1)
             m->count[ANCHORED] = m->count[SETTLING] = m->count[DRIFTING] = 0;
     }
@@ -958,15 +917,12 @@ static void confirm(onlad_monitor* m, int candidate) {
  * mode now. */
 static int seclude(onlad_monitor* m, int row) {
     int slot = slot_with(m, WAITING);
-    float needed;
     m->count[IDLE] = 0;
     if (slot < 0) {
         slot = slot_with(m, BEGINNING);
-        if (slot < 0) {
-            slot = slot_with(m, FREE);
-            if (slot < 0) return 0;
-            begin(m, slot, BEGINNING);
-        }
+        if (slot < 0) slot = slot_with(m, FREE);
+        if (slot < 0) return 0;
+        SLOT(slot, ROLE) = BEGINNING;
         if (begin_row(m, slot, row, 0)) {
             SLOT(slot, ROLE) = WAITING;
             m->count[EXPLAINED] = m->count[UNEXPLAINED] = 0;
@@ -982,10 +938,10 @@ static int seclude(onlad_monitor* m, int row) {
         ++m->count[UNEXPLAINED];
     }
     if ((float)m->count[UNEXPLAINED] > FOREIGN * ((float)m->count[EXPLAINED] + CANDIDATE)) {
-        SLOT(slot, ROLE) = FREE;
+        release(m, slot);
         return 0;
     }
-    needed = smaller(larger(PATIENCE * learned_rows(m), SHORTEST), LONGEST);
+    const float needed = smaller(larger(PATIENCE * learned_rows(m), SHORTEST), LONGEST);
     if ((float)m->count[EXPLAINED] < needed) return 0;
     confirm(m, slot);
     return 1;
@@ -995,16 +951,15 @@ static int seclude(onlad_monitor* m, int row) {
 static int decide(onlad_monitor* m, int row) {
     const uint32_t flags = FLAGS[row];
     const int spared = (float)m->count[REFUSED_ROWS] < SPARED * (float)(ONLAD_DELAY + 1);
-    int slot = (int)(flags & 255u), most, scored;
+    const int most = bin(sqrtf(SCALAR(GATE))), scored = (int)(flags >> SCORED);
+    int slot = (int)(flags & 255u);
     if (!(flags & OPEN)) return 0;
     if (!spared) return seclude(m, row);
-    most = bin(sqrtf(SCALAR(GATE)));
-    scored = (int)(flags >> SCORED);
     count_score(m, scored < most ? scored : most);
     if (++m->count[IDLE] % (ONLAD_DELAY / EXPIRING) == 0) { /* what began is let go in time */
         int young = slot_with(m, BEGINNING);
         if (young >= 0 && m->count[IDLE] / (ONLAD_DELAY / EXPIRING) > SLOT(young, BEGUN))
-            SLOT(young, ROLE) = FREE;
+            release(m, young);
     }
     if (flags & UNUSUAL) return 0;
     if (SLOT(slot, ROLE) != MODE) slot = (int)m->count[CURRENT];
@@ -1020,67 +975,68 @@ static int decide(onlad_monitor* m, int row) {
 
 /* -- rows -- */
 
-/* Judge a row by the mode of the row before; if its score is high, by the others too. */
+/* Judge a row by the mode of the row before; if its score is high, by the others too. A machine
+ * changes between the modes of a history, which had no start here, at any row, so no window reaches
+ * over such a change. */
 static float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
-    float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS];
-    int turn, i, slot = current;
-    float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT, kept[STATISTICS];
+    float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS], kept[STATISTICS];
+    float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT;
+    const uint32_t run = m->count[RUN];
     memcpy(kept, now, sizeof kept);
-    for (turn = 0; turn < ONLAD_MODES; ++turn) {
-        float score;
-        if (turn) slot = turn <= current ? turn - 1 : turn;
+    for (int turn = 0; turn < ONLAD_MODES; ++turn) {
+        const int slot = turn == 0 ? current : turn <= current ? turn - 1 : turn;
+        const uint32_t own = turn && !(SLOT(slot, BEGUN) | SLOT(current, BEGUN)) ? 0 : run;
         if (SLOT(slot, ROLE) != MODE) continue;
+        set_run(m, row, own);
         look(m, slot, row);
         statistics(m, slot, row, found);
         standardise(mode_at(m, slot) + LEVELS_AT, found);
-        for (i = 0; i < STATISTICS; ++i)
+        for (int i = 0; i < STATISTICS; ++i)
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
         lean(m, row, turn ? NULL : leans); /* those of another mode do not count */
         lean_statistics(m, slot, leaned);
-        score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
+        const float score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
         if (best < 0.0f || score < best) {
             best = score;
             m->count[CURRENT] = (uint32_t)slot;
+            m->count[RUN] = own;
             memcpy(now, means, sizeof means);
             memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
             memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
         }
         if (turn == 0 && best <= KEEP) break;
     }
+    set_run(m, row, m->count[RUN]);
     return best;
 }
 
-/* Replace what has been missing for long by what the other features make of it. */
+/* Replace what has been missing for long, or the rate of a counter at once, by what the other
+ * features make of it. */
 static void fill_in(onlad_monitor* m, int row) {
     const int slot = (int)m->count[CURRENT];
     const float* mode = mode_at(m, slot);
     const float *age = m->memory + AGE_AT, *patience = m->memory + PATIENCE_AT;
     float* x = NEW_ROW(row);
-    int j, looked = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
-        float made;
-        if (age[j] <= patience[j] || !(mode[SCALE_AT + j] > 0.0f)) continue;
+    int looked = 0;
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
+        const int held = age[j] <= patience[j] && !known(m->memory[COUNTED_AT + j]);
+        if (is_present(m, row, j) || held || !(mode[SCALE_AT + j] > 0.0f)) continue;
         if (!looked++) look(m, slot, row);
-        made = V[ONLAD_INPUTS - ONLAD_FEATURES + j] - ERRORS[ONLAD_FEATURES + j];
+        const float made = NEWEST[j] - ERRORS[ONLAD_FEATURES + j];
         x[j] = mode[j] + bounded(made, FILLED) * mode[SCALE_AT + j];
     }
 }
 
 static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
     float sum = 0.0f;
-    int i, j, k;
-    for (j = 0; j < ONLAD_FEATURES; ++j) sum += SHARES[j];
-    for (k = 0; k < ONLAD_CAUSES; ++k) {
-        verdict->causes[k].feature = ONLAD_NONE;
-        verdict->causes[k].share = 0.0f;
-    }
-    for (j = 0; j < ONLAD_FEATURES && sum > 0.0f; ++j) {
+    for (int j = 0; j < ONLAD_FEATURES; ++j) sum += SHARES[j];
+    for (int j = 0; j < ONLAD_FEATURES && sum > 0.0f; ++j) {
         SHARES[j] /= sum;
-        for (k = 0; k < ONLAD_CAUSES; ++k) {
+        for (int k = 0; k < ONLAD_CAUSES; ++k) {
             if (verdict->causes[k].feature != ONLAD_NONE && verdict->causes[k].share >= SHARES[j])
                 continue;
-            for (i = ONLAD_CAUSES - 1; i > k; --i) verdict->causes[i] = verdict->causes[i - 1];
+            for (int i = ONLAD_CAUSES - 1; i > k; --i) verdict->causes[i] = verdict->causes[i - 1];
             verdict->causes[k].feature = j;
             verdict->causes[k].share = SHARES[j];
             break;
@@ -1088,14 +1044,14 @@ static void name_causes(onlad_monitor* m, onlad_verdict* verdict) {
     }
 }
 
-/* The value of a feature; of a counter its rise per row since the last value, which was 0 at a
- * reset. It is missing at the first value. */
+/* The value of a feature; of a counter its rise per row since the last value. It is missing at the
+ * first value and at a reset, before and after which it rose nobody knows how far. */
 static float rate(onlad_monitor* m, int feature, float value) {
     float *counted = m->memory + COUNTED_AT + feature, last = *counted;
     if (!known(last)) return value;
     *counted = value;
-    if (last > MOST) return from_bits(NAN_BITS);
-    if (value < last && magnitude(value) <= RESET * magnitude(last)) last = 0.0f;
+    if (last > MOST || (value < last && magnitude(value) <= RESET * magnitude(last)))
+        return from_bits(NAN_BITS);
     return bounded((value - last) / (m->memory[AGE_AT + feature] + 1.0f), MOST);
 }
 
@@ -1103,13 +1059,14 @@ static float rate(onlad_monitor* m, int feature, float value) {
 static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status) {
     const float* last = NEW_ROW(m->count[POSITION]);
     float *now = NEW_ROW(row), *age = m->memory + AGE_AT;
-    int j, present = 0;
-    for (j = 0; j < ONLAD_MASKS; ++j) MASK(row)[j] = 0;
-    for (j = 0; j < ONLAD_FEATURES; ++j) {
+    int present = 0;
+    for (int j = 0; j < ONLAD_MASKS; ++j) MASK(row)[j] = 0;
+    for (int j = 0; j < ONLAD_FEATURES; ++j) {
         const int said = magnitude(x[j]) <= MOST;
-        now[j] = said ? rate(m, j, x[j]) : last[j];
+        const float value = said ? rate(m, j, x[j]) : from_bits(NAN_BITS);
+        now[j] = known(value) ? value : last[j];
         age[j] = said ? 0.0f : age[j] + 1.0f;
-        if (said && known(now[j])) {
+        if (known(value)) {
             MASK(row)[j / 32] |= 1u << (j % 32);
             ++present;
         }
@@ -1121,11 +1078,10 @@ static int keep(onlad_monitor* m, const float* x, int row, onlad_status* status)
 /* A row of the first start. While it lasts, PATIENCE_AT counts the values of each feature. */
 static void warm_up(onlad_monitor* m, int row) {
     float* patience = m->memory + PATIENCE_AT;
-    int j;
-    for (j = 0; j < ONLAD_FEATURES; ++j) patience[j] += (float)is_present(m, row, j);
+    for (int j = 0; j < ONLAD_FEATURES; ++j) patience[j] += (float)is_present(m, row, j);
     m->count[POSITION] = (uint32_t)row;
     if (!begin_row(m, 0, row, 1)) return;
-    for (j = 0; j < ONLAD_FEATURES; ++j)
+    for (int j = 0; j < ONLAD_FEATURES; ++j)
         patience[j] = HELD * (float)m->count[WARMUP] / larger(patience[j], 1.0f);
     SLOT(0, ROLE) = MODE;
     m->count[READY] = 1;
@@ -1133,53 +1089,57 @@ static void warm_up(onlad_monitor* m, int row) {
 }
 
 onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verdict) {
+    static const onlad_verdict nothing = {
+        0.0f, 0.0f,       1.0f,
+        0,    0,          0,
+        0,    ONLAD_NONE, {{ONLAD_NONE, 0.0f}, {ONLAD_NONE, 0.0f}, {ONLAD_NONE, 0.0f}}};
     const int row =
         m->count[POSITION] + 1 == (uint32_t)ONLAD_RING ? 0 : (int)m->count[POSITION] + 1;
     const int open = !m->count[PAUSED];
     onlad_status status = ONLAD_OK;
-    int present, unusual, slot, j;
+    int present, unusual;
+    float score, limit;
 
-    verdict->score = verdict->threshold = 0.0f;
-    verdict->p_value = 1.0f;
-    verdict->ready = verdict->is_anomaly = verdict->learned = verdict->drift = 0;
-    verdict->drifting = ONLAD_NONE;
-    for (j = 0; j < ONLAD_FEATURES; ++j) SHARES[j] = 0.0f;
+    *verdict = nothing;
+    clear(SHARES, ONLAD_FEATURES);
     ++m->count[SEEN];
     present = keep(m, x, row, &status);
     if (!m->count[READY]) {
         if (present && open) warm_up(m, row);
-        name_causes(m, verdict);
         return status;
     }
     m->count[POSITION] = (uint32_t)row;
-    for (slot = 0; slot < ONLAD_MODES; ++slot)
+    for (int slot = 0; slot < ONLAD_MODES; ++slot)
         if (SLOT(slot, ROLE) == MODE) wake(m, slot, row);
-    verdict->score = present ? judge(m, row) : 0.0f;
-    unusual = verdict->score > SCALAR(GATE);
+    set_run(m, row, m->count[RUN]);
+    fill_in(m, row);
+    score = present ? judge(m, row) : 0.0f;
+    if (m->count[RUN] < (uint32_t)ONLAD_WINDOW - 1) ++m->count[RUN];
+    limit = SCALAR(LAST) > SCALAR(NOW) ? SCALAR(NOW) : SINGLE * SCALAR(NOW);
+    unusual = score > SCALAR(GATE);
     verdict->ready = 1;
-    verdict->threshold = SCALAR(NOW);
-    verdict->p_value = p_value(m, verdict->score);
-    verdict->is_anomaly = verdict->score > SCALAR(NOW);
+    verdict->score = score / SCALAR(DOUBT);
+    verdict->threshold = limit / SCALAR(DOUBT);
+    verdict->p_value = p_value(m, score);
+    verdict->is_anomaly = score > limit;
     verdict->learned = (uint8_t)(open && !unusual);
     name_causes(m, verdict);
-    fill_in(m, row);
 
     m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
     m->count[REFUSED_ROWS] += (uint32_t)unusual;
-    FLAGS[row] = m->count[CURRENT] | JUDGED | (uint32_t)bin(sqrtf(verdict->score)) << SCORED |
-                 (open ? (uint32_t)OPEN : 0u) | (unusual ? (uint32_t)UNUSUAL : 0u);
-    SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), verdict->score);
-    if (open) follow(m, verdict->score / SCALAR(NOW), unusual);
+    FLAGS[row] = (FLAGS[row] & ALONE) | m->count[CURRENT] | JUDGED |
+                 (uint32_t)bin(sqrtf(score)) << SCORED | (open ? (uint32_t)OPEN : 0u) |
+                 (unusual ? (uint32_t)UNUSUAL : 0u);
+    SCALAR(LAST) = score;
+    SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), score);
+    if (open) follow(m, score / limit, unusual);
     verdict->drift = (uint8_t)decide(m, before(m, row, ONLAD_DELAY));
     if (m->count[ANCHORED] && m->count[SETTLING] < (uint32_t)ONLAD_FEATURES)
         settle_anchor(m);
-    else if (m->count[ANCHORED] == m->count[CURRENT] + 1 && open && !verdict->is_anomaly)
+    else if (m->count[ANCHORED] == m->count[CURRENT] + 1 && open && score <= SCALAR(NOW))
         follow_anchor(m, row);
     verdict->drifting = (int)m->count[DRIFTING] - 1;
     if (++m->count[TICKED] == ONLAD_DELAY) {
-        if (open)
-            SCALAR(FACTOR) =
-                larger(SCALAR(FACTOR) * (1.0f - STEP * (float)ONLAD_DELAY * SCALAR(RATE)), 1.0f);
         settle_limit(m);
         m->count[TICKED] = 0;
         SCALAR(HIGHEST) = 0.0f;
@@ -1192,10 +1152,10 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
 onlad_status onlad_accept(onlad_monitor* m, int ago) {
     const int row = before(m, (int)m->count[POSITION], ago);
     float best = -1.0f;
-    int slot, own = -1, k;
+    int own = -1;
     if (!m->count[READY] || ago < 0 || ago >= ONLAD_DELAY || !(FLAGS[row] & JUDGED))
         return ONLAD_BAD_ARGUMENT;
-    for (slot = 0; slot < ONLAD_MODES; ++slot) {
+    for (int slot = 0; slot < ONLAD_MODES; ++slot) {
         float score;
         if (SLOT(slot, ROLE) != MODE) continue;
         score = score_of(m, slot, row);
@@ -1204,7 +1164,7 @@ onlad_status onlad_accept(onlad_monitor* m, int ago) {
     look(m, own, row);
     learn(m, own, 1.0f);
     look(m, own, row); /* errors as large as those left are usual from now on */
-    for (k = 0; k < 2 * ONLAD_FEATURES; ++k) {
+    for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         float* largest = mode_at(m, own) + LARGEST_AT + k;
         if (is_present(m, row, k % ONLAD_FEATURES))
             *largest = larger(*largest, OFTEN / ACCEPTED * ERRORS[k] * ERRORS[k]);
@@ -1235,26 +1195,22 @@ onlad_status onlad_set_counter(onlad_monitor* m, int feature) {
     return ONLAD_OK;
 }
 
-static void start_anew(onlad_monitor* m) {
-    int k;
-    for (k = 0; k < ONLAD_COUNTS; ++k) m->count[k] = 0;
-    clear(m->memory, ONLAD_FLOATS);
-    clear(m->scratch, ONLAD_SCRATCH);
-    for (k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
-    for (k = COUNTED_AT; k < SCALARS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
-    m->count[WARMUP] = 384;
-    SCALAR(RATE) = 1e-4f;
-    SCALAR(FACTOR) = 1.0f;
-    begin(m, 0, BEGINNING);
-}
-
 #ifndef ONLAD_RUNTIME
 /* onlad_model.h says how much RAM there is: another number is another source. */
 typedef char onlad_ram_is_as_expected[sizeof(onlad_monitor) == ONLAD_RAM ? 1 : -1];
 #endif
 
 void onlad_init(onlad_monitor* m) {
-    start_anew(m);
+    for (int k = 0; k < ONLAD_COUNTS; ++k) m->count[k] = 0;
+    clear(m->memory, ONLAD_FLOATS);
+    clear(m->scratch, ONLAD_SCRATCH);
+    for (int k = RING_AT; k < LEANS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
+    for (int k = COUNTED_AT; k < SCALARS_AT; ++k) m->memory[k] = from_bits(NAN_BITS);
+    m->count[WARMUP] = 384;
+    m->count[RUN] = (uint32_t)ONLAD_WINDOW - 1;
+    SCALAR(RATE) = 1e-4f;
+    SCALAR(FACTOR) = SCALAR(DOUBT) = 1.0f;
+    SLOT(0, ROLE) = BEGINNING;
 #ifdef ONLAD_FITTED
     onlad_restore(m, onlad_image, sizeof onlad_image);
 #elif !defined(ONLAD_RUNTIME)
@@ -1271,9 +1227,9 @@ void onlad_init(onlad_monitor* m) {
 
 #define MAGIC 0x434c4e4fu /* "ONLC" */
 #ifdef ONLAD_FIXED
-#define VERSION 0x102u /* words where the other has floats */
+#define VERSION 0x103u /* words where the other has floats */
 #else
-#define VERSION 2u
+#define VERSION 3u
 #endif
 #define HEADER_WORDS (ONLAD_HEADER / 4)
 
@@ -1293,41 +1249,27 @@ static uint32_t checksum(uint32_t crc, const void* bytes, size_t size) {
     return ~crc;
 }
 
-/* Of all weights, then all biases: another layer gives another one. */
+/* Of the random layer, unit by unit, its bias first: another layer gives another one. */
 static uint32_t layer_checksum(const onlad_monitor* m) {
-    const size_t size = sizeof(onlad_weight);
-#ifdef ONLAD_SEED
+    LAYER_BEGINS;
     uint32_t crc = 0;
-    int biases, k, j;
     (void)m;
-    for (biases = 0; biases < 2; ++biases) {
-        LAYER_BEGINS;
-        for (k = 0; k < ONLAD_HIDDEN; ++k) {
-            onlad_weight one = BIAS_OF(k);
-            if (biases) crc = checksum(crc, &one, size);
-            for (j = 0; j < ONLAD_FEATURES; ++j) {
-                one = WEIGHT_OF(k, j);
-                if (!biases) crc = checksum(crc, &one, size);
-            }
+    for (int k = 0; k < ONLAD_HIDDEN; ++k) {
+        onlad_weight one = BIAS_OF(k);
+        crc = checksum(crc, &one, sizeof one);
+        for (int j = 0; j < ONLAD_FEATURES; ++j) {
+            one = WEIGHT_OF(k, j);
+            crc = checksum(crc, &one, sizeof one);
         }
     }
     return crc;
-#else
-    const size_t weights = (size_t)(ONLAD_HIDDEN * ONLAD_FEATURES), units = (size_t)ONLAD_HIDDEN;
-    (void)m;
-    return checksum(checksum(0, ALPHA, size * weights), BIAS, size * units);
-#endif
 }
 
 static void fill_header(const onlad_monitor* m, uint32_t sequence, uint32_t* header) {
-    (void)m;
+    const int sizes[] = {ONLAD_FEATURES, ONLAD_WINDOW, ONLAD_GROUPS, ONLAD_UNITS, ONLAD_MODES};
     header[0] = MAGIC;
     header[1] = VERSION;
-    header[2] = (uint32_t)ONLAD_FEATURES;
-    header[3] = (uint32_t)ONLAD_WINDOW;
-    header[4] = (uint32_t)ONLAD_GROUPS;
-    header[5] = (uint32_t)ONLAD_UNITS;
-    header[6] = (uint32_t)ONLAD_MODES;
+    for (int k = 0; k < 5; ++k) header[2 + k] = (uint32_t)sizes[k];
     header[7] = layer_checksum(m);
     header[8] = sequence;
 }
@@ -1348,12 +1290,11 @@ onlad_status onlad_dump(const onlad_monitor* m, uint32_t sequence, onlad_write w
 onlad_status onlad_check(const onlad_monitor* m, const void* bytes, size_t size,
                          uint32_t* sequence) {
     uint32_t header[HEADER_WORDS], found[HEADER_WORDS], crc;
-    int k;
     if (size != (size_t)ONLAD_DUMP) return ONLAD_BAD_DUMP;
     memcpy(found, bytes, sizeof found);
     fill_header(m, found[8], header);
     memcpy(&crc, (const uint8_t*)bytes + size - 4, 4);
-    for (k = 0; k < HEADER_WORDS; ++k)
+    for (int k = 0; k < HEADER_WORDS; ++k)
         if (header[k] != found[k]) return ONLAD_BAD_DUMP;
     if (crc != checksum(0, bytes, size - 4)) return ONLAD_BAD_DUMP;
     *sequence = found[8];
@@ -1373,28 +1314,15 @@ static uint32_t word_of(const uint8_t* words, int at) {
 
 static uint32_t count_of(const dump* d, int at) { return word_of(d->counts, at); }
 
+#define SLOT_OF(slot, what) count_of(d, SLOTS + 4 * (int)(slot) + (int)(what))
+
 static float float_of(const dump* d, int at) { return from_bits(word_of(d->floats, at)); }
 
-/* An entry of U or beta, and how large one of U may be. */
-#ifdef ONLAD_FIXED
-#define IS_FIXED 1
-#define LARGEST_ENTRY 1023.0f
-#else
-#define IS_FIXED 0
-#define LARGEST_ENTRY 1e9f
-#endif
-static float entry_of(const dump* d, int at) {
-#ifdef ONLAD_FIXED
-    return to_float((int32_t)word_of(d->floats, at), WORD_BITS);
-#else
-    return float_of(d, at);
-#endif
-}
+static float entry_of(const dump* d, int at) { return ENTRY(word_of(d->floats, at)); }
 
 /* Whether `size` numbers from `at` on are within bounds; `missing` allows NaN. */
 static int within(const dump* d, int at, int size, float low, float high, int missing) {
-    int i;
-    for (i = at; i < at + size; ++i) {
+    for (int i = at; i < at + size; ++i) {
         float x = float_of(d, i);
         if (!(x >= low && x <= high) && !(missing && !known(x))) return 0;
     }
@@ -1403,10 +1331,9 @@ static int within(const dump* d, int at, int size, float low, float high, int mi
 
 /* P = U D U' is bounded by the ridge, and so are all that follow it. `first` bounds input 0. */
 static int sound_factor(const dump* d, int at, int size, float first) {
-    int i, k;
-    for (i = 0; i < size; ++i) {
+    for (int i = 0; i < size; ++i) {
         float sum = 0.0f;
-        for (k = i; k < size; ++k) {
+        for (int k = i; k < size; ++k) {
             float D = float_of(d, at + ONLAD_TRIANGLE(k) + k);
             float u = k == i ? 1.0f : entry_of(d, at + ONLAD_TRIANGLE(k) + i);
             if (!(D >= 1e-14f && magnitude(u) <= LARGEST_ENTRY)) return 0;
@@ -1425,114 +1352,101 @@ static int sound_scale(const dump* d, int at, int size) {
 }
 
 static int sound_beta(const dump* d, int at, int size) {
-    const float most = IS_FIXED ? LARGEST_ENTRY : 1e6f;
     for (; size--; ++at)
-        if (!(magnitude(entry_of(d, at)) <= most)) return 0;
+        if (!(magnitude(entry_of(d, at)) <= LARGEST_BETA)) return 0;
     return 1;
 }
 
 static int sound_mode(const onlad_monitor* m, const dump* d, int slot) {
-    (void)m;
-    const uint32_t role = count_of(d, SLOTS + 4 * slot + ROLE);
-    const uint32_t begun = count_of(d, SLOTS + 4 * slot + BEGUN);
+    const uint32_t role = SLOT_OF(slot, ROLE), begun = SLOT_OF(slot, BEGUN);
     const uint32_t part = count_of(d, WARMUP) / 12;
-    const int at = MODES_AT + slot * ONLAD_MODE_FLOATS;
-    int group;
+    const int at = MODES_AT + slot * ONLAD_MODE_FLOATS, starts = role == BEGINNING;
+    const int has_levels = role != TWIN && !(starts && begun < 9 * part);
+    const int has_all = role != TWIN && !starts, n = ONLAD_FEATURES;
+    (void)m;
     if (role == FREE)
-        return within(d, at, ONLAD_FEATURES, -1e38f, 1e38f, 1) &&
-               within(d, at + SCALE_AT, LINEAR_AT - SCALE_AT, -1e38f, 1e38f, 0) &&
-               (IS_FIXED || within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, -1e38f, 1e38f, 0)) &&
-               within(d, at + USUAL_AT, ONLAD_MODE_FLOATS - USUAL_AT, -1e38f, 1e38f, 0);
-    if (count_of(d, SLOTS + 4 * slot + WEIGHT) > MEMORY) return 0;
-    if (role == BEGINNING && begun >= 12 * part) return 0;
-    if (!within(d, at, ONLAD_FEATURES, -MOST, MOST, 1)) return 0;
-    if (role == BEGINNING && begun < 2 * part)
-        return within(d, at, ONLAD_FEATURES, -MOST, MOST, 0) &&
-               within(d, at + SCALE_AT, ONLAD_FEATURES, 0.0f, 1e35f, 0) &&
-               within(d, at + USUAL_AT, 2 * ONLAD_FEATURES, -MOST, MOST, 0) &&
-               within(d, at + LARGEST_AT, 2 * ONLAD_FEATURES, 0.0f, (float)begun, 0) &&
+        return !(SLOT_OF(slot, ROWS) | SLOT_OF(slot, WEIGHT) | begun) &&
+               within(d, at, ONLAD_MODE_FLOATS, 0.0f, 0.0f, 0);
+    if (SLOT_OF(slot, WEIGHT) > MEMORY || (starts && begun >= 12 * part)) return 0;
+    if (starts && begun < 2 * part) /* units are measured */
+        return within(d, at, n, -MOST, MOST, 0) && within(d, at + SCALE_AT, n, 0.0f, 1e35f, 0) &&
+               within(d, at + USUAL_AT, 2 * n, -MOST, MOST, 0) &&
+               within(d, at + LARGEST_AT, 2 * n, 0.0f, (float)begun, 0) &&
                within(d, at + LINEAR_AT, USUAL_AT - LINEAR_AT, 0.0f, 0.0f, 0) &&
-               within(d, at + LEANING_AT, 2 * ONLAD_FEATURES + LEVELS, 0.0f, 0.0f, 0);
-    for (group = 0; group < ONLAD_GROUPS; ++group)
+               within(d, at + LEANING_AT, 2 * n + LEVELS, 0.0f, 0.0f, 0);
+    for (int group = 0; group < ONLAD_GROUPS; ++group)
         if (!sound_factor(d, at + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS,
                           2.0f / RIDGE))
             return 0;
-    return sound_scale(d, at + SCALE_AT, ONLAD_FEATURES) &&
+    return within(d, at, n, -MOST, MOST, 1) && sound_scale(d, at + SCALE_AT, n) &&
            sound_factor(d, at + LINEAR_AT, ONLAD_INPUTS, 2.0f / CONSTANT) &&
-           sound_beta(d, at + BETA_AT, ONLAD_FEATURES * ONLAD_UNITS) &&
-           within(d, at + USUAL_AT, 4 * ONLAD_FEATURES, 0.0f, 1e28f, 0) &&
+           sound_beta(d, at + BETA_AT, n * ONLAD_UNITS) &&
+           within(d, at + USUAL_AT, 4 * n, 0.0f, 1e28f, 0) &&
+           within(d, at + LEANING_AT, 2 * n, has_levels ? 0.01f : 0.0f, WINSOR * WINSOR, 0) &&
            within(d, at + LEVELS_AT, LEVELS, -1e33f, 1e33f, 0) &&
-           within(d, at + LEANING_AT, 2 * ONLAD_FEATURES,
-                  role == TWIN || (role == BEGINNING && begun < 9 * part) ? 0.0f : 0.01f,
-                  WINSOR * WINSOR, 0) &&
-           (role == TWIN || (role == BEGINNING && begun < 9 * part) ||
-            within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
-           (role == TWIN || role == BEGINNING ||
-            (within(d, at + LEVELS_AT + MEAN_REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
-             within(d, at + LEVELS_AT + LEAN_REACH, 4, LEAST_REACH, 1e33f, 0)));
+           (!has_levels || within(d, at + LEVELS_AT + REACH, 4, LEAST_REACH, 1e33f, 0)) &&
+           (!has_all ||
+            (within(d, at + LEVELS_AT + OF_MEANS + REACH, 4, LEAST_MEAN_REACH, 1e33f, 0) &&
+             within(d, at + LEVELS_AT + OF_LEANS + REACH, 4, LEAST_REACH, 1e33f, 0)));
 }
 
 static int sound(const onlad_monitor* m, const dump* d) {
     const uint32_t warmup = count_of(d, WARMUP), ready = count_of(d, READY);
-    const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_PAIRS;
-    uint32_t sum = 0, of_role[TWIN + 1], unusual = 0;
+    const int histogram = SLOTS + 4 * ONLAD_MODES, flags = histogram + ONLAD_BINS + ONLAD_BEFORE;
+    uint32_t sum = 0, following = 0, of_role[TWIN + 1], unusual = 0;
     const int row = (int)count_of(d, POSITION);
-    int i, j;
-    if (warmup % 12 || warmup < 96 || warmup > 98304 || ready > 1 || row >= ONLAD_RING || row < 0 ||
-        count_of(d, CURRENT) >= (uint32_t)ONLAD_MODES || count_of(d, PAUSED) > 1 ||
-        count_of(d, TICKED) >= ONLAD_DELAY || count_of(d, SINCE) > GAP + 1 ||
-        count_of(d, EPISODE) > LASTING || count_of(d, ALARMS) > TOLD ||
-        count_of(d, ANCHORED) > (uint32_t)ONLAD_MODES ||
-        count_of(d, SETTLING) > (uint32_t)ONLAD_FEATURES || count_of(d, ANCHOR_ROWS) > MEASURED ||
-        count_of(d, DRIFTING) > (uint32_t)ONLAD_FEATURES)
-        return 0;
-    for (i = 0; i <= TWIN; ++i) of_role[i] = 0;
-    for (i = 0; i < ONLAD_MODES; ++i) {
-        uint32_t role = count_of(d, SLOTS + 4 * i + ROLE);
+    const uint32_t modes = (uint32_t)ONLAD_MODES, n = (uint32_t)ONLAD_FEATURES, any = 0xffffffffu;
+    const uint32_t ring = (uint32_t)ONLAD_RING, window = (uint32_t)ONLAD_WINDOW;
+    const uint32_t most[SLOTS] = {
+        any, 1,          ring - 1, modes - 1, 98304, 1,         ONLAD_DELAY - 1,
+        any, RECENT - 1, GAP + 1,  LASTING,   TOLD,  any,       any,
+        any, modes,      n,        MEASURED,  n,     window - 1}; /* in their order */
+    if (warmup % 12 || warmup < 96) return 0;
+    for (int i = 0; i < SLOTS; ++i)
+        if (count_of(d, i) > most[i]) return 0;
+    for (int i = 0; i <= TWIN; ++i) of_role[i] = 0;
+    for (int i = 0; i < ONLAD_MODES; ++i) {
+        uint32_t role = SLOT_OF(i, ROLE);
         if (role > TWIN || !sound_mode(m, d, i)) return 0;
         ++of_role[role];
     }
-    if (ready ? !of_role[MODE] || of_role[BEGINNING] + of_role[WAITING] > 1 || of_role[TWIN] ||
-                    (ONLAD_MODES > 1 && of_role[MODE] == (uint32_t)ONLAD_MODES) ||
-                    count_of(d, SLOTS + 4 * (int)count_of(d, CURRENT)) != MODE
-              : of_role[FREE] + of_role[TWIN] != (uint32_t)ONLAD_MODES - 1 ||
-                    count_of(d, SLOTS) != BEGINNING ||
-                    (ONLAD_MODES > 1 && (count_of(d, SLOTS + 4) == TWIN) !=
-                                            (count_of(d, SLOTS + (int)BEGUN) > warmup / 3)) ||
-                    of_role[TWIN] > 1)
+    if (ready ? SLOT_OF(count_of(d, CURRENT), ROLE) != MODE || of_role[TWIN] ||
+                    of_role[BEGINNING] + of_role[WAITING] > 1 ||
+                    (ONLAD_MODES > 1 && of_role[MODE] == (uint32_t)ONLAD_MODES)
+              : SLOT_OF(0, ROLE) != BEGINNING || of_role[TWIN] > 1 ||
+                    of_role[FREE] + of_role[TWIN] != (uint32_t)ONLAD_MODES - 1 ||
+                    (ONLAD_MODES > 1 &&
+                     (SLOT_OF(1, ROLE) == TWIN) != (SLOT_OF(0, BEGUN) > warmup / 3)))
         return 0;
-    if (count_of(d, ANCHORED) && count_of(d, SLOTS + 4 * ((int)count_of(d, ANCHORED) - 1)) != MODE)
-        return 0;
-    for (i = 0; i < ONLAD_PAIRS; ++i) {
-        uint32_t pair = count_of(d, histogram + i);
-        sum += (pair & 0xffffu) + (pair >> 16);
+    if (count_of(d, ANCHORED) && SLOT_OF(count_of(d, ANCHORED) - 1, ROLE) != MODE) return 0;
+    for (int i = 0; i < ONLAD_BINS; ++i) {
+        sum += count_of(d, histogram + i) & 0xffffu;
+        following += count_of(d, histogram + i) >> 16;
     }
-    if (count_of(d, histogram + ONLAD_PAIRS - 1) >> 16) return 0; /* there is no such bin */
-    if (sum != count_of(d, TOTAL) || sum >= RECENT) return 0;
-    for (i = 0; i < ONLAD_RING; ++i) {
+    if (sum != count_of(d, TOTAL) || following != sum) return 0;
+    for (int i = 0; i < ONLAD_RING; ++i) {
         uint32_t flag = count_of(d, flags + i);
         if ((flag & 255u) >= (uint32_t)ONLAD_MODES || flag >> SCORED >= ONLAD_BINS ||
-            flag & 0xf800u)
+            flag & 0xf000u)
             return 0;
         if ((row - i + ONLAD_RING) % ONLAD_RING <= ONLAD_DELAY) unusual += (flag & UNUSUAL) != 0;
-        for (j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
+        for (int j = 0; j < ONLAD_FEATURES; ++j) /* a value that is present is a value */
             if (count_of(d, flags + ONLAD_RING + i * ONLAD_MASKS + j / 32) >> (j % 32) & 1 &&
                 !within(d, RING_AT + i * ONLAD_FEATURES + j, 1, -MOST, MOST, 0))
                 return 0;
     }
     return unusual == count_of(d, REFUSED_ROWS) &&
            (IS_FIXED || within(d, ANCHOR_AT, ONLAD_FEATURES * ONLAD_INPUTS, -1e15f, 1e15f, 1)) &&
-           within(d, ANCHOR_AT + ONLAD_FEATURES * ONLAD_INPUTS, 6 * ONLAD_FEATURES, -1e15f, 1e15f,
-                  1) &&
+           within(d, RING_AT - 6 * ONLAD_FEATURES, 6 * ONLAD_FEATURES, -1e15f, 1e15f, 1) &&
            within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
            within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
            within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
            within(d, COUNTED_AT, ONLAD_FEATURES, -MOST, UNCOUNTED, 1) &&
            within(d, SCALARS_AT + RATE, 1, 1e-45f, 0.99999994f, 0) &&
-           within(d, SCALARS_AT + BASE, 1, ready ? LEAST : 0.0f, 1e33f, 0) &&
            within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
            within(d, SCALARS_AT + NOW, 2, ready ? 1e-3f : 0.0f, 1e37f, 0) &&
-           within(d, SCALARS_AT + PEAK, 2, 0.0f, 1e38f, 0) &&
+           within(d, SCALARS_AT + DOUBT, 1, 1.0f, 1.0f + YOUNG_LIMIT, 0) &&
+           within(d, SCALARS_AT + LAST, 3, 0.0f, 1e38f, 0) &&
            within(d, SCALARS_AT + MEANS, 6 * STATISTICS, -1e33f, 1e33f, 0);
 }
 

@@ -16,6 +16,8 @@
 #define ONLAD_GROUPS (m->groups)
 #define ONLAD_UNITS (m->units)
 #define ONLAD_MODES (m->modes)
+#define onlad_alpha (m->alpha)
+#define onlad_bias (m->bias)
 #else
 #include "onlad_model.h"
 #endif
@@ -24,9 +26,9 @@
 extern "C" {
 #endif
 
-#define ONLAD_DELAY 64 /* rows after which a row is learned, and rows of a tick */
-#define ONLAD_BINS 129 /* of the histogram of recent scores */
-#define ONLAD_PAIRS ((ONLAD_BINS + 1) / 2)
+#define ONLAD_DELAY 64  /* rows after which a row is learned, and rows of a tick */
+#define ONLAD_BINS 97   /* of the histogram of recent scores */
+#define ONLAD_BEFORE 3  /* words of the bins of the scores counted last */
 #define ONLAD_CAUSES 3  /* features that a verdict names */
 #define ONLAD_NONE (-1) /* no feature */
 
@@ -45,11 +47,12 @@ extern "C" {
      ONLAD_GROUPS * ONLAD_TRIANGLE(ONLAD_UNITS) + ONLAD_FEATURES * ONLAD_UNITS + \
      6 * ONLAD_FEATURES + 24)
 #define ONLAD_ANCHOR_FLOATS (ONLAD_FEATURES * (ONLAD_INPUTS + 6))
-#define ONLAD_SCALARS 31
+#define ONLAD_SCALARS 32
 #define ONLAD_FLOATS                                                                       \
     (ONLAD_MODES * ONLAD_MODE_FLOATS + ONLAD_ANCHOR_FLOATS + ONLAD_RING * ONLAD_FEATURES + \
      7 * ONLAD_FEATURES + ONLAD_SCALARS)
-#define ONLAD_COUNTS (19 + 4 * ONLAD_MODES + ONLAD_PAIRS + ONLAD_RING * (1 + ONLAD_MASKS))
+#define ONLAD_COUNTS \
+    (20 + 4 * ONLAD_MODES + ONLAD_BINS + ONLAD_BEFORE + ONLAD_RING * (1 + ONLAD_MASKS))
 #define ONLAD_WIDEST (ONLAD_UNITS > ONLAD_INPUTS ? ONLAD_UNITS : ONLAD_INPUTS)
 #ifdef ONLAD_FIXED /* matrices in fixed point, for chips without an FPU */
 #define ONLAD_SCRATCH (ONLAD_INPUTS + ONLAD_WIDEST + 6 * ONLAD_FEATURES)

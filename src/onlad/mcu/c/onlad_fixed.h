@@ -34,6 +34,10 @@ static void set_word_at(float* at, int32_t value) { memcpy(at, &value, 4); }
 #define SUM_BITS 10               /* that products of weights lose before they are added */
 #define STEPS 32                  /* of the table, in a unit */
 #define LEAST_EXPONENT (127 - 46) /* of D: 1.4e-14 */
+#define ENTRY(word) to_float((int32_t)(word), WORD_BITS) /* of U or beta, from a dump */
+#define LARGEST_ENTRY 1023.0f                            /* of both */
+#define LARGEST_BETA LARGEST_ENTRY
+#define IS_FIXED 1
 
 /* table: python tests/mcu/test_mcu_constants.py */
 static const int16_t tanh_table[161] = {
@@ -225,13 +229,13 @@ static int16_t squash_word(int32_t x) {
 /* Fill INPUT from V; return its fraction bits. */
 static int narrow_inputs(onlad_monitor* m) {
     uint32_t most = 0;
-    int k, fraction;
-    for (k = 0; k < ONLAD_INPUTS; ++k) {
+    int fraction;
+    for (int k = 0; k < ONLAD_INPUTS; ++k) {
         const uint32_t size = bits(V[k]) & 0x7fffffffu;
         if (size > most) most = size;
     }
     fraction = 127 + 14 - (int)(most >> 23);
-    for (k = 0; k < ONLAD_INPUTS; ++k) INPUT[k] = narrow(V[k], fraction);
+    for (int k = 0; k < ONLAD_INPUTS; ++k) INPUT[k] = narrow(V[k], fraction);
     return fraction;
 }
 
@@ -239,71 +243,48 @@ static void set_entry(float* at, float x) {
     SET_WORD(at, (int32_t)bounded(x * (float)(1 << WORD_BITS), (float)(1 << 29)));
 }
 
-/* z - beta V, of the words of beta. */
-static float left_over(onlad_monitor* m, const float* beta, float z, int fraction) {
+/* z - beta h, of the words of beta. */
+static float left_over(const float* beta, const int16_t* h, int size, float z, int fraction) {
     int64_t sum = 0;
-    int i;
-    for (i = 0; i < ONLAD_INPUTS; ++i) sum += product(WORD_AT(beta + i), INPUT[i]);
+    for (int i = 0; i < size; ++i) sum += product(WORD_AT(beta + i), h[i]);
     return z - to_float(sum, fraction + WORD_BITS - 16);
 }
 
 /* h_j + sum over i < j of U_ij h_i. */
 static number projected(const float* column, const int16_t* h, int j, int fraction) {
     int64_t sum = (int64_t)h[j] * 16;
-    int i;
-    for (i = 0; i < j; ++i) sum += product(WORD_AT(column + i), h[i]);
+    for (int i = 0; i < j; ++i) sum += product(WORD_AT(column + i), h[i]);
     return number_of(limited(sum), fraction + WORD_BITS - 16);
 }
 
-static void look(onlad_monitor* m, int slot, int row) {
-    const float *mode = mode_at(m, slot), *z = V + ONLAD_INPUTS - ONLAD_FEATURES;
-    const float* column = mode + LINEAR_AT;
-    const int first = ONLAD_INPUTS - ONLAD_FEATURES;
-    const int16_t* small;
-    int fraction, group, j, k;
-
-    look_at(m, row, mode, mode + SCALE_AT, CLIP);
-    fraction = narrow_inputs(m);
-    small = INPUT + first;
-    {
-        const int right = fraction - SUM_BITS; /* from what sums have to WEIGHT_BITS */
-        LAYER_BEGINS;
-        for (k = 0; k < ONLAD_HIDDEN; ++k) {
-            const int32_t bias = BIAS_OF(k);
-            int32_t sum = 0;
-            for (j = 0; j < ONLAD_FEATURES; ++j)
-                sum += (int32_t)WEIGHT_OF(k, j) * small[j] >> SUM_BITS;
-            sum = right > 0 ? sum >> right : limited((int64_t)sum * (1 << -right));
-            H[k] = squash_word(limited((int64_t)sum + bias));
-        }
+static void fill_units(onlad_monitor* m, int fraction) {
+    const int16_t* newest = INPUT + ONLAD_INPUTS - ONLAD_FEATURES;
+    const int right = fraction - SUM_BITS; /* from what sums have to WEIGHT_BITS */
+    LAYER_BEGINS;
+    for (int k = 0; k < ONLAD_HIDDEN; ++k) {
+        const int32_t bias = BIAS_OF(k);
+        int32_t sum = 0;
+        for (int j = 0; j < ONLAD_FEATURES; ++j)
+            sum += (int32_t)WEIGHT_OF(k, j) * newest[j] >> SUM_BITS;
+        sum = right > 0 ? sum >> right : limited((int64_t)sum * (1 << -right));
+        H[k] = squash_word(limited((int64_t)sum + bias));
     }
-    for (j = 0, group = 0; j < ONLAD_FEATURES; ++j) {
-        const float* beta = mode + BETA_AT + j * ONLAD_UNITS;
-        const int16_t* units = H + group * ONLAD_UNITS;
-        int64_t sum = 0;
-        for (k = 0; k < ONLAD_UNITS; ++k) sum += product(WORD_AT(beta + k), units[k]);
-        ERRORS[j] = z[j] - to_float(sum, WORD_BITS + UNIT_BITS - 16);
-        if (++group == ONLAD_GROUPS) group = 0;
-    }
+}
 
-    column += ONLAD_TRIANGLE(first);
-    for (k = first; k < ONLAD_INPUTS; ++k) {
+static void linear_errors(onlad_monitor* m, const float* U, int first, int fraction) {
+    for (int k = first; k < ONLAD_INPUTS; ++k) {
+        const float* column = U + ONLAD_TRIANGLE(k);
         B[k] = float_in(multiplied(number_in(column[k]), projected(column, INPUT, k, fraction)));
-        column += k + 1;
     }
-    for (j = first; j < ONLAD_INPUTS; ++j) {
+    for (int j = first; j < ONLAD_INPUTS; ++j) {
         int64_t above = 0, below = 0; /* in units of some 2^-20 of D_jj, of which 16 make one */
-        int unit;
-        float D;
-        column = mode + LINEAR_AT + ONLAD_TRIANGLE(j);
-        D = column[j];
-        unit = WORD_BITS + 127 - (int)(bits(D) >> 23);
-        for (k = j + 1; k < ONLAD_INPUTS; ++k) {
-            int32_t u, weighed;
+        const float *column = U + ONLAD_TRIANGLE(j), D = column[j];
+        const int unit = WORD_BITS + 127 - (int)(bits(D) >> 23);
+        for (int k = j + 1; k < ONLAD_INPUTS; ++k) {
             column += k;
-            u = WORD_AT(column + j);
+            const int32_t u = WORD_AT(column + j);
             above += times(u, to_multiplier(number_in(B[k]), WORD_BITS - unit));
-            weighed = times(u, to_multiplier(number_in(column[k]), WORD_BITS - unit));
+            const int32_t weighed = times(u, to_multiplier(number_in(column[k]), WORD_BITS - unit));
             below += u < 1 << 23 && u > -(1 << 23) ? product(weighed, u >> 8)
                                                    : (int64_t)product(weighed, u >> 15) * 128;
         }
@@ -346,8 +327,7 @@ static float learn_factor(float* U, int size, const int16_t* h, int fraction, in
 /* beta += b e */
 static void move_beta(float* beta, const float* b, float e, int size) {
     const multiplier by = to_multiplier(number_in(e), GAIN_BITS - WORD_BITS);
-    int k;
-    for (k = 0; k < size; ++k)
+    for (int k = 0; k < size; ++k)
         SET_WORD(beta + k, kept_in(WORD_AT(beta + k) + times(WORD_AT(b + k), by), LARGEST_WORD));
 }
 

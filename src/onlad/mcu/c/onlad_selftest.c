@@ -10,12 +10,11 @@ static int last_word(void* context, const void* bytes, size_t size) {
 
 int onlad_selftest(onlad_monitor* m) {
     uint32_t random = 1, checksum = 0;
-    int t, j;
     onlad_init(m);
-    for (t = 0; t < 512; ++t) {
+    for (int t = 0; t < 512; ++t) {
         onlad_verdict verdict;
         float x[ONLAD_FEATURES];
-        for (j = 0; j < ONLAD_FEATURES; ++j) {
+        for (int j = 0; j < ONLAD_FEATURES; ++j) {
             int wave = (t * (j + 3)) % 64; /* a triangle, and noise of the same size */
             random = random * 1664525u + 1013904223u;
             x[j] = (float)(wave < 32 ? wave : 64 - wave) + (float)(random >> 24) * 0.125f;
