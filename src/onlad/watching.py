@@ -194,7 +194,7 @@ class Watching:
         self.present: Array = np.zeros((2 * TICK, features), bool)
         self.score: Array = np.zeros(2 * TICK)
         self.mode: Array = np.zeros(2 * TICK, "int64")
-        self.run: Array = np.full(2 * TICK, width - 1)  # rows before it that its window may hold
+        self.run: Array = np.full(2 * TICK, width - 1, "int64")  # rows before it in its window
         self.refused: Array = np.zeros(2 * TICK, bool)
         self.open: Array = np.zeros(2 * TICK, bool)  # may be learned: judged while not paused
         self.at = 0  # rows of this tick
