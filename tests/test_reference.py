@@ -1,6 +1,3 @@
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -258,25 +255,3 @@ def test_restoring_for_ever_brings_P_below_the_limit():
         state = reference.restore(state, start_trace, LIMIT)
     assert np.trace(state.P) <= LIMIT
     assert reference.restore(state, start_trace, LIMIT) is state
-
-
-def test_the_page_has_the_constants_of_the_step():
-    page = Path(__file__).parents[1] / "docs" / "explanation" / "mathematics.md"
-    if not page.exists():
-        pytest.skip("not part of a wheel's tests")
-    text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
-
-    def power(number):
-        exponent = round(np.log10(number))
-        assert number == float(f"1e{exponent}")
-        return str(exponent) if 0 <= exponent < 10 else f"{{{exponent}}}"
-
-    least, most = reference.WOUND_UP, reference.WOUND_UP / reference.LEAST_GROWTH
-    for said in (
-        rf"$\epsilon = 10^{power(reference.EPSILON)}$",
-        rf"\sqrt{{d - 1 + 10^{power(reference.LEAST_LEVERAGE)}}}",
-        rf"f \ge 10^{power(reference.LARGEST_LEVERAGE)}$ or NaN",
-        rf"The limit is $10^{power(least)} \tau$ for the activations identity and relu",
-        rf"at most $10^{power(most)} \tau$",
-    ):
-        assert said in text
