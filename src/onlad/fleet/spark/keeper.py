@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -182,12 +183,22 @@ class Keeper(StatefulProcessor):
         return rows, code, [key.item() if isinstance(key, np.generic) else key for key in keys]
 
 
+@lru_cache(maxsize=8)
+def _monitor(data: bytes) -> Monitor:
+    """Return the monitor that devices start with, which is never modified.
+
+    Its file is read once in a process, not in each micro-batch of each bucket.
+    """
+    monitor: Monitor = persist.from_bytes(data)
+    return monitor
+
+
 class Fleet:
     """The devices of a bucket."""
 
     def __init__(self, keeper: Keeper, kept: Kept | None) -> None:
         self._names, self._renew, self._expire = keeper.names, keeper.renew, keeper.expire
-        self._start: Monitor = persist.from_bytes(keeper.start)
+        self._start = _monitor(keeper.start)
         self._features: Names = self._start.names or self._names
         self._keeper, self._kept = keeper, kept
         self._herd: Herd | None = None
@@ -240,9 +251,10 @@ class Fleet:
                 self._widen(key, at)
         self._remove(set(gone))
         new = [key for key in keys if key not in self._place]
-        self._changed |= bool(new)
-        herd.grow(len(new), self._start, self._features)
-        self._note(new, [None] * len(new), now)
+        if new:
+            self._changed = True
+            herd.grow(len(new), self._start, self._features)
+            self._note(new, [None] * len(new), now)
         return [self._place[key] for key in keys]
 
     def _widen(self, key: Any, at: int) -> None:
