@@ -225,13 +225,10 @@ class MonitorBank(Members):
         for name in ON_GPU:
             getattr(said, name)[:] = getattr(found, name).cpu().numpy()[there]
         said.ready[:] = True
-        place = np.cumsum(there.ravel()) - 1
-        at = place[found.details.row.cpu().numpy()]
-        around = found.details.around.cpu().numpy()
         if details != "none":
-            shares = found.details.shares.cpu().numpy()
-            said.detailed, said.values = at, X[at]
-            said.wide = np.stack((shares, around[:, :n], around[:, n : 2 * n]), axis=1)
+            row, said.wide = (each.cpu().numpy() for each in found.details)
+            said.detailed = (np.cumsum(there.ravel()) - 1)[row]
+            said.values = X[said.detailed]
 
     def _on_gpu(self, X: Any, mask: Any) -> Said:
         """Return the verdicts on a tensor, (devices, T, n), as tensors."""
