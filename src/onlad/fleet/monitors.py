@@ -36,7 +36,8 @@ class MonitorBank(Members):
         Of the features; needed if `monitor` has seen nothing.
     device
         ``cpu``, or ``cuda`` for an NVIDIA GPU (extra ``gpu``). Devices that have not started, or
-        are young, are watched on the processor until then.
+        are young, are watched on the processor until then; those with times or features that came
+        later always are.
     threads
         On the processor; by default as many as this process has cores. Results do not depend on it.
     storage
@@ -268,7 +269,7 @@ class MonitorBank(Members):
         if self._single:
             raise ValueError(
                 f"{len(self._single)} devices have not started, or are young, and are watched on "
-                "the processor. Give arrays until they are not in `young`"
+                "the processor, as are those with times or later features. Give arrays"
             )
         shape = (len(self), X.shape[1] if X.ndim == 3 else 0, self.widest)
         if tuple(X.shape) != shape:
