@@ -75,6 +75,15 @@ def test_devices_with_times_pauses_and_later_features_are_a_loop_too(tmp_path):
     before = bank.to_bytes()
     with pytest.raises(ValueError, match="learned patterns of time: give `times`"):
         bank.observe(X[:, 0])
+    ends = np.arange(4)
+    for wrong, said in (
+        ({"pause": ends > 0}, "learned patterns of time: give `times`"),
+        ({"pause": ends[:2] > 0}, re.escape("pause must have 4 entries, got (2,)")),
+        ({"times": times[:3]}, re.escape("times must have 4 entries, got (3,)")),
+        ({"times": np.array([0.0, 1.0, 2.0, NAN])}, "times must be seconds since 1970"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            bank.observe_rows(ends, X[:, 0], **wrong)
     assert bank.to_bytes() == before
 
 

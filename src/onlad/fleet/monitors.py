@@ -12,6 +12,7 @@ from onlad.fleet.host import usable_cores
 from onlad.fleet.members import Members
 from onlad.fleet.verdicts import DETAILS, ON_GPU, Details, FleetVerdicts
 from onlad.reference import Array
+from onlad.rhythm import DAY, LATEST
 from onlad.rows import LARGEST
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ class MonitorBank(Members):
         for device in np.unique(devices[(devices < 0) | (devices >= len(self))])[:1]:
             raise IndexError(f"there is no device {device}: the bank has {len(self)}")
         X = self._sized(X, (len(devices), self.widest), "(rows, n)")
+        for name, column in (("times", times), ("pause", pause)):
+            if column is not None and column.shape != devices.shape:
+                raise ValueError(f"{name} must have {len(devices)} entries, got {column.shape}")
+        if times is not None and not (np.abs(times) <= LATEST * DAY).all():
+            raise ValueError("times must be seconds since 1970")
         order = np.argsort(devices, kind="stable")
         if pause is None or not pause.any():
             return self._spread(X, devices, order, details, times)
@@ -140,12 +146,14 @@ class MonitorBank(Members):
         call = np.cumsum(np.diff(pause[order], prepend=False))
         call -= call[np.searchsorted(own, own)]
         said = FleetVerdicts(devices, self._names, self._rate, self.widest)
-        for number in range(int(call.max()) + 1):
-            part = order[call == number]
-            some, when = devices[part], None if times is None else times[part]
-            self.paused[some] = paused[some] | pause[part]
-            said.put(part, self._spread(X[part], some, np.arange(len(part)), details, when))
-        self.paused = paused
+        try:
+            for number in range(int(call.max()) + 1):
+                part = order[call == number]
+                some, when = devices[part], None if times is None else times[part]
+                self.paused[some] = paused[some] | pause[part]
+                said.put(part, self._spread(X[part], some, np.arange(len(part)), details, when))
+        finally:
+            self.paused = paused
         return said
 
     # -- inside --------------------------------------------------------------------------------
