@@ -236,14 +236,14 @@ class _Resumption:
         """Do again what was done to a device, unless the checkpoint covers it."""
         self._watch_gathered(watcher)
         values = fact.values
-        if fact.kind == "paused":
-            watcher.paused = values["paused"]
-        elif fact.kind == "forgotten":
+        if fact.kind == "forgotten":
             # One that is born later may have alarms of these names.
             self._deliver(f"{watcher.key}/")
             self.service.remove(self.watchers.pop(values["number"]))
-        elif fact.kind in replay.REDONE and watcher.journaled == values["row"]:
-            replay.redo(watcher, fact, partial(self._snapped, watcher))
+        elif fact.kind == "paused" or (
+            fact.kind in replay.REDONE and watcher.journaled == values["row"]
+        ):
+            watcher.apply(fact, partial(self._snapped, watcher))
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
             message = watcher.silence()
             if values["told"]:

@@ -113,6 +113,30 @@ class Watcher:
         """Return what happens to the device at its next row, for the journal."""
         return Fact(kind, {"number": self.number, "row": self.journaled, **values})
 
+    def apply(self, fact: Fact, snapped: Callable[[str], Monitor]) -> int:
+        """Let what a fact says happen, when it is done and when the journal is replayed.
+
+        `snapped` returns the model of a snapshot. Return how many samples were learned.
+        """
+        values = fact.values
+        if fact.kind == "paused":
+            self.paused = values["paused"]
+        elif fact.kind == "named":
+            self.widen(tuple(values["names"]))
+        elif fact.kind == "maintenance":
+            self.windows = tuple(values["windows"])
+            self._changes += 1
+        elif fact.kind == "reverted":
+            self.revert(snapped(values["file"]))
+        elif fact.kind == "false_alarms":
+            self.settle({"false_alarms": values["rate"]})
+        elif fact.kind == "label":
+            for alarm in [each for each in self.alarms if each.id == values["alarm"]]:
+                alarm.undo = values["undo"]
+                alarm.marked &= values["label"] != ""  # that was taken back by a snapshot
+                return self.put_label(alarm, values["label"], values["comment"])
+        return 0
+
     def name(self, names: Names) -> None:
         """Name the features before the first sample is observed."""
         monitor = Monitor.resumed(self.monitor.settings(), names=names)
@@ -396,11 +420,6 @@ class Watcher:
             self.monitor.widen(new)
             self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
             self._changes += 1
-
-    def serve_at(self, windows: tuple[str, ...]) -> None:
-        """Neither tell nor learn at these times, besides those of the file."""
-        self.windows = windows
-        self._changes += 1
 
     def put_label(self, alarm: Alarm, label: str, comment: str) -> int:
         """Note what a person says of an alarm; return how many samples were learned.
