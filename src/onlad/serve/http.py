@@ -312,12 +312,11 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def _verdicts(answer: Answer) -> dict[str, Any]:
-    said, watcher, verdicts = list[dict[str, Any]](), answer.watcher, answer.verdicts
-    for i in range(answer.rows):
-        assert watcher is not None
-        assert verdicts is not None
-        row, when = answer.first + i, answer.times[i]
-        said.append(message(watcher, verdicts, answer.start + i, row, when))
+    said, part = list[dict[str, Any]](), answer.part
+    for i in range(answer.start, answer.start + answer.rows):
+        assert part is not None
+        assert part.verdicts is not None
+        said.append(message(part.watcher, part.verdicts, i, part.first + i, part.times[i]))
         if i % 100 == 99:
             await asyncio.sleep(0)
     bad = [{"index": index, "why": why} for index, why in answer.bad]
