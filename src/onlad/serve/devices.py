@@ -34,7 +34,6 @@ class Devices:
                 self.templates[stream.name] = stream.template()
             except ValueError as error:
                 raise StateError(f"stream {stream.name}: {error}") from None
-        self.born: set[int] = set()  # devices that the journal knows, by number
         self.next = 1
 
     def fresh(self, stream: StreamTable) -> Monitor:
@@ -48,7 +47,6 @@ class Devices:
         watcher = Watcher(number, self.streams[name], device, monitor, self._service.history)
         watcher.peers = lambda: self.of(name)
         self.watchers[name, device] = watcher
-        self.born.add(number)
         return watcher
 
     @property
@@ -61,7 +59,7 @@ class Devices:
         if self.full or len(device) > LONGEST_NAME:
             return None
         watcher = self.add(self.next, stream.name, device, self.fresh(stream))
-        self.born.discard(self.next)  # until the journal has it
+        watcher.born = False  # until the journal has it
         self.next += 1
         return watcher
 
@@ -82,7 +80,7 @@ class Devices:
     def remove(self, watcher: Watcher) -> None:
         """Stop watching a device."""
         del self.watchers[watcher.stream.name, watcher.device]
-        self.born.discard(watcher.number)
+        watcher.gone = True
 
     def put_back(self, number: int, file: str) -> Watcher:
         """Watch a device that was forgotten again, under a new number."""

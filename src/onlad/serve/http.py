@@ -127,7 +127,7 @@ def _add_views(app: FastAPI, service: Service) -> None:
 
     @app.get("/streams/{name}/peers")
     async def beside(name: str) -> Response:
-        return _json([peer.message() for peer in peers(service.devices.of(name))])
+        return _json([peer._asdict() for peer in peers(service.devices.of(name))])
 
     @app.get("/streams/{name}/maintenance")
     async def windows(name: str, device: str = "") -> Response:

@@ -238,8 +238,7 @@ class Mqtt(Listener):
         """Send the states that are due again, a few at a time: samples do not wait for them."""
         due = [watcher for watcher in self.service.watchers.values() if self._is_due(watcher)]
         for count, watcher in enumerate(due, 1):
-            known = self.service.watchers.get((watcher.stream.name, watcher.device))
-            if known is watcher and self._is_due(watcher):  # it may be forgotten meanwhile
+            if not watcher.gone and self._is_due(watcher):  # it may be forgotten meanwhile
                 self._tell_state(watcher)
             if count % TOLD == 0:
                 await asyncio.sleep(0)

@@ -185,12 +185,12 @@ class Orders:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""
         service = self._service
         async with service.turn:
-            if self.found(watcher.stream.name, watcher.device) is not watcher:
+            if watcher.gone:
                 raise UnknownError("there is no such device")
             with _written("the undo file"):
                 file = service.store.keep_forgotten(watcher)
             self._note([watcher.fact("forgotten")], watcher, by)
-            service.remove(watcher)
+            service.devices.remove(watcher)
         logs.info("forgotten", **watcher.where, undo=file)
         for listener in service.listeners:
             listener.forgotten(watcher)

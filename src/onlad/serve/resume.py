@@ -44,8 +44,7 @@ def resume(service: Service) -> Iterator[str]:
             yield from resumption.run()
             return
         except _Failed:  # from the start again, and row by row where it failed
-            for known in (service.watchers, service.devices.born, service.marks,
-                          service.outbox.waiting):  # fmt: skip
+            for known in (service.watchers, service.marks, service.outbox.waiting):
                 known.clear()
             service.disk = Disk(service, service.store)
 
@@ -239,7 +238,7 @@ class _Resumption:
         if fact.kind == "forgotten":
             # One that is born later may have alarms of these names.
             self._deliver(f"{watcher.key}/")
-            self.service.remove(self.watchers.pop(values["number"]))
+            self.service.devices.remove(self.watchers.pop(values["number"]))
         elif fact.kind == "paused" or (
             fact.kind in replay.REDONE and watcher.journaled == values["row"]
         ):

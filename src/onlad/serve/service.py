@@ -105,11 +105,6 @@ class Service:
         if listener.courier:
             self.outbox.couriers.append(listener)
 
-    def remove(self, watcher: Watcher) -> None:
-        """Watch a device no more."""
-        self.devices.remove(watcher)
-        self.disk.drop(watcher)
-
     # -- samples in ---------------------------------------------------------------------------
 
     def submit(self, *items: Item) -> bool:

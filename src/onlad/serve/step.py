@@ -41,8 +41,8 @@ async def step(service: Service, items: list[Item]) -> None:
         _write(service, batch)
     except OSError as error:
         for watcher in list(service.watchers.values()):
-            if watcher.number not in service.devices.born:
-                service.remove(watcher)
+            if not watcher.born:
+                service.devices.remove(watcher)
         service.health.fail("journal", "the journal cannot be written", error.strerror)
         _refuse(service, batch, service.health.trouble["journal"])
         return
@@ -89,8 +89,8 @@ def _failed(service: Service, batch: Batch, item: Item, error: Exception) -> Ans
     """Return the answer to an item on which the service stumbled; it leaves nothing behind."""
     service.quarantine.drop()
     watcher = service.watchers.get((item.stream.name, item.device))
-    if watcher is not None and watcher.number not in {*service.devices.born, *batch.parts}:
-        service.remove(watcher)
+    if watcher is not None and not watcher.born and watcher.number not in batch.parts:
+        service.devices.remove(watcher)
     logs.error("a message could not be read", error, **item.where)
     return Answer(bad=[(0, payload.why(error))])
 
@@ -143,9 +143,9 @@ def _known(service: Service, mark: Mark, again: bool, taken: Taken) -> bool:
 
 def _write(service: Service, batch: Batch) -> None:
     """Journal a batch before anything is learned of it."""
-    born, parts, records = service.devices.born, batch.parts.values(), list[Record]()
+    parts, records = batch.parts.values(), list[Record]()
     for w in (part.watcher for part in parts):
-        if w.number not in born:
+        if not w.born:
             records.append(w.fact("birth", **w.where, names=list(w.names)))
         elif w.unnamed:
             records.append(w.fact("named", names=list(w.unnamed)))
@@ -155,7 +155,7 @@ def _write(service: Service, batch: Batch) -> None:
     if records:
         service.store.journal.append(records)
     for part in parts:
-        born.add(part.watcher.number)
+        part.watcher.born = True
         stream = part.watcher.stream
         service.marks.add(part.marks, stream.name if stream.time else None)
 

@@ -6,9 +6,9 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from onlad.serve.tables import StreamTable
 from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
+
+if TYPE_CHECKING:
+    from onlad.serve.checkpoint import Saved
 
 KEPT_ALARMS = 20
 MOST_NAMED = 15  # of these that people have named, however old they are
@@ -47,6 +50,18 @@ class Said(NamedTuple):
     drifting: str | None = None
 
 
+@dataclass
+class OnDisk:
+    """What the disk has of a device."""
+
+    since: int = 0  # the first segment of the journal with what the model's file lacks, if known
+    changes: int = -1  # of the watcher when its model was written; -1: it never was
+    alarms: int = -1  # and of its alarms
+    saved: Saved | None = None
+    size: int = 0
+    snapped: float | None = None  # when the newest snapshot was taken, by the monotonic clock
+
+
 class Watcher:
     """One device: its monitor, its history and its alarms."""
 
@@ -57,6 +72,9 @@ class Watcher:
         self.monitor = monitor
         if not monitor.names:
             self.name(stream.columns)
+        self.born = True  # the journal knows it
+        self.gone = False  # it was forgotten
+        self.on_disk = OnDisk()
         self.lost = 0  # rows of the journal that the model has never seen
         self.history = History(history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
