@@ -200,7 +200,7 @@ class Orders:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
-            saved, model, _ = service.store.forgotten(file)
+            saved, model, alarms = service.store.forgotten(file)
             name = key(saved.stream, saved.device)
             if saved.stream not in devices.streams:
                 raise StateError(f"{name}: there is no stream {saved.stream}")
@@ -212,7 +212,7 @@ class Orders:
             number = devices.next
             facts = {"number": number, "stream": saved.stream, "file": file}
             self._note([Fact("restored", facts)], by=by)
-            watcher = devices.put_back(number, file)
+            watcher = devices.resurrect(saved._replace(number=number), model, alarms)
             service.settle([watcher])  # settings may have changed since
             return watcher
 

@@ -68,7 +68,6 @@ class _Resumption:
         service.devices.take_number(point.next - 1)
         for count, saved in enumerate(point.watchers):
             yield f"the models are loaded: {count} of {len(point.watchers)}"
-            service.devices.take_number(saved.number)
             if saved.stream not in service.streams:
                 self.absent[saved.number] = 0
                 service.disk.absent.append(saved)
@@ -221,9 +220,10 @@ class _Resumption:
         elif number in self.watchers:
             pass  # the checkpoint has it
         elif fact.kind == "restored":
-            saved, *_ = service.store.forgotten(values["file"])
+            saved, model, alarms = service.store.forgotten(values["file"])
             if (name, saved.device) not in service.watchers:
-                self.watchers[number] = service.devices.put_back(number, values["file"])
+                saved = saved._replace(number=number)  # a new one
+                self.watchers[number] = service.devices.resurrect(saved, model, alarms)
         elif (name, values["device"]) not in service.watchers:  # else it was forgotten since
             fresh = service.devices.fresh(service.streams[name])
             watcher = service.devices.add(number, name, values["device"], fresh)

@@ -50,12 +50,8 @@ class Service:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.devices = Devices(config)
         self.store = Store(config.service.state, config.service.archive * 1_000_000)
-        try:
-            self.devices = Devices(config, self.store)
-        except BaseException:
-            self.store.close()
-            raise
         self.streams, self.watchers = self.devices.streams, self.devices.watchers
         self.quarantine = Quarantine(config.service.state)
         self.audit = Audit(config.service.state)
@@ -81,6 +77,10 @@ class Service:
         self.outbox.remember(alarm.time for alarm in alarms if alarm.told)
         self.health.trouble.pop("start")
         self.resumed = True
+
+    def starting(self) -> str:
+        """Return how far the start is, or nothing if the service takes requests."""
+        return "" if self.resumed else self.health.trouble.get("start", "the service starts")
 
     def settle(self, watchers: Collection[Watcher]) -> None:
         """Let the configuration take effect on what devices have learned, or say it cannot."""

@@ -86,7 +86,7 @@ class Watcher:
         self._heard = time.monotonic()  # a clock may jump
         self.mode_row = -1  # of the sample that confirmed the newest mode
         self.unnamed: Names = ()  # names that came later, and the journal lacks
-        self.windows = ()
+        self.serve_at(())
         self.begin_counts()
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
@@ -142,7 +142,7 @@ class Watcher:
         elif fact.kind == "named":
             self.widen(tuple(values["names"]))
         elif fact.kind == "maintenance":
-            self.windows = tuple(values["windows"])
+            self.serve_at(tuple(values["windows"]))
             self._changes += 1
         elif fact.kind == "reverted":
             self.revert(snapped(values["file"]))
@@ -203,16 +203,11 @@ class Watcher:
         named = zip(map(str, self.names), columns.tolist(), strict=True)
         return {name: band(*numbers) for name, numbers in itertools.islice(named, MOST_BANDS)}
 
-    @property
-    def windows(self) -> tuple[str, ...]:
-        """Times of maintenance, besides those of the file. `rules` has both."""
-        return self._windows
-
-    @windows.setter
-    def windows(self, windows: tuple[str, ...]) -> None:
+    def serve_at(self, windows: tuple[str, ...]) -> None:
+        """Neither tell nor learn at these times, nor at those of the file."""
         rules, both = self.stream.rules, (*self.stream.maintenance, *windows)
         self.rules = replace(rules, maintenance=both) if windows else rules
-        self._windows = windows
+        self.windows = windows
 
     @property
     def serviced(self) -> bool:
