@@ -36,7 +36,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, table: HttpTable, starting: Callable[[], str] = str) -> None:
         self.app, self.table, self._starting = app, table, starting
-        self.refused: dict[int, int] = {}  # by status
+        self.refused: Counter[int] = Counter()  # by status
         self._sockets: Counter[str] = Counter()  # WebSockets by address
         self._buckets: dict[str, tuple[float, float]] = {}  # address -> (left, when)
         token = table.token or ""
@@ -155,7 +155,7 @@ class Guard:
         return sending
 
     async def _refuse(self, scope: Scope, send: Send, status: int, why: str) -> None:
-        self.refused[status] = self.refused.get(status, 0) + 1
+        self.refused[status] += 1
         if scope["type"] == "websocket":
             code = 1013 if status == 503 else 1008  # try again later, or do not
             await send({"type": "websocket.close", "code": code, "reason": why})

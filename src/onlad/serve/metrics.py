@@ -75,7 +75,7 @@ class Metrics(Collector):
             sum_value=health.latency_sum,
         )
         dropped = CounterMetricFamily("onlad_dropped", "Thrown away, by what.", labels=["what"])
-        lost = health.dropped | {"alarm": service.outbox.dropped}
+        lost = {**health.dropped, "alarm": service.outbox.dropped}
         yield _labelled(dropped, (([what], count) for what, count in lost.items()))
         for name, text, value in (
             ("onlad_duplicates", "Messages that came again.", health.duplicates),

@@ -110,7 +110,7 @@ class Service:
     def submit(self, *items: Item) -> bool:
         """Let items wait for the next step, all of them; False if too many wait already."""
         if len(self._pending) >= self.config.service.queue:
-            self.health.drop("intake")
+            self.health.dropped["intake"] += 1
             return False
         self._pending.append(items)
         self._wake.set()

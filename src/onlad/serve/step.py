@@ -166,7 +166,7 @@ def _refuse(service: Service, batch: Batch, why: str) -> None:
         if item.refused is not None:
             item.refused()
         else:
-            service.health.drop("disk")
+            service.health.dropped["disk"] += 1
         if item.reply is not None:
             answer.refused, answer.rows = why, 0
             item.reply(answer)

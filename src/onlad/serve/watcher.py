@@ -92,8 +92,7 @@ class Watcher:
         self.n_alarm_changes = 0  # of the alarms
         self._today = (-1, 0)  # a day, and the alarms told in it
         self.peers: Callable[[], Iterable[Watcher]] = tuple  # the devices of the stream
-        self._before: deque[Array] = deque()  # times and rows of the window before the next sample
-        self._n_before = 0  # rows in it, or some more
+        self._before: Array | None = None  # times and rows of the window before the next sample
         self._kept = 0  # rows of a window that come before its last, at most
 
     def begin_counts(self) -> None:
@@ -291,13 +290,16 @@ class Watcher:
     def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:
         """Apply the rules to verdicts on samples, note them, and return the alarms that began."""
         first, self.unnamed = self.monitor.n_seen - len(X), ()
-        if not self._before:
+        rows = np.column_stack((times, X))
+        if self._before is None:
             self._kept = self._window - 1
+        else:
+            rows = np.concatenate((self._before, rows))
         self.rules.apply(verdicts, times)
         # As it was before these rows: the samples of an alarm are the same however they come.
         matters = self._open_at(first) is not None or bool(verdicts.is_anomaly.any())
-        began = self._notice(X, times, first, verdicts) if matters else []
-        self._remember(X, times)
+        began = self._notice(rows, first, verdicts) if matters else []
+        self._before = rows[max(0, len(rows) - self._kept) :].copy()
         self.history.add(first, times, verdicts)
         self.samples += len(X)
         self.excluded += len(X) - int(np.count_nonzero(verdicts.learned))
@@ -321,25 +323,17 @@ class Watcher:
         """Return how many samples are watched together, at most."""
         return self.monitor.window or default_window(len(self.names))
 
-    def _remember(self, X: Array, times: Array) -> None:
-        """Keep the rows of the window before the next sample."""
-        self._before.append(np.column_stack((times, X)))
-        self._n_before += len(X)
-        while self._n_before - len(self._before[0]) >= self._kept:
-            self._n_before -= len(self._before.popleft())
-
-    def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
-        """Begin alarms, and follow the open one."""
+    def _notice(self, rows: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
+        """Begin alarms, and follow the open one; `rows` has times and samples, and those before."""
         self.n_alarm_changes += 1
         began: list[Alarm] = []
-        rows = np.concatenate([*self._before, np.column_stack((times, X))])
-        for i in range(len(X)):
-            alarm, when = self._open_at(first + i), float(times[i])
+        for i in range(len(verdicts)):
+            here = len(rows) - len(verdicts) + i
+            alarm, (when, *row) = self._open_at(first + i), rows[here].tolist()
             if verdicts.is_anomaly[i]:
                 self.anomalies += 1
                 if alarm is None:
                     alarm = self._begin(verdicts[i], first + i, when)
-                    here = len(rows) - len(X) + i
                     window = rows[max(0, here - self._kept) : here]
                     alarm.rows, alarm.times = window[:, 1:].tolist(), window[:, 0].tolist()
                     alarm.before = len(alarm.rows)
@@ -348,7 +342,7 @@ class Watcher:
                 elif alarm.follow(verdicts[i], first + i, when):
                     alarm.like = self._like(alarm)
             if alarm is not None and len(alarm.rows) < LONGEST:
-                alarm.rows.append(X[i].tolist())
+                alarm.rows.append(row)
                 alarm.times.append(when)
                 alarm.learned.append(bool(verdicts.learned[i]))
         return began
@@ -431,7 +425,8 @@ class Watcher:
         """Watch more sensors from here on; those that are watched already stay as they are."""
         if new := tuple(name for name in names if name not in self.names):
             self.monitor.widen(new)
-            self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
+            if self._before is not None:
+                self._before = padded(self._before, 1 + len(self.names))
             self._changes += 1
 
     def put_label(self, alarm: Alarm, label: str, comment: str) -> int:
