@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from onlad.cli.arguments import Commands, add_command, at_least, default
-from onlad.cli.models import load_model
+from onlad.cli.models import load_model, refused
 from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor, convert, export
 from onlad.mcu.portable import Arithmetic, Drawn
@@ -69,11 +69,9 @@ def run(args: argparse.Namespace) -> int:
     monitor = _loaded(args) if args.model else _fresh(args)
     print(export.summary(monitor), file=sys.stderr)
     export.check_ram(monitor, args.ram)
-    try:
+    with refused(f"write {args.output}"):
         export.check_folder(args.output)
         names = export.write(monitor, args.output)
-    except OSError as error:
-        raise OnladError(f"cannot write {args.output}: {error.strerror}") from None
     print("\n".join(str(args.output / name) for name in names))
     return 0
 

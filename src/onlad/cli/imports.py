@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from onlad.cli.arguments import Commands, add_command
-from onlad.cli.models import say
+from onlad.cli.models import refused, say
 from onlad.errors import OnladError
 from onlad.streams.times import seconds
 
@@ -76,10 +76,8 @@ def run(args: argparse.Namespace) -> int:
 def _opened(path: Path | None) -> contextlib.AbstractContextManager[TextIO]:
     if path is None:
         return contextlib.nullcontext(sys.stdout)
-    try:
+    with refused(f"write {path}"):
         return path.open("w", newline="", encoding="utf-8")
-    except OSError as error:
-        raise OnladError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _tables(source: Path) -> Iterator[tuple[str, tuple[list[str], dict[str, list[str]]]]]:
