@@ -125,7 +125,7 @@ class Detector:
             )
         layer = reference.draw(moment.shape[1], self.n_hidden, self.weights, self.seed)
         gram = gram + self.ridge * np.eye(self.n_hidden)
-        self._begin(layer, gram, moment, shrink=1.0, weight=rows, seen=rows)
+        self.begin(layer, gram, moment, shrink=1.0, weight=rows, seen=rows)
         return self
 
     def update_one(self, x: Any) -> float:
@@ -242,6 +242,28 @@ class Detector:
         self._kernel = self._fresh(n_features)
         return self
 
+    def begin(
+        self, layer: tuple[Array, Array], gram: Array, moment: Array, *,
+        shrink: float, weight: float, seen: int,
+    ) -> None:  # fmt: skip
+        """Start from sufficient statistics, K = `gram` and V = `moment`, of the random `layer`."""
+        alpha, b = layer
+        try:
+            L = np.linalg.cholesky(gram)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "the hidden activations of these samples do not span all hidden units, so P does "
+                "not exist. Give ridge > 0, fewer hidden units, or other samples"
+            ) from None
+        S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
+        trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
+        self._remember(self.forgetting.start)
+        state = DetectorState(
+            S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
+            trace_start=trace, shrink=shrink, weight=weight, seen=seen,
+        )  # fmt: skip
+        self._kernel = to_kernel(self.settings(), state)
+
     def compiled(self) -> Kernel:
         """Return the compiled model."""
         if self._kernel is None:
@@ -305,28 +327,6 @@ class Detector:
         )  # fmt: skip
         return to_kernel(self.settings(), state)
 
-    def _begin(
-        self, layer: tuple[Array, Array], gram: Array, moment: Array, *,
-        shrink: float, weight: float, seen: int,
-    ) -> None:  # fmt: skip
-        """Start from sufficient statistics, K = `gram` and V = `moment`, of the random `layer`."""
-        alpha, b = layer
-        try:
-            L = np.linalg.cholesky(gram)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "the hidden activations of these samples do not span all hidden units, so P does "
-                "not exist. Give ridge > 0, fewer hidden units, or other samples"
-            ) from None
-        S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
-        trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
-        self._remember(self.forgetting.start)
-        state = DetectorState(
-            S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
-            trace_start=trace, shrink=shrink, weight=weight, seen=seen,
-        )  # fmt: skip
-        self._kernel = to_kernel(self.settings(), state)
-
     def _remember(self, memory: tuple[float, ...]) -> None:
         self._memory = memory
         self._a = memory[0]
@@ -354,7 +354,7 @@ def merge(a: Detector, b: Detector) -> Detector:
     twice = min(a.ridge * one.shrink, b.ridge * other.shrink)
     grams = [R.T @ R for R in roots]
     merged = Detector.resumed(a.settings())
-    merged._begin(
+    merged.begin(
         (one.alpha.astype("float64"), one.b.astype("float64")),
         reference.symmetric(grams[0] + grams[1]) - twice * np.eye(a.n_hidden),
         grams[0] @ one.beta.astype("float64") + grams[1] @ other.beta.astype("float64"),
