@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import fields
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from onlad.errors import NotInModelError, OnladError
 from onlad.forgetting import Constant, Forgetting
 from onlad.reference import Activation, Array, Loss, Score, State, Weights
 from onlad.state import DetectorSettings, DetectorState, Dtype, of_kernel, to_kernel
-
-if TYPE_CHECKING:
-    from onlad.kernel import Kernel
 
 
 class Detector:
@@ -94,7 +92,7 @@ class Detector:
         self.dtype: Dtype = dtype
         self.seed = samples.whole("seed", seed, 0)
         self._largest = kernel.LARGEST[dtype]
-        self._kernel: Kernel | None = None
+        self._kernel: kernel.Kernel | None = None
         self._memory = self.forgetting.start
         self._a = self._memory[0]
         self._follows = not isinstance(self.forgetting, Constant)
@@ -264,7 +262,7 @@ class Detector:
         )  # fmt: skip
         self._kernel = to_kernel(self.settings(), state)
 
-    def compiled(self) -> Kernel:
+    def compiled(self) -> kernel.Kernel:
         """Return the compiled model."""
         if self._kernel is None:
             raise OnladError("there is no state before the first sample")
@@ -291,12 +289,7 @@ class Detector:
     @classmethod
     def resumed(cls, settings: DetectorSettings, state: DetectorState | None = None) -> Detector:
         """Return a detector with these settings and state; it continues bit for bit."""
-        s = settings
-        self = cls(
-            n_hidden=s.n_hidden, activation=s.activation, weights=s.weights,
-            forgetting=s.forgetting, score=s.score, loss=s.loss, ridge=s.ridge, dtype=s.dtype,
-            seed=s.seed,
-        )  # fmt: skip
+        self = cls(**{field.name: getattr(settings, field.name) for field in fields(settings)})
         if state is not None:
             self._kernel = to_kernel(self.settings(), state)
             self._remember(tuple(state.memory.tolist()))
@@ -316,7 +309,7 @@ class Detector:
     def _matrix(self, X: Any) -> Array:
         return samples.matrix(X, self.n_features, self.dtype, self._largest)
 
-    def _fresh(self, n_features: int) -> Kernel:
+    def _fresh(self, n_features: int) -> kernel.Kernel:
         if self.ridge == 0:
             raise OnladError("without ridge there is no start: call fit first, or give ridge > 0")
         alpha, b = reference.draw(n_features, self.n_hidden, self.weights, self.seed)

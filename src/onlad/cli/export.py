@@ -79,11 +79,11 @@ def run(args: argparse.Namespace) -> int:
 def _fresh(args: argparse.Namespace) -> PortableMonitor:
     if args.features is None:
         args.usage("give a MODEL, or --features for a fresh monitor")
-    names = (*NEW[1:], "arithmetic")
-    settings = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in (*NEW[1:], "arithmetic")}
+    settings = {name: value for name, value in given.items() if value is not None}
     try:
-        monitor = PortableMonitor(**settings)
-        monitor.names = tuple(range(args.features))
+        fresh, names = PortableMonitor(**settings).settings(), tuple(range(args.features))
+        monitor = PortableMonitor.resumed(fresh, names=names)
         monitor.dump()
     except ValueError as error:
         raise OnladError(str(error)) from None

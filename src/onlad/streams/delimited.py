@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -112,7 +112,8 @@ def _read(
         for i, state in enumerate(Spans(chunk.data, texts[:n, k])[:]):
             values[i, features] = one_hot(state, states)
     bad: list[Bad] = []
-    quoted: dict[int, tuple[str, str]] = {}  # time and label of rows that Python read
+    quoted_times: dict[int, str] = {}  # of rows that Python read
+    quoted_labels: dict[int, str] = {}
     is_row, keep = np.ones(n, bool), np.ones(n, bool)
     for i in np.flatnonzero(kinds[:n]).tolist():
         text = chunk.data[slice(*lines[i].tolist())]
@@ -120,14 +121,17 @@ def _read(
             is_row[i] = keep[i] = False
             continue
         try:
-            values[i], *both = _read_quoted(text, table)
-            quoted[i] = (both[0], both[1])
+            values[i], quoted_times[i], quoted_labels[i] = _read_quoted(text, table)
         except ValueError as error:
             here = row + int(np.count_nonzero(is_row[:i]))
             bad.append(Bad(f"line {line + i}", str(error), here))
             keep[i] = False
     index = row + np.cumsum(is_row) - 1
-    times, labels = _texts(chunk.data, texts[:n], quoted, table)
+    times = labels = None
+    if table.time is not None:
+        times = Spans(chunk.data, texts[:n, 0], quoted_times)
+    if table.label is not None:
+        labels = Spans(chunk.data, texts[:n, n_texts - 1], quoted_labels)
     # The position is the end of these lines; the rest of the chunk is not read yet.
     position = chunk.position - len(chunk.data) + start
     block = Block(
@@ -135,22 +139,6 @@ def _read(
     )
     kept = block if keep.all() else block.part(np.flatnonzero(keep))
     return kept, start, n, int(is_row.sum())
-
-
-def _texts(
-    data: bytes, spans: Array, quoted: dict[int, tuple[str, str]], table: Table
-) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Return times and labels; those of rows with quotes were read by Python."""
-    found: list[Sequence[str] | None] = [None, None]
-    there = [k for k, place in enumerate((table.time, table.label)) if place is not None]
-    spans[list(quoted), : len(there)] = 0
-    for k, which in enumerate(there):
-        lazy = Spans(data, spans[:, k])
-        eager = lazy[:] if quoted else []
-        for i, both in quoted.items():
-            eager[i] = both[which]
-        found[which] = eager or lazy
-    return found[0], found[1]
 
 
 def _read_quoted(raw: bytes, table: Table) -> tuple[list[float], str, str]:
