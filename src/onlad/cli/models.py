@@ -89,7 +89,7 @@ class Models:
         *,
         grows: bool = False,
     ) -> None:
-        self._wanted, self._load, self._rules, self.grows = wanted, load, rules, grows
+        self._wanted, self.load, self._rules, self.grows = wanted, load, rules, grows
         self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
         self._refused: dict[str, list[Names]] = {}  # columns that came too late, by series
         self._last: dict[str, float] = {}  # time of the last sample, by series
@@ -101,11 +101,6 @@ class Models:
         """Return the names that the model of a series has learned; none if it is new."""
         monitor = self._found(series)
         return monitor.names if monitor else ()
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the run continues models that were saved."""
-        return self._load is not None
 
     def seen(self, series: str) -> int:
         """Return how many samples the model of a series has seen."""
@@ -164,8 +159,8 @@ class Models:
 
     def _found(self, series: str) -> Monitor | None:
         """Return the monitor of a series: the one in memory, or the one in its file."""
-        if series not in self._monitors and self._load and series:
-            path = self._load / file_name(series)
+        if series not in self._monitors and self.load and series:
+            path = self.load / file_name(series)
             if path.exists():
                 self._monitors[series] = self._resumed(path)
         return self._monitors.get(series)
@@ -185,7 +180,7 @@ class Models:
         """Refuse a file where a folder is needed, or the other way round, before any work."""
         if many and "" in self._monitors:
             raise OnladError("a model of one series cannot score a source with several")
-        for path in (self._load, save):
+        for path in (self.load, save):
             if path is not None and path.exists() and path.is_dir() != many:
                 need = "a folder, with one file per series" if many else "a file"
                 raise OnladError(f"{path} must be {need}")

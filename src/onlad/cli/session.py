@@ -199,7 +199,7 @@ class Place:
         self._source, self._path, self._models = source, Path(f"{model}.place"), models
         self.start = self._last = 0
         self._again: dict[str, int] = {}  # by series: samples after the position that are learned
-        kept = self._load() if models.is_loaded else None
+        kept = self._load() if models.load else None
         if kept is None or kept["source"] != str(source.absolute()):
             return
         if not self._is_same(kept):

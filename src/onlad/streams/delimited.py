@@ -46,10 +46,9 @@ class Table(NamedTuple):
     decimal: str
     header: bytes  # as in the file, to recognise a repetition; empty if there is none
     roles: Roles
-    places: dict[int, int]  # field -> feature
     time: int | None  # field
     label: int | None
-    slots: Array
+    slots: Array  # feature of each field, or what else it is
     states: tuple[tuple[int, tuple[int, ...], tuple[str, ...]], ...] = ()  # field, features, states
 
 
@@ -148,8 +147,9 @@ def _read_quoted(raw: bytes, table: Table) -> tuple[list[float], str, str]:
     if len(fields) != wanted:
         raise ValueError(f"it has {len(fields)} fields; the first line has {wanted}")
     values = [0.0] * len(table.roles.features)
-    for place, j in table.places.items():
-        values[j] = number(fields[place], table.roles.features[j], table.decimal)
+    for j, field in zip(table.slots.tolist(), fields, strict=True):
+        if j >= 0:
+            values[j] = number(field, table.roles.features[j], table.decimal)
     for place, features, states in table.states:
         for j, value in zip(features, one_hot(fields[place], states), strict=True):
             values[j] = value
@@ -192,7 +192,6 @@ def _table(
         raise StreamError(f"line {line}, the header, has {sorted(map(str, twice))[0]!r} twice")
     roles = choice.roles(choice.named(named), known)
     place_of = {name: j for j, name in enumerate(roles.features)}
-    places = {names.index(name): j for name, j in place_of.items() if name in names}
     states = tuple(
         (names.index(column), tuple(place_of[f"{column}={state}"] for state in known_states),
          known_states)
@@ -203,14 +202,10 @@ def _table(
     label = None if roles.label is None else names.index(roles.label)
     texts = [place for place in (time, label) if place is not None]
     texts += [place for place, *_ in states]
-    slots = np.full(len(names), IGNORED, np.int32)
-    for place, j in places.items():
-        slots[place] = j
+    slots = np.array([place_of.get(name, IGNORED) for name in names], np.int32)
     for k, place in enumerate(texts):
         slots[place] = TEXT - k
-    return Table(
-        delimiter, dialect.decimal, header, roles, places, time, label, slots, states
-    ), problem
+    return Table(delimiter, dialect.decimal, header, roles, time, label, slots, states), problem
 
 
 def _delimiter(line: bytes, decimal: str) -> str:
