@@ -170,7 +170,7 @@ class Detector:
             loss, leverage = block.update_many(model, X, a)
         else:
             loss, leverage = np.empty(len(X)), np.empty(len(X))
-            model.update_many(X, a, loss, leverage)
+            model.update_many(X=X, a=a, loss=loss, leverage=leverage)
         return reference.combine(loss, leverage, self.score)
 
     def learn_many(self, X: Any) -> None:
@@ -181,7 +181,8 @@ class Detector:
         """Return how unusual each row of `X` is, and learn nothing."""
         X = self._matrix(X)
         loss, leverage = np.empty(len(X)), np.empty(len(X))
-        (self._kernel or self._fresh(X.shape[1])).score_many(X, self._a, loss, leverage)
+        model = self._kernel or self._fresh(X.shape[1])
+        model.score_many(X=X, a=self._a, loss=loss, leverage=leverage)
         return reference.combine(loss, leverage, self.score)
 
     def unlearn(self, x: Any) -> None:

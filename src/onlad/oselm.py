@@ -92,7 +92,7 @@ class OsElm:
         rows = np.ascontiguousarray(np.hstack([X, T]), self.dtype)
         loss, leverage = np.empty(len(X)), np.empty(len(X))
         factors = np.full(len(X), self.forgetting)
-        self._model.compiled().update_many(rows, factors, loss, leverage)
+        self._model.compiled().update_many(X=rows, a=factors, loss=loss, leverage=leverage)
 
     def predict_one(self, x: Any) -> Array:
         """Return the predicted target of one sample, shape (m,)."""
