@@ -127,15 +127,15 @@ class PyOd(Offline):
 
 
 def local_outlier_factor(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from sklearn.neighbors import LocalOutlierFactor  # noqa: PLC0415
+    from experiments.methods import _neighbours  # noqa: PLC0415
 
-    return Offline(LocalOutlierFactor(**({"novelty": True} | hyperparameters)))
+    return Offline(_neighbours.Lof(**({"novelty": True} | hyperparameters)))
 
 
 def nearest_neighbours(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from pyod.models.knn import KNN  # noqa: PLC0415
+    from experiments.methods import _neighbours  # noqa: PLC0415
 
-    return PyOd(KNN(**hyperparameters))
+    return PyOd(_neighbours.Knn(**hyperparameters))
 
 
 def one_class_svm_rbf(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
