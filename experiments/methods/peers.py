@@ -76,8 +76,7 @@ class Pca(Offline):
     """The mean squared error of a reconstruction from principal components."""
 
     def score(self, X: Array) -> Array:
-        back = self.model.inverse_transform(self.model.transform(X))
-        error: Array = np.mean((X - back) ** 2, axis=1)
+        error: Array = self.model.errors(X)
         return error
 
 
@@ -113,10 +112,10 @@ def isolation_forest(hyperparameters: Hyperparameters, n_features: int, seed: in
 
 
 def pca(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Pca:
-    from sklearn.decomposition import PCA  # noqa: PLC0415
+    from experiments.methods import _once  # noqa: PLC0415
 
     # Components for 90 % of the variance: with all of them, the default, nothing is left over.
-    return Pca(PCA(**({"n_components": 0.9} | hyperparameters)))
+    return Pca(_once.Pca(**({"n_components": 0.9} | hyperparameters)))
 
 
 class PyOd(Offline):
@@ -127,15 +126,15 @@ class PyOd(Offline):
 
 
 def local_outlier_factor(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from experiments.methods import _neighbours  # noqa: PLC0415
+    from experiments.methods import _once  # noqa: PLC0415
 
-    return Offline(_neighbours.Lof(**({"novelty": True} | hyperparameters)))
+    return Offline(_once.Lof(**({"novelty": True} | hyperparameters)))
 
 
-def nearest_neighbours(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from experiments.methods import _neighbours  # noqa: PLC0415
+def nearest_once(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
+    from experiments.methods import _once  # noqa: PLC0415
 
-    return PyOd(_neighbours.Knn(**hyperparameters))
+    return PyOd(_once.Knn(**hyperparameters))
 
 
 def one_class_svm_rbf(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
@@ -175,7 +174,7 @@ METHODS = {
     "iforest": Entry("IsolationForest", "peer", isolation_forest, testbeds=("offline",)),
     "pca": _fixed("PCA", pca),
     "lof": _fixed("LOF", local_outlier_factor),
-    "knn": _fixed("kNN", nearest_neighbours),
+    "knn": _fixed("kNN", nearest_once),
     "ocsvm-rbf": _fixed("One-class SVM, RBF", one_class_svm_rbf),
 }
 

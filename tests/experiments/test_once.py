@@ -1,4 +1,4 @@
-"""kNN and LOF with shared neighbours: the scores of PyOD and scikit-learn, for all settings."""
+"""kNN, LOF and PCA that share work: the scores of PyOD and scikit-learn, for all settings."""
 
 from collections import OrderedDict
 
@@ -7,7 +7,7 @@ import pytest
 
 KNN = pytest.importorskip("pyod.models.knn").KNN
 
-from experiments.methods import _neighbours, peers  # noqa: E402
+from experiments.methods import _once, peers  # noqa: E402
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors  # noqa: E402
 
 
@@ -17,7 +17,7 @@ def rows(monkeypatch):
 
     No two distances are the same: LOF depends on which of two rows at one distance comes first.
     """
-    monkeypatch.setattr(_neighbours, "_found", OrderedDict())
+    monkeypatch.setattr(_once, "_found", OrderedDict())
     X = np.random.default_rng(0).normal(size=(900, 64)).astype("float32")
     return X[:400], X[400:]
 
@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 @pytest.mark.parametrize("settings", peers.GRIDS["knn"][::3])
 def test_knn_has_pyods_scores(rows, settings):
     train, X = rows
-    model = peers.nearest_neighbours(settings, 64, 0)
+    model = peers.nearest_once(settings, 64, 0)
     model.fit(train)
     its = KNN(**settings).fit(train).decision_function(X)
     np.testing.assert_allclose(model.score(X), its, rtol=TOLERANCE)
@@ -45,7 +45,7 @@ def test_lof_has_scikit_learns_scores(rows, settings):
     np.testing.assert_allclose(model.score(X), its, rtol=TOLERANCE)
 
 
-def test_neighbours_are_found_once_for_all_settings(rows, monkeypatch):
+def test_once_are_found_once_for_all_settings(rows, monkeypatch):
     train, X = rows
     calls = []
     plain = NearestNeighbors.kneighbors
@@ -53,15 +53,15 @@ def test_neighbours_are_found_once_for_all_settings(rows, monkeypatch):
         NearestNeighbors, "kneighbors", lambda *args: calls.append(1) or plain(*args)
     )
     for settings in peers.GRIDS["knn"]:
-        model = peers.nearest_neighbours(settings, 64, 0)
+        model = peers.nearest_once(settings, 64, 0)
         model.fit(train)
         model.score(X)
     assert len(calls) == 2  # of the training rows, and of those that are scored
 
 
-def test_a_small_training_set_has_as_many_neighbours_as_it_can(rows):
+def test_a_small_training_set_has_as_many_once_as_it_can(rows):
     train, X = rows[0][:30], rows[1]
-    model = peers.nearest_neighbours({"n_neighbors": 29}, 64, 0)
+    model = peers.nearest_once({"n_neighbors": 29}, 64, 0)
     model.fit(train)
     its = KNN(n_neighbors=29).fit(train).decision_function(X)
     np.testing.assert_allclose(model.score(X), its, rtol=TOLERANCE)
@@ -69,4 +69,4 @@ def test_a_small_training_set_has_as_many_neighbours_as_it_can(rows):
 
 def test_a_grid_asks_for_no_more_than_the_most():
     grids = peers.GRIDS["knn"] + peers.GRIDS["lof"]
-    assert max(settings["n_neighbors"] for settings in grids) == _neighbours.MOST
+    assert max(settings["n_neighbors"] for settings in grids) == _once.MOST
