@@ -131,7 +131,7 @@ def local_outlier_factor(hyperparameters: Hyperparameters, n_features: int, seed
     return Offline(_once.Lof(**({"novelty": True} | hyperparameters)))
 
 
-def nearest_once(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
+def nearest_neighbours(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
     from experiments.methods import _once  # noqa: PLC0415
 
     return PyOd(_once.Knn(**hyperparameters))
@@ -174,7 +174,7 @@ METHODS = {
     "iforest": Entry("IsolationForest", "peer", isolation_forest, testbeds=("offline",)),
     "pca": _fixed("PCA", pca),
     "lof": _fixed("LOF", local_outlier_factor),
-    "knn": _fixed("kNN", nearest_once),
+    "knn": _fixed("kNN", nearest_neighbours),
     "ocsvm-rbf": _fixed("One-class SVM, RBF", one_class_svm_rbf),
 }
 
