@@ -205,19 +205,23 @@ class Aucs:
     def _not_searched(self) -> str:
         """Return which searches of the peers are not complete, how far they are, and what is left.
 
-        The time is that of the settings tried so far: on one core of the machine that ran them.
+        The time is that of the settings tried so far, on one core of the machine that ran them; of
+        the slowest dataset where none was tried.
         """
         missing: dict[str, list[str]] = {}
         for method, grid in peers.GRIDS.items():
             if self.testbed != registry()[method].testbeds[-1]:
                 continue
-            stored = records.read(f"tune/{self.testbed}-{method}")
+            took = defaultdict(list)
+            for r in records.read(f"tune/{self.testbed}-{method}"):
+                took[r["dataset"]].append(r["seconds"])
+            means = {dataset: fmean(seconds) for dataset, seconds in took.items()}
             for dataset, label in names().items():
                 if self.mean(dataset, method, "equal") is None:
-                    took = [r["seconds"] for r in stored if r["dataset"] == dataset]
-                    share = f"{len(took)} of {len(grid)}"
-                    if took:
-                        left = fmean(took) * (len(grid) - len(took)) / 60
+                    share = f"{len(took[dataset])} of {len(grid)}"
+                    if means:
+                        each = means.get(dataset, max(means.values()))
+                        left = each * (len(grid) - len(took[dataset])) / 60
                         share += f", about {left:.0f} min left"
                     missing.setdefault(label, []).append(f"{registry()[method].label} ({share})")
         if not missing:
