@@ -229,7 +229,7 @@ class Aucs:
         told = "; ".join(f"{label}: {', '.join(each)}" for label, each in missing.items())
         return (
             "Searches that are not complete: the settings tried so far, and the time of the others"
-            f" on one core. {told}."
+            f" as these took, on one core of a machine with other work. {told}."
         )
 
     def differences(self) -> str:
