@@ -1,7 +1,6 @@
 """The step as the paper prints it, beside ours: when P is lost, and what that does to the AUC.
 
     ONLAD_DATA=... python -m experiments.ablation run      # resumable: skips stored cases
-    python -m experiments.ablation                         # writes its page
 
 Five forms of one step: `printed` is alg:detector line by line, with both products, P h' and h P;
 `one product` uses P h' for both and rounds the two sides of P differently; `symmetric` is
@@ -17,18 +16,16 @@ from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from experiments import metrics, pages, records, tables, testbeds
+from experiments import metrics, records, tables, testbeds
 from experiments.records import Record
 from experiments.settings import paper
 from onlad import kernel, reference
 from onlad.reference import Activation, Array, State
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "step-as-printed.md"
 COMMAND = "python -m experiments.ablation run"
 FORMS = ("printed", "one product", "symmetric", "root", "guarded")
 DTYPES = ("float64", "float32")
@@ -242,12 +239,6 @@ def table() -> str:
     return f"{first}\n\nAUC on Online Testbed, the paper's settings:\n\n{second}\n\n{about}"
 
 
-def page() -> str:
-    """Return docs/explanation/step-as-printed.md with the table in its place."""
-    return pages.renewed(PAGE.read_text(), {"ablation": table()})
-
-
 if __name__ == "__main__":
     if sys.argv[1:] == ["run"]:
         run()
-    PAGE.write_text(page())

@@ -1,7 +1,6 @@
 """The defaults of the scikit-learn adapter, on the data sets that scikit-learn brings.
 
     python -m experiments.adapter_defaults run      # a few minutes, unless they are stored
-    python -m experiments.adapter_defaults          # writes the tables of its page
 
 Each class of digits and wine, and the benign class of breast cancer, is in turn what is normal.
 Half of its rows train, once clean and once with 8 % outliers among them; the other half and all
@@ -16,16 +15,14 @@ from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 import sys
 from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
-from experiments import metrics, pages, records, tables
+from experiments import metrics, records, tables
 from experiments.testbeds import Array
 
-PAGE = Path(__file__).parent.parent / "docs" / "howto" / "adapters.md"
 SCALERS = {"standardised": "StandardScaler", "to [0, 1]": "MinMaxScaler"}
 RIDGES, UNITS = (1.0, 0.01), (8, 16, 32, 64, 128)
 CHOSEN, JUDGED = (0, 1), (2, 3, 4, 5, 6, 7)  # splits: those of the first table and of the second
@@ -163,12 +160,6 @@ def judged() -> str:
     return f"{table}\n\n{tables.provenance(stored)}"
 
 
-def page() -> str:
-    """Return docs/howto/adapters.md with its tables as the records have them."""
-    return pages.renewed(PAGE.read_text(), {"search": search(), "judged": judged()})
-
-
 if __name__ == "__main__":
     if sys.argv[1:] == ["run"]:
         run()
-    PAGE.write_text(page())

@@ -88,10 +88,11 @@ def latency(folder: Path) -> str:
     stored = records.read("latency")
     text = [
         "## Latency",
-        "One sample per call, from the call until the result is there; the median of many calls. On"
-        " the processor one thread. NN-AE, DNN-AE and FPELM-AE are compiled by JAX; training of the"
-        " compiled detector includes its score. The core: simulated cycles at 100 MHz, with those"
-        " that load a sample."
+        "One sample per call, from the call until the result is there; the median of many calls, in"
+        " the quietest of several rounds. On the processor one thread. NN-AE, DNN-AE and FPELM-AE"
+        " are compiled by JAX; training of the compiled detector includes its score. The core:"
+        " simulated cycles, with those that load a sample, at the 100 MHz of the paper's board; no"
+        " core of these sizes was routed for its chip."
         + ("" if across("gpu") else " Processor and GPU are those of one machine."),
     ]
     rows = {who: [LABELS[who] + across(who[1])] for who in LABELS if who != OURS}

@@ -175,7 +175,7 @@ def resumed(modules: Iterable[str]) -> None:
 def pages() -> None:
     """Make the pages from the records."""
     report.main([])
-    for name in ("claims", "core_page", "ablation", "adapter_defaults"):
+    for name in ("claims", "core_page", "numbers"):
         subprocess.run([sys.executable, "-m", f"experiments.{name}"], check=True)
 
 

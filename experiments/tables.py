@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 from experiments import metrics, records
 from experiments.methods import Entry, Hyperparameters, peers, registry
@@ -202,20 +203,34 @@ class Aucs:
         return f"{table}\n\n{self._not_searched()}\n\n{provenance(used)}"
 
     def _not_searched(self) -> str:
-        """Return which searches of the peers are not complete, and how far they are."""
+        """Return which searches of the peers are not complete, how far they are, and what is left.
+
+        The time is that of the settings tried so far, on one core of the machine that ran them; of
+        the slowest dataset where none was tried.
+        """
         missing: dict[str, list[str]] = {}
         for method, grid in peers.GRIDS.items():
             if self.testbed != registry()[method].testbeds[-1]:
                 continue
-            tried = Counter(r["dataset"] for r in records.read(f"tune/{self.testbed}-{method}"))
+            took = defaultdict(list)
+            for r in records.read(f"tune/{self.testbed}-{method}"):
+                took[r["dataset"]].append(r["seconds"])
+            means = {dataset: fmean(seconds) for dataset, seconds in took.items()}
             for dataset, label in names().items():
                 if self.mean(dataset, method, "equal") is None:
-                    share = f"{registry()[method].label} ({tried[dataset]} of {len(grid)})"
-                    missing.setdefault(label, []).append(share)
+                    share = f"{len(took[dataset])} of {len(grid)}"
+                    if means:
+                        each = means.get(dataset, max(means.values()))
+                        left = each * (len(grid) - len(took[dataset])) / 60
+                        share += f", about {left:.0f} min left"
+                    missing.setdefault(label, []).append(f"{registry()[method].label} ({share})")
         if not missing:
             return "All searches are complete."
         told = "; ".join(f"{label}: {', '.join(each)}" for label, each in missing.items())
-        return f"Searches that are not complete, with the settings tried so far. {told}."
+        return (
+            "Searches that are not complete: the settings tried so far, and the time of the others"
+            f" as these took, on one core of a machine with other work. {told}."
+        )
 
     def differences(self) -> str:
         """Return by how much ONLAD is above the paper's other methods, on the same seeds."""

@@ -76,8 +76,7 @@ class Pca(Offline):
     """The mean squared error of a reconstruction from principal components."""
 
     def score(self, X: Array) -> Array:
-        back = self.model.inverse_transform(self.model.transform(X))
-        error: Array = np.mean((X - back) ** 2, axis=1)
+        error: Array = self.model.errors(X)
         return error
 
 
@@ -113,10 +112,10 @@ def isolation_forest(hyperparameters: Hyperparameters, n_features: int, seed: in
 
 
 def pca(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Pca:
-    from sklearn.decomposition import PCA  # noqa: PLC0415
+    from experiments.methods import _once  # noqa: PLC0415
 
     # Components for 90 % of the variance: with all of them, the default, nothing is left over.
-    return Pca(PCA(**({"n_components": 0.9} | hyperparameters)))
+    return Pca(_once.Pca(**({"n_components": 0.9} | hyperparameters)))
 
 
 class PyOd(Offline):
@@ -127,15 +126,15 @@ class PyOd(Offline):
 
 
 def local_outlier_factor(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from sklearn.neighbors import LocalOutlierFactor  # noqa: PLC0415
+    from experiments.methods import _once  # noqa: PLC0415
 
-    return Offline(LocalOutlierFactor(**({"novelty": True} | hyperparameters)))
+    return Offline(_once.Lof(**({"novelty": True} | hyperparameters)))
 
 
 def nearest_neighbours(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from pyod.models.knn import KNN  # noqa: PLC0415
+    from experiments.methods import _once  # noqa: PLC0415
 
-    return PyOd(KNN(**hyperparameters))
+    return PyOd(_once.Knn(**hyperparameters))
 
 
 def one_class_svm_rbf(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:

