@@ -4,6 +4,7 @@
     python -m experiments.mcu variants      # the same of fixed point and of seeded layers
     python -m experiments.mcu precision     # the same beside float64, and exports beside Monitor
     python -m experiments.mcu detection     # the benchmark's streams; needs ONLAD_BENCHMARK
+    python -m experiments.mcu seeds         # where one stream is all, with several random layers
     python -m experiments.mcu table         # from the records alone
 
 Instructions are counted, not cycles: with ``-icount`` an instruction is a nanosecond of virtual
@@ -15,6 +16,7 @@ from __future__ import annotations
 from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 
 # isort: split
+import copy
 import hashlib
 import re
 import subprocess
@@ -72,6 +74,9 @@ KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {
     "large": lambda: PortableMonitor(hidden=GROUPS * HIDDEN, modes=MODES + 1),
     "long": lambda: PortableMonitor(warmup=1_536),
 }
+
+ALONE = ("smd", "gecco")  # collections of one stream
+SEEDED = {"monitor": Monitor, "unburnt": Unburnt, "chip": PortableMonitor}
 
 
 def stream(rows: int, features: int) -> Array:
@@ -193,20 +198,45 @@ def detection() -> None:
         if collection.name not in COLLECTIONS or collection.missing():
             continue
         _, name, _ = COLLECTIONS[collection.name]
-        found: dict[str, list[float]] = {key: [] for key in KINDS}
+        found: dict[str, list[float]] = {key: [] for key in (*KINDS, "fitted", "exported")}
         for series_name in collection.names():
             series = collection.load(series_name)
-            for key, make in KINDS.items():
-                outcome = methods.outcome(make().observe_many(series.X))
-                found[key].append(measures.measure(series, outcome)[name])
+            said = {key: [make().observe_many(series.X)] for key, make in KINDS.items()}
+            history, rest = np.split(series.X.astype("float32"), [series.history])
+            fitted = Monitor().fit(history) if len(history) else None
+            if fitted is not None and _fits(fitted):
+                for key, one in (("fitted", fitted), ("exported", from_monitor(fitted))):
+                    known = copy.deepcopy(one)  # VUS-PR counts all rows
+                    said[key] = [known.observe_many(history), one.observe_many(rest)]
+            for key, parts in said.items():
+                found[key].append(measures.measure(series, methods.outcome(*parts))[name])
         record = {
             "collection": collection.name,
             "series": len(found["chip"]),
-            **{key: round(float(np.mean(found[key])), 4) for key in KINDS},
+            "exports": len(found["exported"]),
+            **{key: round(float(np.mean(each)), 4) for key, each in found.items() if each},
         }
         from_where = origin("python -m experiments.mcu detection", "experiments/mcu.py")
         append("mcu/detection", [record | {"source": source(), **from_where}])
         print(record, flush=True)
+
+
+def seeds() -> None:
+    """Measure the streams that are a collection by themselves with several random layers."""
+    from experiments.benchmark import collections, measures, methods  # noqa: PLC0415
+
+    for collection in collections.LABELLED:
+        if collection.name not in ALONE or collection.missing():
+            continue
+        series = collection.load(collection.names()[0])
+        found: Record = {"collection": collection.name}
+        for key, make in SEEDED.items():
+            said = [methods.outcome(make(seed=seed).observe_many(series.X)) for seed in range(8)]
+            name = COLLECTIONS[collection.name][1]
+            found[key] = [round(measures.measure(series, each)[name], 4) for each in said]
+        from_where = origin("python -m experiments.mcu seeds", "experiments/mcu.py")
+        append("mcu/seeds", [found | {"source": source(), **from_where}])
+        print(found, flush=True)
 
 
 def precision() -> None:
@@ -478,13 +508,25 @@ def detected() -> str:
         if name in stored:
             r = stored[name]
             scores = [f"{r[key]:.3f}" for key in KINDS]
-            found.append([title, str(r["series"]), measured, *scores])
+            told = [f"{r[key]:.3f}" if key in r else "" for key in ("fitted", "exported")]
+            found.append([title, str(r["series"]), measured, *scores, str(r["exports"]), *told])
     large = KINDS["large"]()
     assert isinstance(large, PortableMonitor)
     sizes = f"with `hidden={large.hidden}, modes={large.modes}`"
     heads = ["data", "series", "measure", "`Monitor()`", "without burn-in", "`PortableMonitor()`",
-             sizes, "with `warmup=1536`"]  # fmt: skip
+             sizes, "with `warmup=1536`", "series fitted", "`Monitor().fit`",
+             "its export"]  # fmt: skip
     return markdown(heads, found)
+
+
+def spread(collection: str) -> str:
+    """Return mean, least and largest over several random layers of one stream, in words."""
+    stored = {r["collection"]: r for r in latest("mcu/seeds", "collection")}
+    names = {"monitor": "`Monitor()`", "unburnt": "without burn-in", "chip": "`PortableMonitor()`"}
+    return ", ".join(
+        f"{name} {np.mean(one):.2f} ({min(one):.2f} to {max(one):.2f})"
+        for name, one in ((names[key], stored[collection][key]) for key in SEEDED)
+    )
 
 
 def tables() -> dict[str, str]:
@@ -509,5 +551,6 @@ if __name__ == "__main__":
         "variants": variants,
         "precision": precision,
         "detection": detection,
+        "seeds": seeds,
         "table": table,
     }[sys.argv[1]]()
