@@ -158,7 +158,7 @@ def _of_alarms(series: Series, outcome: Outcome, alarm: Array, counted: slice) -
         found |= {"faults": len(all_of.delays), "found": len(found_delays)}
     if found_delays and series.ordered:
         found["median_delay"] = float(np.median(found_delays))
-    if series.collection == "machines":  # which kinds are found
+    if series.collection in ("machines", "plants"):  # which kinds are found
         found["delays"] = all_of.delays
     if series.marks:
         found["marks"] = {k: round(shares(alarm, r), 5) for k, r in series.marks.items()}

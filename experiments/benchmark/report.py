@@ -55,6 +55,7 @@ def page(folder: Path = FOLDER) -> str:
         "choice": tables.choice(),
         "machines": tables.of_machines(),
         "kinds": tables.of_kinds(),
+        "plants": tables.of_plants(),
         "normals": tables.of_normals(),
         "scenarios": tables.of_scenarios(),
         "provenance": tables.origin(),

@@ -32,6 +32,7 @@ from experiments.benchmark import (
     machines,
     measures,
     normals,
+    plants,
     report,
     scenarios,
 )
@@ -47,6 +48,7 @@ COLLECTIONS = {
         cuts.COLLECTION,
         machines.COLLECTION,
         normals.COLLECTION,
+        plants.COLLECTION,
         scenarios.COLLECTION,
     )
 }

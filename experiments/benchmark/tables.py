@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import records
-from experiments.benchmark import cuts, machines, normals, scenarios
+from experiments.benchmark import cuts, machines, normals, plants, scenarios
 from experiments.benchmark.methods import METHODS, OURS
 from experiments.pages import markdown
 from experiments.records import Record
@@ -27,7 +27,7 @@ SCORED = {
     "nab": ("NAB", "auc", "AUC"),
     "records": ("records", "auc", "AUC"),
 }
-SIMULATED = ("machines", "normals", "scenarios", "poisoning", "probes")
+SIMULATED = ("machines", "plants", "normals", "scenarios", "poisoning", "probes")
 
 
 def read(collection: str) -> dict[str, list[Record]]:
@@ -205,6 +205,19 @@ def of_machines() -> str:
         lambda found: f"{_found(found)}, {_causes(found)}, {_false(found)}",
     )
     return _table("machine", rows, list(METHODS))
+
+
+def of_plants() -> str:
+    rows = _by_part(
+        "plants",
+        list(plants.PLANTS),
+        lambda found: f"{_precision(found)}, {_found(found)}, {_causes(found)}, {_false(found)}",
+    )
+    return _table("plant", rows, list(METHODS))
+
+
+def _precision(found: list[Record]) -> str:
+    return f"{np.mean([r['average_precision'] for r in found]):.2f}"
 
 
 def of_kinds() -> str:

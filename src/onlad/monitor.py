@@ -7,10 +7,10 @@ A stream begins with a burn-in of BURN_IN samples, all of which are kept. If a l
 confirmed in it, the first samples were too few to show what is normal: the change does not become a
 second mode; all samples so far become the start. So they do if what seemed to be a counter falls.
 At the end of the burn-in a stream with an order starts once more, with all samples that were
-normal: modes and levels of some thousand samples are better than those of the first 256. If many
-were not normal, all samples are split into modes. If that gives more modes than were known, they
-are the start. Otherwise there were faults, or the model does not know the stream: then it goes on
-as it is.
+normal: modes and levels of some thousand samples are better than those of the first 256. Events
+that recur in the same way count as normal (`onlad.recurring`). If many samples were not normal, all
+are split into modes. If that gives more modes than were known, they are the start. Otherwise there
+were faults, or the model does not know the stream: then it goes on as it is.
 
 If samples come with their times, the patterns of a day and of a week are taken out of them before
 they are judged (`onlad.rhythm`).
@@ -29,6 +29,7 @@ from onlad.counter import rising
 from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.mode import check_unit
 from onlad.modelfile import need, short
+from onlad.recurring import recurring
 from onlad.reference import Array
 from onlad.rhythm import DAY, LATEST, Rhythm, RhythmState
 from onlad.rows import LARGEST, Names, read_many, read_one
@@ -561,6 +562,7 @@ class Monitor:
         if confirmed or not rising(kept[:, self._counting]).all():
             self._begin(kept)
         elif over and self._watching and self._watching.ordered:
+            refused = refused & ~recurring(kept, refused)
             many = refused.mean() >= SPARED
             started = self._started(kept, usual=None if many else ~refused)
             if not many or len(started.modes) > len(compiled.learned(self._watching).modes):

@@ -26,9 +26,8 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Activation: TypeAlias = Literal["sigmoid", "identity", "relu", "tanh"]
 Weights: TypeAlias = Literal["uniform", "uniform01", "normal"]
 Loss: TypeAlias = Literal["squared", "absolute"]

@@ -11,6 +11,7 @@ from experiments.benchmark import (
     measures,
     methods,
     normals,
+    plants,
     report,
     run,
     scenarios,
@@ -178,6 +179,19 @@ def test_a_machine_is_wrong_only_where_it_says_so(name, monkeypatch):
         assert len(sensors) == (2 if kind == "swap" else 1)
         if kind != "swap":  # it exchanges two sensors, whatever they show
             assert np.flatnonzero(wrong[start:stop].any(axis=0)).tolist() == list(sensors)
+
+
+@pytest.mark.parametrize("name", plants.PLANTS)
+def test_a_plant_has_each_fault_in_each_size_and_none_before(name, monkeypatch):
+    made, kinds = plants.make(name, 0)
+    assert sorted(kinds) == sorted(3 * [*plants.PLANTS[name].faults])
+    assert np.isfinite(made.X).all()
+    again, _ = plants.make(name, 0)
+    assert np.array_equal(made.X, again.X)
+    assert int(np.argmax(made.y)) == plants.HISTORY
+    monkeypatch.setattr(plants, "SIZES", (0.0, 0.0, 0.0))
+    sound, _ = plants.make(name, 0)
+    assert not np.array_equal(sound.X[made.y == 1], made.X[made.y == 1])
 
 
 @pytest.mark.parametrize("kind", normals.NORMALS)
