@@ -2,6 +2,7 @@
 
     python -m experiments.mcu cost          # QEMU; needs the compilers that .ci/run installs
     python -m experiments.mcu variants      # the same of fixed point and of seeded layers
+    python -m experiments.mcu profile       # where fixed point spends its instructions
     python -m experiments.mcu precision     # the same beside float64, and exports beside Monitor
     python -m experiments.mcu detection     # the benchmark's streams; needs ONLAD_BENCHMARK
     python -m experiments.mcu seeds         # where one stream is all, with several random layers
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,14 @@ NEAR = 1.25  # a score within this factor of its threshold is near it
 VARIANTS = {  # of the monitor, each with the boards on which it is measured
     "fixed": ({"arithmetic": "fixed"}, ("m0-wide", "rv32")),
     "seeded": ({"layer": "seeded"}, ("m4f",)),
+}
+PARTS = {  # of a row in fixed point: what functions are for, by how their names begin
+    "rank-one updates": "learn_factor|move_beta",
+    "predictions": "projected|left_over|look|narrow|squash",
+    "numbers of a column": (
+        "multiplied|to_multiplier|number|float_in|added|inverse|shrunk|highest|__divsi3"
+    ),
+    "soft float": r"__aeabi_[fiu]|__\w+sf|__clz|\w*sqrtf|__aeabi_cf",
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
@@ -138,6 +148,37 @@ def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
         "learn": round(look_learn - look),
         "equal": equal,
     }
+
+
+def profile() -> None:
+    """Count the instructions of fixed point on a Cortex-M0 by what they are for."""
+    monitor = _after(PortableMonitor(hidden=32, arithmetic="fixed"), stream(ROWS, 8)[:700])
+    few, many = (_counted(monitor, stream(ROWS, 8)[700 : 700 + rows]) for rows in (4, 20))
+    found: dict[str, float] = dict.fromkeys((*PARTS, "rest"), 0.0)
+    for name, count in (many - few).items():  # without those of the start of the program
+        part = next((part for part, names in PARTS.items() if re.match(names, name)), "rest")
+        found[part] += count / 16
+    record = {"features": 8, "hidden": 32, "board": "m0-wide", "source": source(),
+              "parts": {part: round(count) for part, count in found.items()}}  # fmt: skip
+    append("mcu/profile", [record | origin("python -m experiments.mcu profile", __file__)])
+    print(record)
+
+
+def _counted(monitor: PortableMonitor, X: Array) -> Counter[str]:
+    """Return the instructions of each function, from a trace of every one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, build = Path(name), Path(name) / "qemu" / "build" / "m0-wide"
+        export.write(monitor, folder)
+        subprocess.run(["make", "-s", "-C", folder / "qemu", "BOARD=m0-wide"], check=True)
+        X.tofile(build / "rows.bin")
+        run = ["qemu-system-arm", "-M", "mps2-an385", "-display", "none", "-kernel", "watch.elf",
+               "-semihosting-config", "enable=on,target=native", "-singlestep",
+               "-d", "exec,nochain", "-D", "/dev/stdout"]  # fmt: skip
+        found: Counter[str] = Counter()
+        with subprocess.Popen(run, cwd=build, stdout=subprocess.PIPE, text=True) as trace:
+            assert trace.stdout
+            found.update(line.split()[-1] for line in trace.stdout if line.startswith("Trace"))
+    return found
 
 
 def _after(monitor: PortableMonitor, X: Array) -> PortableMonitor:
@@ -445,6 +486,13 @@ def fixed() -> str:
     return markdown(heads, sorted(found))
 
 
+def profiled() -> str:
+    """Return what shares of a row in fixed point are for what, in words."""
+    parts: dict[str, int] = latest("mcu/profile", "board")[0]["parts"]
+    whole = sum(parts.values())
+    return ", ".join(f"{name} {100 * count / whole:.0f} %" for name, count in parts.items())
+
+
 def precise() -> str:
     """Return the table of verdicts that float64 or fixed point changes."""
     found = []
@@ -549,6 +597,7 @@ if __name__ == "__main__":
     {
         "cost": cost,
         "variants": variants,
+        "profile": profile,
         "precision": precision,
         "detection": detection,
         "seeds": seeds,
