@@ -160,7 +160,8 @@ def profile() -> None:
         found[part] += count / 16
     record = {"features": 8, "hidden": 32, "board": "m0-wide", "source": source(),
               "parts": {part: round(count) for part, count in found.items()}}  # fmt: skip
-    append("mcu/profile", [record | origin("python -m experiments.mcu profile", __file__)])
+    from_where = origin("python -m experiments.mcu profile", "experiments/mcu.py")
+    append("mcu/profile", [record | from_where])
     print(record)
 
 

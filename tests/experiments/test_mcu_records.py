@@ -20,6 +20,8 @@ RECORDS = latest("mcu/cost", "features", "hidden", "board")
         ("variants", ("variant", "features", "hidden", "board")),
         ("precision", ("collection",)),
         ("detection", ("collection",)),
+        ("seeds", ("collection",)),
+        ("profile", ("board",)),
     ],
 )
 def test_the_records_are_of_the_source_as_it_is(name, keys):
