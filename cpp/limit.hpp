@@ -145,12 +145,13 @@ private:
         b1 /= double(k) * double(k - 1);
         const double ratio = rate * double(n) / (clustered ? clusters(u) : double(k));
         if (b0 <= 0.0 || ratio >= 1.0) return u;
-        const double shape = std::min(
-            std::max(2.0 - b0 / std::max(b0 - 2.0 * b1, c.limit_LEAST_SPREAD * b0), 0.0), 0.5);
+        const double shape =
+            std::min(std::max(2.0 - b0 / std::max(b0 - 2.0 * b1, c.limit_LEAST_SPREAD * b0), 0.0),
+                     c.limit_HEAVIEST);
         const double scale = b0 * (1.0 - shape);
-        const double far =
-            shape < 1e-6 ? -std::log(ratio) : (std::pow(ratio, -shape) - 1.0) / shape;
-        const std::size_t high = std::min(n - 1, std::size_t(0.999 * double(n)));
+        const double far = shape < c.limit_EXPONENTIAL ? -std::log(ratio)
+                                                       : (std::pow(ratio, -shape) - 1.0) / shape;
+        const std::size_t high = std::min(n - 1, std::size_t(c.limit_HIGH * double(n)));
         return std::min(u + scale * far, c.limit_FARTHEST * double(sorted[high]));
     }
 };

@@ -335,7 +335,7 @@ ONLAD_APART void moment_of_gram(const Layer& l, ModeData& m) {
 ONLAD_APART void take_out(const Layer& l, double* beta) {
     for (std::size_t j = 0; j < l.n; ++j) {
         const double rest = 1.0 - beta[j * l.s + j];
-        beta[j * l.s + j] = rest > 1e-9 ? rest : 1e-9;
+        beta[j * l.s + j] = std::max(rest, l.c->instance_LEAST_REST);
     }
     for (std::size_t i = 0; i < l.M; ++i)
         for (std::size_t j = 0; j < l.n; ++j)

@@ -12,6 +12,7 @@
 #include <vector>
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 #ifndef PORTABLE_NAME
 #define PORTABLE_NAME "Portable"
@@ -108,10 +109,11 @@ private:
 }  // namespace
 
 void bind_portable(nb::module_& module) {
-    auto strict = [] { return nb::arg().noconvert(); };
     nb::class_<Portable>(module, PORTABLE_NAME)
-        .def(nb::init<int, int, int, int, int, Weights, Weights>())
-        .def("rows", &Portable::rows, strict(), strict(), strict())
+        .def(nb::init<int, int, int, int, int, Weights, Weights>(), nb::kw_only(), "features"_a,
+             "window"_a, "groups"_a, "units"_a, "modes"_a, "alpha"_a, "bias"_a)
+        .def("rows", &Portable::rows, "X"_a.noconvert(), nb::kw_only(), "verdicts"_a.noconvert(),
+             "shares"_a.noconvert())
         .def("accept", &Portable::accept)
         .def("pause", &Portable::pause)
         .def("false_alarms", &Portable::false_alarms)

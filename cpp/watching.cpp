@@ -747,10 +747,11 @@ void severities(In<double, 1> ratio, In<double, 1> p_value, In<double, 1> unusua
 }  // namespace
 
 void bind_watching(nb::module_& module) {
-    auto strict = [] { return nb::arg().noconvert(); };
     nb::class_<OwnLayer>(module, "Layer")
         .def(nb::init<std::size_t, std::size_t, In<double, 2>, In<double, 1>, std::size_t,
-                      In<double, 2>, nb::dict>());
+                      In<double, 2>, nb::dict>(),
+             nb::kw_only(), "features"_a, "width"_a, "alpha"_a, "b"_a, "groups"_a, "projection"_a,
+             "constants"_a);
     nb::class_<OwnWatching>(module, "Watching")
         .def(nb::init<std::shared_ptr<OwnLayer>, double, nb::handle, nb::tuple, nb::object>())
         .def("values", &OwnWatching::values)
@@ -772,8 +773,8 @@ void bind_watching(nb::module_& module) {
     module.def("watch_fleet", &watch_fleet, "monitors"_a, nb::kw_only(), "first_row"_a,
                "first_value"_a, "X"_a.noconvert(), "paused"_a, "verdicts"_a, "detailed"_a,
                "widest"_a, "threads"_a);
-    module.def("severities", &severities, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-               nb::arg(), nb::arg(), strict());
+    module.def("severities", &severities, nb::kw_only(), "ratio"_a, "p_value"_a, "unusual"_a,
+               "rate"_a, "points"_a, "tail"_a, "lately"_a, "out"_a.noconvert());
 }
 
 }  // namespace onlad

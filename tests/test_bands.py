@@ -158,7 +158,10 @@ def test_the_kernel_rounds_severities_as_python_does():
     p_value, rate = 10 ** rng.uniform(-4, 0, rows), 10 ** rng.uniform(-6, -1, rows)
     unusual = rng.integers(0, 65, rows).astype(float)
     found = np.zeros(rows)
-    kernel.severities(ratio, p_value, unusual, rate, POINTS, TAIL, LATELY, found)
+    kernel.severities(
+        ratio=ratio, p_value=p_value, unusual=unusual, rate=rate,
+        points=POINTS, tail=TAIL, lately=LATELY, out=found,
+    )  # fmt: skip
     columns = (each.tolist() for each in (ratio, p_value, unusual, rate))
     expected = [severity(r, p, int(u), f) for r, p, u, f in zip(*columns, strict=True)]
     assert found.tolist() == expected
@@ -166,5 +169,7 @@ def test_the_kernel_rounds_severities_as_python_does():
     ties = np.array([0.25, 0.35, 0.45, 2.25, 2.35, 99.95, 12.05, 0.05])
     raised, one = 10.0**ties, np.ones(len(ties))
     out = np.zeros(len(ties))
-    kernel.severities(raised, one, one, one, 1.0, 1.0, 1.0, out)
+    kernel.severities(
+        ratio=raised, p_value=one, unusual=one, rate=one, points=1.0, tail=1.0, lately=1.0, out=out
+    )
     assert out.tolist() == [round(math.log10(r), 1) for r in raised.tolist()]

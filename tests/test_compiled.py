@@ -288,8 +288,9 @@ def test_the_kernel_takes_its_constants_by_name():
     assert known["watching.TICK"] == TICK
     assert (known["mode.LEAST_0"], known["mode.LEAST_1"]) == (0.5, 0.05)
     del known["limit.STEP"]
-    alpha, b = np.zeros((1, 32)), np.zeros(32)
+    given = {"width": 1, "alpha": np.zeros((1, 32)), "b": np.zeros(32), "groups": 1}
+    given["projection"] = np.empty((0, 0))
     with pytest.raises(KeyError, match=re.escape("limit.STEP")):
-        kernel.Layer(1, 1, alpha, b, 1, np.empty((0, 0)), known)
+        kernel.Layer(**given, features=1, constants=known)
     with pytest.raises(ValueError, match="do not fit"):
-        kernel.Layer(2, 1, alpha, b, 1, np.empty((0, 0)), compiled.constants())
+        kernel.Layer(**given, features=2, constants=compiled.constants())

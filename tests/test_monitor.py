@@ -729,3 +729,13 @@ def test_a_burn_in_with_many_faults_is_no_new_start():
     monitor = Monitor()
     monitor.observe_many(smooth(BURN_IN + 400, 4))
     assert monitor.describe()["start"] > BURN_IN
+
+
+@pytest.mark.parametrize("zero", [0.0, 1e3])
+def test_a_sensor_far_from_zero_that_hardly_moves_is_watched_like_any_other(zero):
+    rng = np.random.default_rng(5)
+    X = 3e-7 * rng.normal(size=(3_000, 3)) + zero
+    X[2_900:2_910, 1] += 1e-5
+    verdicts = Monitor().fit(X[:1_500]).observe_many(X[1_500:])
+    assert not verdicts.is_anomaly[:1_390].any()
+    assert verdicts.is_anomaly[1_400:1_410].any()

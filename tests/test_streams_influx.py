@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from onlad.streams import influx
 from onlad.streams.block import Choice
 from onlad.streams.lines import LONGEST, Chunk
+from onlad.streams.records import Records
 from onlad.streams.times import nanoseconds
 
 WORD = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=8)
@@ -175,3 +176,20 @@ def test_times_become_nanoseconds(time, ns):
 def test_what_is_no_time_is_refused(time):
     with pytest.raises((ValueError, OverflowError)):
         nanoseconds(time)
+
+
+names = st.sets(st.sampled_from("bcdef"))
+
+
+@given(st.lists(names, max_size=6), st.booleans(), st.sampled_from(["", "ab"]), names)
+def test_names_that_come_later_are_treated_as_in_json(samples, grows, known, ignore):
+    choice, told, said = Choice(ignore=tuple(ignore)), [], []
+    records = Records(choice, tuple(known), told.append, grows=grows)
+    series = influx.Series(choice, lambda series: tuple(known), said.append, grows=grows)
+    for sample in samples:
+        fields = {name: float(ord(name)) for name in ("a", *sorted(sample))}
+        values, *_ = records.take(fields)
+        names, found = series.sample(influx.Point("m", fields, None, 0))
+        assert names == records.roles.features
+        np.testing.assert_array_equal(found, values)
+    assert said == [f"m: field {text}" for text in told]

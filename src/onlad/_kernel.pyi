@@ -17,8 +17,8 @@ class Kernel32:
     def score(self, x: Any, a: float, /) -> float | None: ...
     def update(self, x: Any, a: float, /) -> float | None: ...
     def take_back(self, x: Any, /) -> bool: ...
-    def score_many(self, X: Array, a: float, loss: Array, leverage: Array, /) -> None: ...
-    def update_many(self, X: Array, a: Array, loss: Array, leverage: Array, /) -> None: ...
+    def score_many(self, X: Array, a: float, loss: Array, leverage: Array) -> None: ...
+    def update_many(self, X: Array, a: Array, loss: Array, leverage: Array) -> None: ...
     def update_blocks(
         self, *, X: Array, XA: Array, a: Array, beta: Array, block_rows: int, loss: Array,
         leverage: Array,
@@ -42,8 +42,8 @@ class Kernel64(Kernel32): ...
 
 class Layer:
     def __init__(
-        self, features: int, width: int, alpha: Array, b: Array, groups: int, projection: Array,
-        constants: dict[str, float], /,
+        self, *, features: int, width: int, alpha: Array, b: Array, groups: int,
+        projection: Array, constants: dict[str, float],
     ) -> None: ...  # fmt: skip
 
 class Watching:
@@ -67,12 +67,10 @@ class Packed:
 
 class Portable:
     def __init__(
-        self, features: int, window: int, groups: int, units: int, modes: int,
-        alpha: Array, bias: Array, /,
+        self, *, features: int, window: int, groups: int, units: int, modes: int,
+        alpha: Array, bias: Array,
     ) -> None: ...  # fmt: skip
-    def rows(
-        self, X: Array, numbers: Array, flags: Array, drifting: Array, shares: Array, /
-    ) -> None: ...
+    def rows(self, X: Array, *, verdicts: Array, shares: Array) -> None: ...
     def accept(self, ago: int, /) -> int: ...
     def pause(self, paused: bool, /) -> None: ...
     def false_alarms(self, rate: float, /) -> int: ...
@@ -91,8 +89,8 @@ def watch_fleet(
     paused: Array, verdicts: Any, detailed: int, widest: int, threads: int,
 ) -> tuple[Array, Array]: ...  # fmt: skip
 def severities(
-    ratio: Array, p_value: Array, unusual: Array, rate: Array,
-    points: float, tail: float, lately: float, out: Array, /,
+    *, ratio: Array, p_value: Array, unusual: Array, rate: Array,
+    points: float, tail: float, lately: float, out: Array,
 ) -> None: ...  # fmt: skip
 
 class DictReader:

@@ -46,8 +46,8 @@ def layer(features: int, width: int, seed: int) -> kernel.Layer:
     projected = linear.kind == "projected"
     projection = linear.alpha[:, :-1] if projected else np.empty((0, 0))
     return kernel.Layer(
-        features, width, tanh.alpha, tanh.b, len(tanh.gram), np.ascontiguousarray(projection),
-        constants(),
+        features=features, width=width, alpha=tanh.alpha, b=tanh.b, groups=len(tanh.gram),
+        projection=np.ascontiguousarray(projection), constants=constants(),
     )  # fmt: skip
 
 

@@ -138,9 +138,9 @@ class Stacked(_Loops):
             above = self._above(layer, given) if layer.n_seen else np.zeros(layer.n_hidden)
             layer.update_one(given)
             given = above
-        score = self._loss(given, x)
+        predicted = self.top.predict_one(given) if self.top.n_seen else 0.0
         self.top.learn_one(given, x)
-        return score
+        return float(reference.reduce_error(x - predicted))
 
     def score_one(self, x: Any) -> float:
         """Return how unusual `x` is, and learn nothing."""
@@ -163,10 +163,6 @@ class Stacked(_Loops):
 
     def _above(self, layer: Detector, given: Array) -> Array:
         return reference.activate(given @ layer.compiled().beta_t, layer.activation)
-
-    def _loss(self, given: Array, x: Array) -> float:
-        predicted = self.top.predict_one(given) if self.top.n_seen else 0.0
-        return float(reference.reduce_error(x - predicted))
 
 
 class Mixture(_Loops):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import fields
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from onlad.errors import NotInModelError, OnladError
 from onlad.forgetting import Constant, Forgetting
 from onlad.reference import Activation, Array, Loss, Score, State, Weights
 from onlad.state import DetectorSettings, DetectorState, Dtype, of_kernel, to_kernel
-
-if TYPE_CHECKING:
-    from onlad.kernel import Kernel
 
 
 class Detector:
@@ -94,7 +92,7 @@ class Detector:
         self.dtype: Dtype = dtype
         self.seed = samples.whole("seed", seed, 0)
         self._largest = kernel.LARGEST[dtype]
-        self._kernel: Kernel | None = None
+        self._kernel: kernel.Kernel | None = None
         self._memory = self.forgetting.start
         self._a = self._memory[0]
         self._follows = not isinstance(self.forgetting, Constant)
@@ -125,7 +123,7 @@ class Detector:
             )
         layer = reference.draw(moment.shape[1], self.n_hidden, self.weights, self.seed)
         gram = gram + self.ridge * np.eye(self.n_hidden)
-        self._begin(layer, gram, moment, shrink=1.0, weight=rows, seen=rows)
+        self.begin(layer, gram, moment, shrink=1.0, weight=rows, seen=rows)
         return self
 
     def update_one(self, x: Any) -> float:
@@ -172,7 +170,7 @@ class Detector:
             loss, leverage = block.update_many(model, X, a)
         else:
             loss, leverage = np.empty(len(X)), np.empty(len(X))
-            model.update_many(X, a, loss, leverage)
+            model.update_many(X=X, a=a, loss=loss, leverage=leverage)
         return reference.combine(loss, leverage, self.score)
 
     def learn_many(self, X: Any) -> None:
@@ -183,7 +181,8 @@ class Detector:
         """Return how unusual each row of `X` is, and learn nothing."""
         X = self._matrix(X)
         loss, leverage = np.empty(len(X)), np.empty(len(X))
-        (self._kernel or self._fresh(X.shape[1])).score_many(X, self._a, loss, leverage)
+        model = self._kernel or self._fresh(X.shape[1])
+        model.score_many(X=X, a=self._a, loss=loss, leverage=leverage)
         return reference.combine(loss, leverage, self.score)
 
     def unlearn(self, x: Any) -> None:
@@ -242,7 +241,29 @@ class Detector:
         self._kernel = self._fresh(n_features)
         return self
 
-    def compiled(self) -> Kernel:
+    def begin(
+        self, layer: tuple[Array, Array], gram: Array, moment: Array, *,
+        shrink: float, weight: float, seen: int,
+    ) -> None:  # fmt: skip
+        """Start from sufficient statistics, K = `gram` and V = `moment`, of the random `layer`."""
+        alpha, b = layer
+        try:
+            L = np.linalg.cholesky(gram)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "the hidden activations of these samples do not span all hidden units, so P does "
+                "not exist. Give ridge > 0, fewer hidden units, or other samples"
+            ) from None
+        S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
+        trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
+        self._remember(self.forgetting.start)
+        state = DetectorState(
+            S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
+            trace_start=trace, shrink=shrink, weight=weight, seen=seen,
+        )  # fmt: skip
+        self._kernel = to_kernel(self.settings(), state)
+
+    def compiled(self) -> kernel.Kernel:
         """Return the compiled model."""
         if self._kernel is None:
             raise OnladError("there is no state before the first sample")
@@ -269,12 +290,7 @@ class Detector:
     @classmethod
     def resumed(cls, settings: DetectorSettings, state: DetectorState | None = None) -> Detector:
         """Return a detector with these settings and state; it continues bit for bit."""
-        s = settings
-        self = cls(
-            n_hidden=s.n_hidden, activation=s.activation, weights=s.weights,
-            forgetting=s.forgetting, score=s.score, loss=s.loss, ridge=s.ridge, dtype=s.dtype,
-            seed=s.seed,
-        )  # fmt: skip
+        self = cls(**{field.name: getattr(settings, field.name) for field in fields(settings)})
         if state is not None:
             self._kernel = to_kernel(self.settings(), state)
             self._remember(tuple(state.memory.tolist()))
@@ -294,7 +310,7 @@ class Detector:
     def _matrix(self, X: Any) -> Array:
         return samples.matrix(X, self.n_features, self.dtype, self._largest)
 
-    def _fresh(self, n_features: int) -> Kernel:
+    def _fresh(self, n_features: int) -> kernel.Kernel:
         if self.ridge == 0:
             raise OnladError("without ridge there is no start: call fit first, or give ridge > 0")
         alpha, b = reference.draw(n_features, self.n_hidden, self.weights, self.seed)
@@ -304,28 +320,6 @@ class Detector:
             trace_start=self.n_hidden / self.ridge,
         )  # fmt: skip
         return to_kernel(self.settings(), state)
-
-    def _begin(
-        self, layer: tuple[Array, Array], gram: Array, moment: Array, *,
-        shrink: float, weight: float, seen: int,
-    ) -> None:  # fmt: skip
-        """Start from sufficient statistics, K = `gram` and V = `moment`, of the random `layer`."""
-        alpha, b = layer
-        try:
-            L = np.linalg.cholesky(gram)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "the hidden activations of these samples do not span all hidden units, so P does "
-                "not exist. Give ridge > 0, fewer hidden units, or other samples"
-            ) from None
-        S = np.linalg.inv(L).T  # K = L L', so P = L'^-1 L^-1
-        trace = self.n_hidden / self.ridge if self.ridge else float(np.sum(S * S))
-        self._remember(self.forgetting.start)
-        state = DetectorState(
-            S=S, alpha=alpha, b=b, beta=S @ (S.T @ moment), memory=np.array(self._memory),
-            trace_start=trace, shrink=shrink, weight=weight, seen=seen,
-        )  # fmt: skip
-        self._kernel = to_kernel(self.settings(), state)
 
     def _remember(self, memory: tuple[float, ...]) -> None:
         self._memory = memory
@@ -354,7 +348,7 @@ def merge(a: Detector, b: Detector) -> Detector:
     twice = min(a.ridge * one.shrink, b.ridge * other.shrink)
     grams = [R.T @ R for R in roots]
     merged = Detector.resumed(a.settings())
-    merged._begin(
+    merged.begin(
         (one.alpha.astype("float64"), one.b.astype("float64")),
         reference.symmetric(grams[0] + grams[1]) - twice * np.eye(a.n_hidden),
         grams[0] @ one.beta.astype("float64") + grams[1] @ other.beta.astype("float64"),

@@ -33,6 +33,7 @@ PROJECTED = 64  # random linear units
 RIDGE = 0.1  # against scaled inputs of about unit size
 WIDEST = 256  # inputs of a linear instance; wider ones are projected
 CONSTANT = 1e-6  # the ridge of the constant: the mean is free
+LEAST_REST = 1e-9  # of a feature that the others do not explain
 
 
 class Instance:
@@ -103,7 +104,7 @@ class Instance:
             )
         if self.kind == "linear":
             features = np.arange(self.beta.shape[1])
-            rest = np.maximum(1.0 - self.beta[features, features], 1e-9)
+            rest = np.maximum(1.0 - self.beta[features, features], LEAST_REST)
             self.beta[features, features] = 0.0
             self.beta /= rest
 

@@ -28,7 +28,9 @@ RECENT = 2_048  # normal scores
 FRESH = 16  # the limit is fitted again when a share of 1 / FRESH of them is new
 TAIL = 0.02  # share of the scores that is fitted
 LEAST_SPREAD = 1e-12  # of a tail, in units of its mean: scores may all be equal
-FARTHEST = 1.4  # a fitted tail is followed at most so far beyond the 0.999 quantile, in roots:
+EXPONENTIAL, HEAVIEST = 1e-6, 0.5  # shapes of a tail: below the first it is exponential
+HIGH = 0.999  # quantile of the scores
+FARTHEST = 1.4  # a fitted tail is followed at most so far beyond that quantile, in roots:
 # less than the root of 2, since rows are refused at half the limit, and it must not raise itself
 STEP = 0.3  # by which an episode raises the logarithm of the factor
 LASTING = 512  # refused rows of an episode after which its alarm is shelved
@@ -180,7 +182,7 @@ def tail(recent: Array, rate: float, *, clustered: bool) -> float:
     ratio = rate * n / (clusters if clustered else k)
     if b0 <= 0 or ratio >= 1:
         return u
-    shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, LEAST_SPREAD * b0), 0.0, 0.5))
+    shape = float(np.clip(2 - b0 / max(b0 - 2 * b1, LEAST_SPREAD * b0), 0.0, HEAVIEST))
     scale = b0 * (1 - shape)
-    far = -np.log(ratio) if shape < 1e-6 else (ratio**-shape - 1) / shape
-    return float(min(u + scale * far, FARTHEST * roots[min(n - 1, int(0.999 * n))]))
+    far = -np.log(ratio) if shape < EXPONENTIAL else (ratio**-shape - 1) / shape
+    return float(min(u + scale * far, FARTHEST * roots[min(n - 1, int(HIGH * n))]))

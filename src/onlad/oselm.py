@@ -13,7 +13,7 @@ from onlad.detector import Detector
 from onlad.errors import OnladError
 from onlad.forgetting import check_factor
 from onlad.reference import Activation, Array, State, Weights
-from onlad.state import DetectorState, Dtype
+from onlad.state import Dtype
 
 
 class OsElm:
@@ -74,11 +74,7 @@ class OsElm:
     def fit(self, X: Any, T: Any) -> OsElm:
         """Forget everything and start from the rows of `X` and their targets."""
         X, T = self._pair(X, T)
-        fresh = self._fresh(X.shape[1], T.shape[1])
-        state = reference.fit(
-            fresh, X, ridge=self.ridge, activation=self.activation, T=np.hstack([X, T])
-        )
-        self._begin(state, X.shape[1], seen=len(X))
+        self._begin(X, T)
         return self
 
     def learn_one(self, x: Any, t: Any) -> None:
@@ -91,11 +87,12 @@ class OsElm:
         X, T = self._pair(X, T, known=True)
         if not len(X):
             return
-        self._start(X.shape[1], T.shape[1])
+        if not self._n:
+            self._begin(X[:0], T[:0])
         rows = np.ascontiguousarray(np.hstack([X, T]), self.dtype)
         loss, leverage = np.empty(len(X)), np.empty(len(X))
         factors = np.full(len(X), self.forgetting)
-        self._model.compiled().update_many(rows, factors, loss, leverage)
+        self._model.compiled().update_many(X=rows, a=factors, loss=loss, leverage=leverage)
 
     def predict_one(self, x: Any) -> Array:
         """Return the predicted target of one sample, shape (m,)."""
@@ -118,7 +115,8 @@ class OsElm:
             raise OnladError("there are no targets before the first sample")
         one, zero = self._model.started(), np.zeros((1, self.n_hidden))
         alpha, beta = np.vstack([one.alpha, zero]), np.hstack([one.beta, zero.T])
-        self._resume(replace(one, alpha=alpha, beta=beta))
+        self._model = Detector.resumed(self._model.settings(), replace(one, alpha=alpha, beta=beta))
+        self._row = np.empty(len(alpha), self.dtype)
 
     @property
     def state(self) -> State:
@@ -136,29 +134,15 @@ class OsElm:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _fresh(self, n: int, m: int) -> State:
-        alpha, b = reference.draw(n, self.n_hidden, self.weights, self.seed)
-        N = self.n_hidden
-        return State(alpha, b, np.zeros((N, n + m)), np.eye(N) / self.ridge)
-
-    def _begin(self, state: State, n: int, seen: int) -> None:
-        self._n = n
-        S = np.linalg.cholesky(state.P)
-        alpha = np.vstack([state.alpha, np.zeros((state.beta.shape[1] - n, self.n_hidden))])
-        self._resume(
-            DetectorState(
-                S=S, alpha=alpha, b=state.b, beta=state.beta, memory=np.array([self.forgetting]),
-                trace_start=self.n_hidden / self.ridge, weight=seen, seen=seen,
-            )
-        )  # fmt: skip
-
-    def _resume(self, state: DetectorState) -> None:
-        self._model = Detector.resumed(self._model.settings(), state)
-        self._row = np.empty(len(state.alpha), self.dtype)
-
-    def _start(self, n: int, m: int) -> None:
-        if not self._n:
-            self._begin(self._fresh(n, m), n, seen=0)
+    def _begin(self, X: Array, T: Array) -> None:
+        """Start from these rows and targets, or with none of either, from the ridge alone."""
+        n, N = X.shape[1], self.n_hidden
+        alpha, b = reference.draw(n, N, self.weights, self.seed)
+        H = reference.activate(X @ alpha + b, self.activation)
+        layer = np.vstack([alpha, np.zeros((T.shape[1], N))]), b
+        gram, moment = H.T @ H + self.ridge * np.eye(N), H.T @ np.hstack([X, T])
+        self._model.begin(layer, gram, moment, shrink=1.0, weight=len(X), seen=len(X))
+        self._n, self._row = n, np.empty(len(layer[0]), self.dtype)
 
     def _joined(self, x: Any, t: Any) -> Array:
         largest = kernel.LARGEST[self.dtype]
@@ -166,7 +150,8 @@ class OsElm:
         x = samples.vector(x, known, self.dtype, largest)
         m = None if known is None else len(self._row) - known
         t = samples.vector(np.atleast_1d(samples.numbers(t, "t")), m, self.dtype, largest, "t")
-        self._start(len(x), len(t))
+        if known is None:
+            self._begin(x[None][:0], t[None][:0])
         self._row[: self._n], self._row[self._n :] = x, t
         return self._row
 

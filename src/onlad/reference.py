@@ -170,11 +170,9 @@ def init(
     return State(alpha, b, np.zeros((n_hidden, n_features)), np.eye(n_hidden) / ridge)
 
 
-def elm_fit(
-    state: State, X: Array, activation: Activation = "sigmoid", T: Array | None = None
-) -> Array:
+def elm_fit(state: State, X: Array, T: Array | None = None) -> Array:
     """Return beta of the batch ELM by pseudo inverse (eq:elm_train, eq:elm_zero_error)."""
-    beta: Array = np.linalg.pinv(hidden(state, X, activation)) @ (X if T is None else T)
+    beta: Array = np.linalg.pinv(hidden(state, X)) @ (X if T is None else T)
     return beta
 
 
@@ -308,9 +306,9 @@ def restore(state: State, start: float, limit: float) -> State:
     )
 
 
-def unlearn(state: State, x: Array, activation: Activation = "sigmoid") -> State:
+def unlearn(state: State, x: Array) -> State:
     """Return the state as if `x` had never been learned (the downdate; exact for a = 1)."""
-    h = hidden(state, x, activation)
+    h = hidden(state, x)
     u = state.P @ h
     d = 1 - h @ u
     return State(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from onlad.fields import Numbers, Within
 from onlad.forgetting import POLICIES, Forgetting
 from onlad.modelfile import need
 from onlad.reference import Activation, Array, Loss, Score, Weights
-
-if TYPE_CHECKING:
-    from onlad.kernel import Kernel
 
 Dtype: TypeAlias = Literal["float64", "float32"]
 
@@ -81,7 +78,7 @@ class DetectorState:
         need(math.isfinite(volume), "S is singular, so P = S S' is not positive definite")
 
 
-def to_kernel(settings: DetectorSettings, state: DetectorState) -> Kernel:
+def to_kernel(settings: DetectorSettings, state: DetectorState) -> kernel.Kernel:
     """Return a compiled model with a copy of the state."""
     start, a, activation = state.trace_start, settings.forgetting.start[0], settings.activation
     return kernel.make(
@@ -94,7 +91,7 @@ def to_kernel(settings: DetectorSettings, state: DetectorState) -> Kernel:
     )  # fmt: skip
 
 
-def of_kernel(k: Kernel, memory: Array) -> DetectorState:
+def of_kernel(k: kernel.Kernel, memory: Array) -> DetectorState:
     """Return a copy of what a compiled model has learned."""
     return DetectorState(
         S=np.array(k.S), alpha=np.array(k.alpha), b=np.array(k.b[0]),

@@ -1,7 +1,8 @@
 """Other ways to forget and to stack, in NumPy: variants of OS-ELM that the paper names.
 
-One function per equation, on the `State` of `onlad.reference`. mathematics.md derives them and says
-of each where it is from. `onlad.compound` has those that run on the compiled step.
+One function per equation, on the `State` of `onlad.reference`, with sigmoid units unless it says
+otherwise. mathematics.md derives them and says of each where it is from. `onlad.compound` has those
+that run on the compiled step.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ from onlad import reference
 from onlad.reference import Activation, Array, State
 
 
-def fos_elm_update(
-    state: State, new: Array, old: Array, activation: Activation = "sigmoid"
-) -> State:
+def fos_elm_update(state: State, new: Array, old: Array) -> State:
     """Return the state after one chunk has come into the window and one has left it (FOS-ELM).
 
     With G = [H_old; H_new] and J = diag(-I, I), K' = K + G' J G, so by the Woodbury formula
@@ -26,7 +25,7 @@ def fos_elm_update(
     inverse. Zhao, Wang and Park (2012); nothing else may be forgotten.
     """
     X = np.vstack([old, new])
-    H = reference.hidden(state, X, activation)
+    H = reference.hidden(state, X)
     sign = np.repeat([-1.0, 1.0], [len(old), len(new)])
     PH = state.P @ H.T
     P = reference.symmetric(state.P - PH @ np.linalg.solve(np.diag(sign) + H @ PH, PH.T))
@@ -76,63 +75,53 @@ def dff_update(
     return State(state.alpha, state.b, beta, P), Directional(phi, level, number)
 
 
-def ml_hidden(layers: Sequence[State], x: Array, activation: Activation = "sigmoid") -> list[Array]:
+def ml_hidden(layers: Sequence[State], x: Array) -> list[Array]:
     """Return what each layer gets: x_1 = x, then x_{l+1} = G(x_l beta_l') (ML-OSELM)."""
     inputs = [x]
     for layer in layers[:-1]:
-        inputs.append(reference.activate(inputs[-1] @ layer.beta.T, activation))
+        inputs.append(reference.activate(inputs[-1] @ layer.beta.T, "sigmoid"))
     return inputs
 
 
-def ml_predict(layers: Sequence[State], x: Array, activation: Activation = "sigmoid") -> Array:
+def ml_predict(layers: Sequence[State], x: Array) -> Array:
     """Return the reconstruction of `x` by the last layer."""
-    return reference.predict(layers[-1], ml_hidden(layers, x, activation)[-1], activation)
+    return reference.predict(layers[-1], ml_hidden(layers, x)[-1])
 
 
-def ml_update(
-    layers: Sequence[State],
-    x: Array,
-    forgetting: float = 1.0,
-    activation: Activation = "sigmoid",
-) -> list[State]:
+def ml_update(layers: Sequence[State], x: Array, forgetting: float = 1.0) -> list[State]:
     """Return the layers after one sample (ML-OSELM: Mirza, Kok and Dong, 2016).
 
     Each layer but the last is an autoencoder of its own input; the last learns the target, which
     is `x` here. A layer learns what the layers below gave it before they learned `x`.
     """
-    inputs = ml_hidden(layers, x, activation)
+    inputs = ml_hidden(layers, x)
     below = [
-        reference.update(layer, given, forgetting, activation)
+        reference.update(layer, given, forgetting)
         for layer, given in zip(layers[:-1], inputs[:-1], strict=True)
     ]
-    return [*below, reference.update(layers[-1], inputs[-1], forgetting, activation, t=x)]
+    return [*below, reference.update(layers[-1], inputs[-1], forgetting, t=x)]
 
 
-def ml_fit(
-    layers: Sequence[State], X: Array, ridge: float = 0.0, activation: Activation = "sigmoid"
-) -> list[State]:
+def ml_fit(layers: Sequence[State], X: Array, ridge: float = 0.0) -> list[State]:
     """Return the layers after the initial samples, from the lowest to the last."""
     fitted: list[State] = []
     given = X
     for layer in layers[:-1]:
-        fitted.append(reference.fit(layer, given, ridge=ridge, activation=activation))
-        given = reference.activate(given @ fitted[-1].beta.T, activation)
-    return [*fitted, reference.fit(layers[-1], given, ridge=ridge, activation=activation, T=X)]
+        fitted.append(reference.fit(layer, given, ridge=ridge))
+        given = reference.activate(given @ fitted[-1].beta.T, "sigmoid")
+    return [*fitted, reference.fit(layers[-1], given, ridge=ridge, T=X)]
 
 
 def mixture_update(
-    instances: Sequence[State],
-    x: Array,
-    forgetting: float = 1.0,
-    activation: Activation = "sigmoid",
+    instances: Sequence[State], x: Array, forgetting: float = 1.0
 ) -> tuple[list[State], int]:
     """Return the instances after one sample, and which of them has learned it.
 
     The one that reconstructs `x` best learns it, the others stay as they are. The score of a
     mixture is the lowest of its instances' scores.
     """
-    losses = [reference.score(state, x, activation=activation) for state in instances]
+    losses = [reference.score(state, x) for state in instances]
     best = int(np.argmin(losses))
     changed = list(instances)
-    changed[best] = reference.update(instances[best], x, forgetting, activation)
+    changed[best] = reference.update(instances[best], x, forgetting)
     return changed, best

@@ -280,6 +280,8 @@ class Verdicts(Sequence[Verdict]):
         """The severity of each sample, 0 to 100."""
         found = np.zeros(len(self))
         ratio, unusual = self.score / self.threshold, np.ascontiguousarray(self.unusual)
-        columns = ratio, self.p_value, unusual, self.rate
-        kernel.severities(*columns, POINTS, TAIL, LATELY, found)
+        kernel.severities(
+            ratio=ratio, p_value=self.p_value, unusual=unusual, rate=self.rate,
+            points=POINTS, tail=TAIL, lately=LATELY, out=found,
+        )  # fmt: skip
         return found

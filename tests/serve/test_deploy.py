@@ -65,7 +65,7 @@ def test_the_dashboard_shows_metrics_that_exist(tmp_path):
         guard.refused[401] = 1
         mqtt = Mqtt.__new__(Mqtt)
         mqtt._client = None
-        served.service.health.drop("intake")
+        served.service.health.dropped["intake"] += 1
         text = Metrics(served.service, mqtt, guard).text().decode()
     known = set(re.findall(r"(?m)^(?:# TYPE )?(onlad_\w+)", text))
     board = json.loads((DEPLOY / "grafana.json").read_text())

@@ -105,7 +105,7 @@ def test_no_checkpoint_writes_more_than_it_may_though_models_grow(tmp_path, monk
     checkpoint(service)  # the size of each is known, and will be many times as large
     for device in DEVICES:
         feed(service, X[300:], device=device)
-    was = next(kept.size for kept in service.disk._kept.values())
+    was = next(watcher.on_disk.size for watcher in service.watchers.values())
     monkeypatch.setattr(disk, "RATE", 2 * was / service.config.service.checkpoint)
     before = {path.name for path in (tmp_path / "state/models").glob("*.gz")}
     checkpoint(service)

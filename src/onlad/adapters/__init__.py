@@ -20,6 +20,12 @@ def needs(module: str, host: str, extra: str) -> Iterator[None]:
         raise ImportError(f"{module} needs {host}: pip install 'onlad[{extra}]'") from error
 
 
+def keep(adapter: Any, arguments: Mapping[str, Any]) -> None:
+    """Set the locals of a constructor as attributes: that is where a host looks for them."""
+    hidden = ("self", "__class__")
+    vars(adapter).update({name: arguments[name] for name in arguments if name not in hidden})
+
+
 def made(kind: type[T], parameters: Mapping[str, Any], seed: int) -> T:
     """Return a `Detector` or an `OsElm` with the parameters of an adapter that it has too.
 

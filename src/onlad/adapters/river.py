@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from onlad import kernel, reference
-from onlad.adapters import made, needs
+from onlad.adapters import keep, made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score
@@ -65,14 +65,7 @@ class OnladDetector(AnomalyDetector):
         dtype: Literal["float64", "float32"] = "float32",
         seed: int | None = None,
     ) -> None:
-        self.n_hidden = n_hidden
-        self.activation = activation
-        self.forgetting = forgetting
-        self.score_type = score_type
-        self.loss = loss
-        self.ridge = ridge
-        self.dtype = dtype
-        self.seed = seed
+        keep(self, locals())
         if ridge == 0:
             raise ValueError("ridge must be above 0: River gives no samples to start from, got 0")
         drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed

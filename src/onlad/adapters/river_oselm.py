@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onlad import kernel
-from onlad.adapters import made, needs
+from onlad.adapters import keep, made, needs
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
 
@@ -31,11 +31,7 @@ class _OsElmBase:
         ridge: float = 1e-2,
         seed: int | None = None,
     ) -> None:
-        self.n_hidden = n_hidden
-        self.activation = activation
-        self.forgetting = forgetting
-        self.ridge = ridge
-        self.seed = seed
+        keep(self, locals())
         drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed
         self._model = made(OsElm, vars(self), drawn)
         self._names: tuple[Hashable, ...] = ()

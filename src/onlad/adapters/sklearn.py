@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad.adapters import made, needs
+from onlad.adapters import keep, made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
 from onlad.reference import Activation, Array, Loss, Score, Weights
@@ -73,15 +73,7 @@ class OnladDetector(OutlierMixin, BaseEstimator):
         contamination: float | str = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.n_hidden = n_hidden
-        self.activation = activation
-        self.weights = weights
-        self.forgetting = forgetting
-        self.score_type = score_type
-        self.loss = loss
-        self.ridge = ridge
-        self.contamination = contamination
-        self.random_state = random_state
+        keep(self, locals())
 
     def fit(self, X: Any, y: Any = None) -> OnladDetector:
         """Forget everything and learn the rows of `X`, all with the same weight."""

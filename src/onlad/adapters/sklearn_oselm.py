@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad.adapters import made, needs
+from onlad.adapters import keep, made, needs
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array, Weights
 
@@ -29,12 +29,7 @@ class _OsElmBase(BaseEstimator):
         ridge: float = 1e-2,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.n_hidden = n_hidden
-        self.activation = activation
-        self.weights = weights
-        self.forgetting = forgetting
-        self.ridge = ridge
-        self.random_state = random_state
+        keep(self, locals())
 
     def _fit(self, X: Array, T: Array) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

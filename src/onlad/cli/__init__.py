@@ -8,30 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from onlad import __version__
-from onlad.cli import (
-    backtest,
-    completion,
-    core,
-    demo,
-    evaluate,
-    export,
-    fit,
-    imports,
-    info,
-    merge,
-    plot,
-    score,
-    service,
-    watch,
-)
+from onlad.cli import completion, core, demo, export, files, fit, history, imports, service, watch
 from onlad.cli.arguments import Help
 from onlad.errors import OnladError
 
 #: Each module has a function `add`, which adds one or more commands.
-COMMANDS = (
-    watch, fit, score, info, merge, plot, evaluate, backtest, imports, export, demo, service, core,
-    completion,
-)  # fmt: skip
+COMMANDS = (watch, fit, history, files, imports, export, demo, service, core, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from onlad.errors import OnladError
 from onlad.monitor import Monitor
+from onlad.rules import Rules
 from onlad.streams.block import Choice
 from onlad.streams.delimited import Dialect
 from onlad.streams.settings import FIXED, LIMITS, given
@@ -156,8 +159,11 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     group.add_argument("--on-bad", choices=("skip", "stop"), default="skip", help=text)
 
 
-def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> None:
-    """Add the settings of a monitor."""
+def add_monitor(parser: argparse.ArgumentParser, *, loads: bool = True) -> None:
+    """Add --load, and the settings of a monitor; one that is fitted is not loaded, nor warms up."""
+    if loads:
+        text = "continue with a saved model; for a source with several series, a folder of models"
+        parser.add_argument("--load", type=Path, metavar="MODEL", help=text)
     group = parser.add_argument_group("the monitor")
     group.add_argument(
         "--false-alarms", type=_rate, metavar="RATE",
@@ -171,15 +177,9 @@ def add_monitor(parser: argparse.ArgumentParser, *, warms_up: bool = True) -> No
         "seed": f"seed of the random layers (default: {default(Monitor, 'seed')})",
     }
     for name, text in texts.items():
-        if warms_up or name != "warmup":
+        if loads or name != "warmup":
             kind, words = at_least(*LIMITS[name]), f"for a new model: {text}"
             group.add_argument(f"--{name}", type=kind, metavar="N", help=words)
-
-
-def add_load(parser: argparse.ArgumentParser) -> None:
-    """Add --load."""
-    text = "continue with a saved model; for a source with several series, a folder of models"
-    parser.add_argument("--load", type=Path, metavar="MODEL", help=text)
 
 
 def monitor_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -214,3 +214,40 @@ def reading(args: argparse.Namespace) -> Reading:
         dialect=Dialect(args.delimiter, args.decimal),
         follow=follow,
     )
+
+
+def add_rules(parser: argparse.ArgumentParser, *, needed: bool = False) -> None:
+    """Add --config and --stream."""
+    group = parser.add_argument_group("rules")
+    group.add_argument(
+        "--config", type=Path, metavar="FILE", required=needed,
+        help="a configuration of onlad serve: use the settings, sensors, maintenance and "
+        "alarms_per_day of its stream; command-line arguments take precedence",
+    )  # fmt: skip
+    text = "which stream of that file (default: the only one)"
+    group.add_argument("--stream", metavar="NAME", help=text)
+
+
+def rules_and_settings(args: argparse.Namespace) -> tuple[Rules, dict[str, Any]]:
+    """Return the rules, and the settings of monitors."""
+    settings = monitor_settings(args)
+    if args.config is None:
+        if args.stream is not None:
+            args.usage("argument --stream: needs argument --config")
+        return Rules(), settings
+    streams = {stream.name: stream for stream in service("config").load(args.config).streams}
+    name = args.stream or (next(iter(streams)) if len(streams) == 1 else None)
+    if name not in streams:
+        known = ", ".join(streams)
+        what = f"has no stream {name!r}" if name else "has several streams"
+        raise OnladError(f"{args.config} {what}. --stream takes one of {known}")
+    return streams[name].rules, given(streams[name]) | settings
+
+
+def service(name: str) -> Any:
+    """Return a module of the service: it is an extra, and slow to import."""
+    try:
+        return import_module(f"onlad.serve.{name}")
+    except ImportError as error:
+        what = f"{error.name} is not installed"
+        raise OnladError(f"{what}. Install it with: pip install 'onlad[serve]'") from None

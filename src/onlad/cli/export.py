@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from onlad.cli.arguments import Commands, add_command, at_least, default
-from onlad.cli.models import load_model
+from onlad.cli.models import load_model, refused
 from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor, convert, export
 from onlad.mcu.portable import Arithmetic, Drawn
@@ -69,11 +69,9 @@ def run(args: argparse.Namespace) -> int:
     monitor = _loaded(args) if args.model else _fresh(args)
     print(export.summary(monitor), file=sys.stderr)
     export.check_ram(monitor, args.ram)
-    try:
+    with refused(f"write {args.output}"):
         export.check_folder(args.output)
         names = export.write(monitor, args.output)
-    except OSError as error:
-        raise OnladError(f"cannot write {args.output}: {error.strerror}") from None
     print("\n".join(str(args.output / name) for name in names))
     return 0
 
@@ -81,11 +79,11 @@ def run(args: argparse.Namespace) -> int:
 def _fresh(args: argparse.Namespace) -> PortableMonitor:
     if args.features is None:
         args.usage("give a MODEL, or --features for a fresh monitor")
-    names = (*NEW[1:], "arithmetic")
-    settings = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in (*NEW[1:], "arithmetic")}
+    settings = {name: value for name, value in given.items() if value is not None}
     try:
-        monitor = PortableMonitor(**settings)
-        monitor.names = tuple(range(args.features))
+        fresh, names = PortableMonitor(**settings).settings(), tuple(range(args.features))
+        monitor = PortableMonitor.resumed(fresh, names=names)
         monitor.dump()
     except ValueError as error:
         raise OnladError(str(error)) from None

@@ -17,8 +17,7 @@ from onlad.cli.arguments import (
     at_least,
     monitor_settings,
 )
-from onlad.cli.bare import BareDetector
-from onlad.cli.models import Models, file_name, save_model
+from onlad.cli.models import BareDetector, Models, file_name, save_model
 from onlad.cli.session import Session
 from onlad.detector import Detector
 from onlad.errors import OnladError
@@ -36,7 +35,7 @@ def add(commands: Commands) -> None:
     add_source(parser)
     text = "file of the model"
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help=text)
-    add_monitor(parser, warms_up=False)
+    add_monitor(parser, loads=False)
     bare = parser.add_argument_group("a detector")
     bare.add_argument("--detector", action="store_true", help="fit a detector instead of a monitor")
     bare.add_argument("--hidden", type=at_least(1), metavar="N", help="hidden units (default: 64)")

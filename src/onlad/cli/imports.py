@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from onlad.cli.arguments import Commands, add_command
-from onlad.cli.models import say
+from onlad.cli.models import refused, say
 from onlad.errors import OnladError
 from onlad.streams.times import seconds
 
@@ -76,10 +76,8 @@ def run(args: argparse.Namespace) -> int:
 def _opened(path: Path | None) -> contextlib.AbstractContextManager[TextIO]:
     if path is None:
         return contextlib.nullcontext(sys.stdout)
-    try:
+    with refused(f"write {path}"):
         return path.open("w", newline="", encoding="utf-8")
-    except OSError as error:
-        raise OnladError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _tables(source: Path) -> Iterator[tuple[str, tuple[list[str], dict[str, list[str]]]]]:
@@ -97,7 +95,12 @@ def _tables(source: Path) -> Iterator[tuple[str, tuple[list[str], dict[str, list
             if len(row) != width:
                 what = f"line {number} has {len(row)} fields; the first has {width}"
                 raise OnladError(f"{path}: {what}")
-            table[_time(row.pop(clock), path, number)] = row
+            time = row.pop(clock).strip()
+            try:
+                seconds(time)
+            except ValueError as error:
+                raise OnladError(f"{path}: line {number}: {error}") from None
+            table[time] = row
         part = path.stem if path.parent == source or not source.is_dir() else path.parent.name
         yield part, (head, table)
 
@@ -126,14 +129,6 @@ def _listed(path: Path) -> Iterator[list[str]]:
     except (ValueError, KeyError, TypeError):
         what = "has no LabelSummaries with StartTime, EndTime and Rating"
         raise OnladError(f"{path} {what}: write it with aws lookoutequipment list-labels") from None
-
-
-def _time(text: str, path: Path, number: int) -> str:
-    try:
-        seconds(text.strip())
-    except ValueError as error:
-        raise OnladError(f"{path}: line {number}: {error}") from None
-    return text.strip()
 
 
 def _rows(path: Path) -> Iterator[list[str]]:

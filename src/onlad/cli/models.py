@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from urllib.parse import quote
 import numpy as np
 
 from onlad import persist
+from onlad.detector import Detector
 from onlad.errors import OnladError
+from onlad.kernel import LARGEST
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.rows import Names
@@ -33,20 +36,25 @@ def say(words: str) -> None:
     print(f"onlad: {words}", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """Say in one line why a file cannot be read or written."""
+    try:
+        yield
+    except OSError as error:
+        raise OnladError(f"cannot {what}: {error.strerror}") from None
+
+
 def load_model(path: Path) -> Any:
     """Return the model in a file."""
-    try:
+    with refused(f"read {path}"):
         return persist.load(path)
-    except OSError as error:
-        raise OnladError(f"cannot read {path}: {error.strerror}") from None
 
 
 def save_model(model: persist.Model, path: Path) -> None:
     """Save, or say why not."""
-    try:
+    with refused(f"write {path}"):
         persist.save(model, path)
-    except OSError as error:
-        raise OnladError(f"cannot write {path}: {error.strerror}") from None
 
 
 def file_name(series: str) -> str:
@@ -81,7 +89,7 @@ class Models:
         *,
         grows: bool = False,
     ) -> None:
-        self._wanted, self._load, self._rules, self.grows = wanted, load, rules, grows
+        self._wanted, self.load, self._rules, self.grows = wanted, load, rules, grows
         self._monitors: dict[str, Monitor] = {} if monitor is None else {"": monitor}
         self._refused: dict[str, list[Names]] = {}  # columns that came too late, by series
         self._last: dict[str, float] = {}  # time of the last sample, by series
@@ -93,11 +101,6 @@ class Models:
         """Return the names that the model of a series has learned; none if it is new."""
         monitor = self._found(series)
         return monitor.names if monitor else ()
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the run continues models that were saved."""
-        return self._load is not None
 
     def seen(self, series: str) -> int:
         """Return how many samples the model of a series has seen."""
@@ -156,8 +159,8 @@ class Models:
 
     def _found(self, series: str) -> Monitor | None:
         """Return the monitor of a series: the one in memory, or the one in its file."""
-        if series not in self._monitors and self._load and series:
-            path = self._load / file_name(series)
+        if series not in self._monitors and self.load and series:
+            path = self.load / file_name(series)
             if path.exists():
                 self._monitors[series] = self._resumed(path)
         return self._monitors.get(series)
@@ -177,18 +180,16 @@ class Models:
         """Refuse a file where a folder is needed, or the other way round, before any work."""
         if many and "" in self._monitors:
             raise OnladError("a model of one series cannot score a source with several")
-        for path in (self._load, save):
+        for path in (self.load, save):
             if path is not None and path.exists() and path.is_dir() != many:
                 need = "a folder, with one file per series" if many else "a file"
                 raise OnladError(f"{path} must be {need}")
         if save is None:
             return
         folder = save if many else save.parent
-        try:
-            if many:
+        if many:
+            with refused(f"make {folder}"):
                 folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OnladError(f"cannot make {folder}: {error.strerror}") from None
         if not (folder.is_dir() and os.access(folder, os.W_OK)):
             what = f"{folder} is not a folder that can be written to"
             raise OnladError(f"cannot write {save}: {what}")
@@ -203,3 +204,48 @@ class Models:
                 save_model(monitor, path / file_name(series) if many else path)
                 self._saved[series] = monitor.n_seen
         return bool(self._saved)
+
+
+class BareDetector(Models):
+    """One detector; it learns what it scores, or only scores."""
+
+    judges = False
+
+    def __init__(self, detector: Detector, *, learn: bool) -> None:
+        super().__init__({})
+        self._detector, self._learn = detector, learn
+
+    def names(self, series: str) -> Names:
+        """Return no names: a detector knows only how many features there are."""
+        return ()
+
+    def observe(self, block: Block) -> Verdicts:
+        """Return verdicts that have a score and nothing else."""
+        verdicts = Verdicts(block.names, len(block.values))
+        n = self._detector.n_features
+        if n is not None and n != len(block.names):
+            raise OnladError(f"the detector has {n} features, the source {len(block.names)}")
+        strange = ~(np.abs(block.values) <= LARGEST[self._detector.dtype])
+        if strange.any():
+            i, j = (int(k) for k in np.argwhere(strange)[0])
+            raise OnladError(
+                f"row {block.row[i]}: column {block.names[j]!r} is missing or too large; a bare "
+                "detector takes numbers of about unit size only. onlad fit without --detector "
+                "scales them, and takes missing values"
+            )
+        update = self._detector.update_many if self._learn else self._detector.score_many
+        verdicts.score[:] = update(block.values)
+        return verdicts
+
+    def save(self, path: Path, many: bool) -> bool:
+        """Write the detector."""
+        if self._detector.n_features is None:
+            return False
+        save_model(self._detector, path)
+        return True
+
+    def check(self, many: bool, save: Path | None) -> None:
+        """Refuse many series, and a path that cannot be written."""
+        if many:
+            raise OnladError("a bare detector is fitted on one series; give a table of numbers")
+        super().check(many, save)

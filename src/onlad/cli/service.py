@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from onlad.cli.arguments import Commands, add_command
+from onlad.cli.arguments import Commands, add_command, service
 from onlad.cli.models import say
 from onlad.errors import OnladError
-
-
-def service(name: str) -> Any:
-    """Return a module of the service: it is an extra, and slow to import."""
-    try:
-        return import_module(f"onlad.serve.{name}")
-    except ImportError as error:
-        what = f"{error.name} is not installed"
-        raise OnladError(f"{what}. Install it with: pip install 'onlad[serve]'") from None
 
 
 def add(commands: Commands) -> None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from onlad.demo.machine import Fault
 from onlad.reference import Array
 from onlad.report.evaluation import ratio
-
-if TYPE_CHECKING:
-    from onlad.verdict import Verdict
+from onlad.verdict import Verdict
 
 JOIN = 25
 GRACE = 20

@@ -80,9 +80,8 @@ def record(n_samples: int = DAY, seed: int = 0) -> Recording:
         stop = start + int(rng.integers(kind.shortest, kind.longest + 1))
         sensor = str(rng.choice(kind.sensors))
         column = list(SENSORS).index(sensor)
-        values[start:stop, column] = kind.reading(
-            truth[:, column], start, stop, float(spread[column]), rng
-        )
+        at, own = slice(start, stop), float(spread[column])
+        values[at, column] = kind.reading(truth[:, column], at, own, rng)
         faults.append(Fault(start, stop, name, sensor))
     return Recording(truth, values, drift, faults)
 
@@ -147,34 +146,31 @@ def _lag(target: Array, time_constant: float, start: float | None = None) -> Arr
 
 # -- the faults -----------------------------------------------------------------------------
 
-# (true values of the sensor, start, stop, its standard deviation) -> its faulty readings
-Reading = Callable[[Array, int, int, float, np.random.Generator], Array]
+# (true values of the sensor, when it fails, its standard deviation) -> its faulty readings
+Reading = Callable[[Array, slice, float, np.random.Generator], Array]
 
 
-def _spike(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
-    size: float = rng.choice([-1, 1]) * rng.uniform(2, 3) * spread
-    return truth[start:stop] + size
+def _offset(low: float, high: float) -> Reading:
+    """Return readings that are off by this many standard deviations."""
+    return lambda truth, at, spread, rng: (
+        truth[at] + rng.choice([-1, 1]) * rng.uniform(low, high) * spread
+    )
 
 
-def _stuck(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
-    return np.full(stop - start, truth[start])
+def _stuck(truth: Array, at: slice, spread: float, rng: np.random.Generator) -> Array:
+    return np.full(at.stop - at.start, truth[at.start])
 
 
-def _bias(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
-    size: float = rng.choice([-1, 1]) * rng.uniform(0.8, 1.2) * spread
-    return truth[start:stop] + size
+def _noise(truth: Array, at: slice, spread: float, rng: np.random.Generator) -> Array:
+    noise = rng.normal(0, 0.6 * spread, at.stop - at.start)
+    return np.asarray(truth[at] + noise)
 
 
-def _noise(truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator) -> Array:
-    return truth[start:stop] + rng.normal(0, 0.6 * spread, stop - start)
-
-
-def _decoupled(
-    truth: Array, start: int, stop: int, spread: float, rng: np.random.Generator
-) -> Array:
+def _decoupled(truth: Array, at: slice, spread: float, rng: np.random.Generator) -> Array:
     # Old readings of the sensor itself: only in relation to the other sensors are they unusual.
-    old = [truth[start - lag : stop - lag] for lag in rng.integers(stop - start, start, 8)]
-    return max(old, key=lambda reading: float(np.abs(reading - truth[start:stop]).sum()))
+    lags = rng.integers(at.stop - at.start, at.start, 8)
+    old = [truth[at.start - lag : at.stop - lag] for lag in lags]
+    return max(old, key=lambda reading: float(np.abs(reading - truth[at]).sum()))
 
 
 class Kind(NamedTuple):
@@ -191,9 +187,9 @@ class Kind(NamedTuple):
 _MOVING = ("speed", "flow", "pressure_out", "motor_current", "vibration")
 
 KINDS = {
-    "spike": Kind(_spike, 1, 3),
+    "spike": Kind(_offset(2, 3), 1, 3),
     "stuck": Kind(_stuck, 60, 75, _MOVING, at_a_step=True),
-    "bias": Kind(_bias, 40, 80),
+    "bias": Kind(_offset(0.8, 1.2), 40, 80),
     "noise": Kind(_noise, 40, 80),
     "lost correlation": Kind(_decoupled, 40, 80, _MOVING),
 }

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from onlad.verdict import Verdict
+from onlad.verdict import Verdict
 
 BARS = " ▁▂▃▄▅▆▇█"
 COLUMN = 10  # samples per column, which shows their largest score

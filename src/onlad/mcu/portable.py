@@ -354,7 +354,7 @@ class PortableMonitor:
             raise ValueError(f"counters must be names of features, got {strange[0]!r}")
         alpha, bias = self.layer()
         chip = kernel.PortableFixed if self.is_fixed else kernel.Portable
-        self._chip = chip(*sizes, alpha.ravel(), bias)
+        self._chip = chip(**sizes._asdict(), alpha=alpha.ravel(), bias=bias)
         self._chip.warmup(self.warmup)
         self._chip.false_alarms(self._rate)
         self._chip.pause(self._paused)
@@ -369,7 +369,7 @@ class PortableMonitor:
         said, shares = np.empty(rows, layout.VERDICT), np.empty(X.shape, "float32")
         with np.errstate(over="ignore"):  # a value that float32 does not have is missing
             X = np.ascontiguousarray(X, "float32")
-        self._chip.rows(X, said.view("u1").reshape(rows, -1), shares)
+        self._chip.rows(X, verdicts=said.view("u1").reshape(rows, -1), shares=shares)
         self.n_seen += rows
         for name, *_ in layout.VERDICT[:-1]:
             getattr(verdicts, name)[:] = said[name]

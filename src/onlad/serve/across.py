@@ -103,13 +103,6 @@ class Peer(NamedTuple):
     usual: float  # the median of all devices
     far: float  # in deviations
 
-    def message(self) -> dict[str, Any]:
-        """Return it as it is published."""
-        return self._asdict() | {name: float(f"{getattr(self, name):.4g}") for name in NUMBERS}
-
-
-NUMBERS = ("value", "usual", "far")
-
 
 def peers(watchers: Iterable[Watcher]) -> list[Peer]:
     """Return the devices of a stream beside each other, the strangest first.
@@ -140,7 +133,7 @@ def peers(watchers: Iterable[Watcher]) -> list[Peer]:
         for i, watcher in enumerate(group):
             j = int(far[i].argmax())
             itself, among = watcher.alarm is not None, bool(far[i, j] > FAR)
-            numbers = (float(each[i, j]), float(usual[j]), float(far[i, j]))
+            numbers = (float(f"{x:.4g}") for x in (each[i, j], usual[j], far[i, j]))
             found.append(Peer(watcher.device, watcher.state, itself, among, names[j], *numbers))
     return sorted(found, key=lambda peer: (-peer.itself - peer.among, -peer.far))
 

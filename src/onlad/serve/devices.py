@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from onlad.errors import ModelFileError
 from onlad.monitor import Monitor, MonitorSettings
 from onlad.serve.alarm import Alarm, key
-from onlad.serve.checkpoint import Saved, StateError, Store, monitor, peek
+from onlad.serve.checkpoint import Saved, StateError, monitor, peek
 from onlad.serve.tables import Config, StreamTable
 from onlad.serve.watcher import Watcher
 from onlad.streams.settings import kept
@@ -23,8 +23,8 @@ SHOWN = 5  # devices in a line
 class Devices:
     """Watchers by stream and device."""
 
-    def __init__(self, config: Config, store: Store) -> None:
-        self._service, self._store = config.service, store
+    def __init__(self, config: Config) -> None:
+        self._service = config.service
         self.streams: dict[str, StreamTable] = {s.name: s for s in config.streams}
         self.watchers: dict[tuple[str, str], Watcher] = {}
         # Read once: a file that changes or goes later must not end what is being watched.
@@ -34,7 +34,6 @@ class Devices:
                 self.templates[stream.name] = stream.template()
             except ValueError as error:
                 raise StateError(f"stream {stream.name}: {error}") from None
-        self.born: set[int] = set()  # devices that the journal knows, by number
         self.next = 1
 
     def fresh(self, stream: StreamTable) -> Monitor:
@@ -48,7 +47,6 @@ class Devices:
         watcher = Watcher(number, self.streams[name], device, monitor, self._service.history)
         watcher.peers = lambda: self.of(name)
         self.watchers[name, device] = watcher
-        self.born.add(number)
         return watcher
 
     @property
@@ -61,7 +59,7 @@ class Devices:
         if self.full or len(device) > LONGEST_NAME:
             return None
         watcher = self.add(self.next, stream.name, device, self.fresh(stream))
-        self.born.discard(self.next)  # until the journal has it
+        watcher.born = False  # until the journal has it
         self.next += 1
         return watcher
 
@@ -82,21 +80,16 @@ class Devices:
     def remove(self, watcher: Watcher) -> None:
         """Stop watching a device."""
         del self.watchers[watcher.stream.name, watcher.device]
-        self.born.discard(watcher.number)
-
-    def put_back(self, number: int, file: str) -> Watcher:
-        """Watch a device that was forgotten again, under a new number."""
-        saved, model, alarms = self._store.forgotten(file)
-        self.take_number(number)
-        return self.resurrect(saved._replace(number=number), model, alarms)
+        watcher.gone = True
 
     def resurrect(self, saved: Saved, model: Monitor, alarms: list[Alarm]) -> Watcher:
         """Watch a device as it was saved."""
+        self.take_number(saved.number)
         watcher = self.add(saved.number, saved.stream, saved.device, model)
         watcher.alarms.extend(alarms)
         watcher.paused, watcher.lost, watcher.last = saved.paused, saved.lost, saved.last
         watcher.seen, watcher.silent = saved.seen, saved.silent
-        watcher.windows = saved.windows
+        watcher.serve_at(saved.windows)
         return watcher
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onlad.errors import OnladError
@@ -23,7 +22,7 @@ from onlad.monitor import Monitor
 from onlad.serve import checkpoint
 from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
 from onlad.serve.frames import Record
-from onlad.serve.watcher import Watcher
+from onlad.serve.watcher import OnDisk, Watcher
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
@@ -33,17 +32,6 @@ SIZE = 65_536  # bytes of a model that was not written yet, about
 FEWEST = 8  # models that a checkpoint writes, whatever they take
 AT_STOP, SURELY = 0.2, 8  # seconds for models at the end, and how many are written at least
 SPREAD = 0.8  # share of the time between checkpoints over which models are written
-
-
-@dataclass
-class _Kept:
-    """What the disk has of a watcher."""
-
-    since: int  # the first segment of the journal with something that the model's file lacks
-    changes: int = -1  # of the watcher when its model was written; -1: it never was
-    alarms: int = -1  # and of its alarms
-    saved: Saved | None = None
-    size: int = 0
 
 
 class Disk:
@@ -57,29 +45,22 @@ class Disk:
         self.absent: list[Saved] = []
         self.records: list[Record] = []
         self._records_in = 0  # the first segment that has all of them
-        self._kept: dict[int, _Kept] = {}  # by number of the watcher
         self._covered = (-1, -1)  # by the last checkpoint: bytes of the journal, changes
-        # When the newest snapshot of each device was taken, by the monotonic clock.
-        self._snapped: dict[int, float] = {}
         self.lock = asyncio.Lock()
 
     def begin(self, segment: int) -> None:
         """Note that all that is known was resumed from a segment on."""
         self._records_in = segment
         now, newest = time.monotonic(), self.store.newest_snapshots()
-        self._snapped = {n: now - max(0.0, time.time() - taken) for n, taken in newest.items()}
         for watcher in self.service.watchers.values():
-            self._kept.setdefault(watcher.number, _Kept(segment))
+            watcher.on_disk.since = watcher.on_disk.since or segment
+            if watcher.number in newest:
+                watcher.on_disk.snapped = now - max(0.0, time.time() - newest[watcher.number])
 
     def loaded(self, watcher: Watcher, saved: Saved, segment: int) -> None:
         """Note that a watcher is what the files say, and the journal goes on from a segment."""
-        since = max(segment, saved.since)
-        self._kept[watcher.number] = _Kept(since, watcher.changes, watcher.n_alarm_changes, saved)
-
-    def drop(self, watcher: Watcher) -> None:
-        """Know nothing more of a watcher."""
-        self._kept.pop(watcher.number, None)
-        self._snapped.pop(watcher.number, None)
+        changes = (watcher.changes, watcher.n_alarm_changes)
+        watcher.on_disk = OnDisk(max(segment, saved.since), *changes, saved)
 
     @property
     def checkpoint_age(self) -> float:
@@ -143,10 +124,9 @@ class Disk:
                 old = journal.open(number)
                 # Rows that come from here on are in the new segment, and say which row they are: a
                 # model that is copied a moment later just has some of them already.
-                for watcher in service.watchers.values():
-                    kept = self._kept.setdefault(watcher.number, _Kept(before))
-                    if kept.changes == watcher.changes:
-                        kept.since = number
+                for watcher in watchers:
+                    kept, has_all = watcher.on_disk, watcher.on_disk.changes == watcher.changes
+                    kept.since = number if has_all else kept.since or before
             await asyncio.to_thread(journal.finish, old)
         await self._save_some(number, over, until)
         async with self.lock:
@@ -170,14 +150,13 @@ class Disk:
     def _chosen(self, allowed: float) -> list[Watcher]:
         """Return the watchers whose models are written next, the one that waited longest first."""
         waiting = [
-            (kept.since, kept.changes >= 0, watcher.number, watcher)
+            (watcher.on_disk.since, watcher.on_disk.changes >= 0, watcher.number, watcher)
             for watcher in self.service.watchers.values()
-            if (kept := self._kept.get(watcher.number)) and self._lacks(watcher)
-            if watcher.number in self.service.devices.born
+            if watcher.on_disk.since and watcher.born and self._lacks(watcher)
         ]
         chosen: list[Watcher] = []
         for *_, watcher in sorted(waiting):
-            allowed -= self._kept[watcher.number].size or SIZE
+            allowed -= watcher.on_disk.size or SIZE
             if allowed < 0 and len(chosen) >= FEWEST:
                 break
             chosen.append(watcher)
@@ -185,9 +164,9 @@ class Disk:
 
     async def _save(self, watcher: Watcher, number: int) -> int:
         """Write a model; return how many bytes were written."""
+        kept = watcher.on_disk
         async with self.service.turn:
-            kept = self._kept.get(watcher.number)
-            if kept is None or watcher.failed:  # meanwhile
+            if watcher.gone or watcher.failed:  # meanwhile
                 return 0
             changes, alarms, twin = watcher.changes, watcher.n_alarm_changes, watcher.twin()
             # Together with the model: an alarm's row must be one that the model has seen.
@@ -206,12 +185,12 @@ class Disk:
 
     async def _snap(self, watcher: Watcher, saved: str, model: Monitor) -> None:
         """Let the model that was just written be a snapshot too, if one is due."""
-        now, last = time.monotonic(), self._snapped.get(watcher.number)
+        now, last = time.monotonic(), watcher.on_disk.snapped
         if last is not None and now - last < self.service.config.service.snapshots:
             return
         with contextlib.suppress(OSError):  # the journal says so when the disk is full
             file = await asyncio.to_thread(self.store.snapshot, watcher.number, model, saved)
-            self._snapped[watcher.number] = now
+            watcher.on_disk.snapped = now
             self.service.orders.note_snapshot(watcher, file, model.n_seen, sync=False)
 
     async def _commit(self) -> None:
@@ -222,7 +201,8 @@ class Disk:
             entries = [self._entry(w) for w in service.watchers.values()]
             # After the models: an alarm of rows that a model has seen is not raised by a replay.
             outbox = tuple(message for message, _ in service.outbox.waiting.values())
-            segment = min([journal.number, *(kept.since for kept in self._kept.values())])
+            since = (w.on_disk.since or journal.number for w in service.watchers.values())
+            segment = min([journal.number, *since])
             if self.records and segment > self._records_in:  # what has them is forgotten
                 journal.append(self.records)
                 self._records_in = journal.number
@@ -238,15 +218,13 @@ class Disk:
 
     def _lacks(self, watcher: Watcher) -> bool:
         """Return whether the model of a watcher is ahead of its file."""
-        kept = self._kept.get(watcher.number)
-        return not watcher.failed and (kept is None or kept.changes != watcher.changes)
+        return not watcher.failed and watcher.on_disk.changes != watcher.changes
 
     def _entry(self, watcher: Watcher) -> Saved | None:
         """Return what a checkpoint says of a watcher: it goes with the model that is written."""
-        kept = self._kept.get(watcher.number)
-        if kept is None or kept.saved is None:
+        kept, saved = watcher.on_disk, watcher.on_disk.saved
+        if saved is None:
             return None
-        saved = kept.saved
         if kept.changes == watcher.changes:
             saved = checkpoint.entry(watcher, saved.file, saved.alarm_file)
         # Of a device that is set aside the rows are written again, so it may need any segment.
@@ -254,8 +232,8 @@ class Disk:
 
     async def _extract(self, watcher: Watcher) -> None:
         """Keep what the journal has of a device that is set aside, so that the rest can go."""
-        kept = self._kept.get(watcher.number)
-        if kept is None or kept.since > self.store.journal.number:
+        kept = watcher.on_disk
+        if not 0 < kept.since <= self.store.journal.number:
             return
         found = self.store.journal.of(watcher.number, kept.since)
         self.records += await asyncio.to_thread(list, found)

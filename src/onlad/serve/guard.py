@@ -14,7 +14,7 @@ import hmac
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from onlad.serve.tables import LOOPBACK, HttpTable
 
 OPEN = ("/healthz", "/readyz")  # they say one word, and those who ask have no token
+DURING_START = (*OPEN, "/metrics")  # they answer while the service replays its journal
 COOKIE = "onlad"
 PATIENCE = 20.0  # seconds for a whole request to arrive
 MOST_ADDRESSES = 10_000
@@ -33,9 +34,9 @@ LONGEST_USER = 100  # letters
 class Guard:
     """Passes requests on to `app`, or refuses them with a reason."""
 
-    def __init__(self, app: ASGIApp, table: HttpTable) -> None:
-        self.app, self.table = app, table
-        self.refused: dict[int, int] = {}  # by status
+    def __init__(self, app: ASGIApp, table: HttpTable, starting: Callable[[], str] = str) -> None:
+        self.app, self.table, self._starting = app, table, starting
+        self.refused: Counter[int] = Counter()  # by status
         self._sockets: Counter[str] = Counter()  # WebSockets by address
         self._buckets: dict[str, tuple[float, float]] = {}  # address -> (left, when)
         token = table.token or ""
@@ -66,6 +67,8 @@ class Guard:
             return 403, why
         if scope["path"] not in OPEN and not self._knows(headers):
             return 401, "a token is needed: Authorization: Bearer ..., or as a password"
+        if scope["path"] not in DURING_START and (why := self._starting()):
+            return 503, why
         if not length.isdecimal() or int(length[:20]) > self.table.body:
             return 413, f"a request has at most {self.table.body} bytes"
         return 0, ""
@@ -152,15 +155,18 @@ class Guard:
         return sending
 
     async def _refuse(self, scope: Scope, send: Send, status: int, why: str) -> None:
-        self.refused[status] = self.refused.get(status, 0) + 1
+        self.refused[status] += 1
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": why})
+            code = 1013 if status == 503 else 1008  # try again later, or do not
+            await send({"type": "websocket.close", "code": code, "reason": why})
             return
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
         if status == 401:
             headers.append((b"www-authenticate", b'Basic realm="onlad"'))
         if status == 429:
             headers.append((b"retry-after", str(math.ceil(1 / self.table.rate)).encode()))
+        if status == 503:  # programs and browsers come back
+            headers += [(b"retry-after", b"5"), (b"refresh", b"5")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": f"{why}\n".encode()})
 

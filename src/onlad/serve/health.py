@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ class Health:
     def __init__(self, service: Service) -> None:
         self._service = service
         self.trouble: dict[str, str] = {}  # what is wrong now, by part
-        self.dropped: dict[str, int] = {}
+        self.dropped: Counter[str] = Counter()  # messages and verdicts, by what
         self.bad: dict[str, int] = dict.fromkeys(service.streams, 0)
         self.duplicates = 0
         self.webhook_failures = 0
@@ -33,10 +34,6 @@ class Health:
         """Note that something cannot be done."""
         self.trouble[part] = f"{what}: {why}"
         logs.warning(what, error=why)
-
-    def drop(self, what: str, count: int = 1) -> None:
-        """Count what was dropped."""
-        self.dropped[what] = self.dropped.get(what, 0) + count
 
     def waited(self, seconds: Array) -> None:
         """Count how long messages took from their arrival to their acknowledgement."""

@@ -13,14 +13,12 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onlad.errors import OnladError
 from onlad.report.incidents import described
@@ -43,15 +41,13 @@ if TYPE_CHECKING:
 BUFFER = 2**17  # bytes that the system keeps for a client that does not read
 _UVICORN = logging.getLogger("uvicorn.error")
 BACKLOG = 2048  # connections that the system keeps until they are taken
-DURING_START = ("/healthz", "/readyz", "/metrics")
 ANSWER = 30.0  # seconds that a request waits for its verdicts
 
 
-def create_app(service: Service, mqtt: Mqtt | None = None) -> FastAPI:
-    """Return the application without its guard."""
+def create_app(service: Service) -> FastAPI:
+    """Return the application without its guard and its metrics."""
     app = FastAPI(title="onlad", docs_url=None, redoc_url=None, openapi_url=None)
     live = app.state.live = Live(service)
-    app.state.metrics = Metrics(service, mqtt)
 
     @app.post("/streams/{name}/samples")
     async def samples(name: str, request: Request, device: str = "") -> Response:
@@ -127,7 +123,7 @@ def _add_views(app: FastAPI, service: Service) -> None:
 
     @app.get("/streams/{name}/peers")
     async def beside(name: str) -> Response:
-        return _json([peer.message() for peer in peers(service.devices.of(name))])
+        return _json([peer._asdict() for peer in peers(service.devices.of(name))])
 
     @app.get("/streams/{name}/maintenance")
     async def windows(name: str, device: str = "") -> Response:
@@ -227,24 +223,6 @@ def _need(right: bool, rule: str) -> None:
         raise _BodyError(f"the body must be {rule}")
 
 
-class _Starting:
-    """Answers while the service replays its journal: it is alive, but not ready."""
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        if self._service.resumed or path in DURING_START or scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1013})  # try again later
-        else:
-            why = self._service.health.trouble.get("start", "the service starts")
-            again = {"Retry-After": "5", "Refresh": "5"}  # programs and browsers come back
-            await _refusal(503, why, again)(scope, receive, send)
-
-
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -258,11 +236,11 @@ class Http:
     def __init__(self, service: Service, table: HttpTable, mqtt: Mqtt | None) -> None:
         self._socket = _bound(table.host, table.port)
         self.port: int = self._socket.getsockname()[1]
-        app = create_app(service, mqtt)
+        app = create_app(service)
         self._live: Live = app.state.live
-        guard = Guard(_Starting(app, service), table)
+        guard = Guard(app, table, service.starting)
         app.state.metrics = Metrics(service, mqtt, guard)
-        if table.page and find_spec("onlad.serve.page") is not None:
+        if table.page:
             import_module("onlad.serve.page").attach(app, service)  # NiceGUI takes a second
         self._server = _Server(
             uvicorn.Config(
@@ -312,12 +290,11 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def _verdicts(answer: Answer) -> dict[str, Any]:
-    said, watcher, verdicts = list[dict[str, Any]](), answer.watcher, answer.verdicts
-    for i in range(answer.rows):
-        assert watcher is not None
-        assert verdicts is not None
-        row, when = answer.first + i, answer.times[i]
-        said.append(message(watcher, verdicts, answer.start + i, row, when))
+    said, part = list[dict[str, Any]](), answer.part
+    for i in range(answer.start, answer.start + answer.rows):
+        assert part is not None
+        assert part.verdicts is not None
+        said.append(message(part.watcher, part.verdicts, i, part.first + i, part.times[i]))
         if i % 100 == 99:
             await asyncio.sleep(0)
     bad = [{"index": index, "why": why} for index, why in answer.bad]

@@ -1,4 +1,4 @@
-"""What came in and waits for the next step, and how a batch of it becomes rows of watchers."""
+"""What came in and waits for the next step, and the rows of devices that a batch of it has."""
 
 from __future__ import annotations
 
@@ -40,26 +40,14 @@ class Item:
 
 
 @dataclass(slots=True)
-class Answer:
-    """What the sender of an item may want to know."""
-
-    watcher: Watcher | None = None
-    bad: list[tuple[int, str]] = field(default_factory=list)
-    refused: str = ""  # why nothing of it was taken, though it could be read
-    first: int = 0  # row of the first sample
-    times: list[float] = field(default_factory=list)
-    verdicts: Verdicts | None = None  # of the watcher's whole part
-    start: int = 0  # where the item's samples begin in them
-    rows: int = 0
-
-
-@dataclass(slots=True)
 class Part:
-    """The rows of one watcher in a batch."""
+    """The rows of one device in a batch, and what is said of them."""
 
     watcher: Watcher
     seen: float  # when they came
-    count: int = 0
+    first: int  # row of the first sample
+    rows: Rows = field(init=False)  # what the journal has of them
+    verdicts: Verdicts | None = None
     blocks: list[Array] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -67,9 +55,21 @@ class Part:
     def record(self) -> Rows:
         """Return what goes into the journal."""
         w = self.watcher
-        blocks = [padded(block, len(w.names)) for block in self.blocks]
-        X = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        return Rows(w.number, w.journaled, w.paused, self.seen, X, np.array(self.times), self.marks)
+        X = np.concatenate([padded(block, len(w.names)) for block in self.blocks])
+        times = np.array(self.times)
+        self.rows = Rows(w.number, w.journaled, w.paused, self.seen, X, times, self.marks)
+        return self.rows
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the sender of an item may want to know."""
+
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    refused: str = ""  # why nothing of it was taken, though it could be read
+    part: Part | None = None
+    start: int = 0  # where the item's samples begin in the part
+    rows: int = 0
 
 
 class Batch:
@@ -77,26 +77,22 @@ class Batch:
 
     def __init__(self) -> None:
         self.now = time.time()
-        self.parts: dict[int, Part] = {}
-        self.rows: dict[int, Rows] = {}  # what the journal has of them
+        self.parts: dict[int, Part] = {}  # by number of the device
         self.answers: list[tuple[Item, Answer]] = []
 
     def add(self, item: Item, watcher: Watcher, found: payload.Rows) -> Answer:
-        """Put an item's rows behind those that the watcher has in the batch already."""
-        answer = Answer(watcher=watcher, bad=found.bad, times=found.times, rows=len(found.rows))
-        if answer.rows:
-            if not watcher.names:
-                watcher.name(found.names)
-            part = self.parts.get(watcher.number)
-            if part is None:
-                part = self.parts[watcher.number] = Part(watcher, self.now)
-            answer.start = part.count
-            answer.first = watcher.monitor.n_seen + answer.start
-            part.blocks.append(found.rows)
-            part.count += answer.rows
-            part.times += found.times
-            if item.mark is not None:
-                part.marks.append(item.mark)
+        """Put an item's rows behind those that the device has in the batch already."""
+        if not len(found.rows):
+            return Answer(found.bad)
+        if not watcher.names:
+            watcher.name(found.names)
+        part = self.parts.get(watcher.number)
+        if part is None:
+            part = self.parts[watcher.number] = Part(watcher, self.now, watcher.monitor.n_seen)
+        answer = Answer(found.bad, part=part, start=len(part.times), rows=len(found.rows))
+        part.blocks.append(found.rows)
+        part.times += found.times
+        part.marks += [item.mark] if item.mark is not None else []
         return answer
 
 

@@ -50,7 +50,7 @@ class Live(Listener):
             for client in wanting:
                 if verdicts.is_anomaly[i] or not client.anomalies:
                     if len(client.queue) == WAITING:
-                        self.service.health.drop("websocket")
+                        self.service.health.dropped["websocket"] += 1
                     client.queue.append(text)
                     client.wake.set()
 

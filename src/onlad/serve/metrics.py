@@ -42,7 +42,7 @@ GAUGES = {
 class Metrics(Collector):
     """The page that Prometheus reads."""
 
-    def __init__(self, service: Service, mqtt: Mqtt | None, guard: Guard | None = None) -> None:
+    def __init__(self, service: Service, mqtt: Mqtt | None, guard: Guard) -> None:
         self._service, self._mqtt, self._guard = service, mqtt, guard
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -75,7 +75,7 @@ class Metrics(Collector):
             sum_value=health.latency_sum,
         )
         dropped = CounterMetricFamily("onlad_dropped", "Thrown away, by what.", labels=["what"])
-        lost = health.dropped | {"alarm": service.outbox.dropped}
+        lost = {**health.dropped, "alarm": service.outbox.dropped}
         yield _labelled(dropped, (([what], count) for what, count in lost.items()))
         for name, text, value in (
             ("onlad_duplicates", "Messages that came again.", health.duplicates),
@@ -97,12 +97,10 @@ class Metrics(Collector):
             gauges.append(("onlad_mqtt_connected", "1 with a broker.", self._mqtt.connected))
         for name, text, number in gauges:
             yield GaugeMetricFamily(name, text, value=float(number))
-        if self._guard is not None:
-            refused = CounterMetricFamily(
-                "onlad_http_refused", "Requests refused.", labels=["status"]
-            )
-            counts = self._guard.refused.items()
-            yield _labelled(refused, (([str(status)], count) for status, count in counts))
+        text = "Requests refused."
+        refused = CounterMetricFamily("onlad_http_refused", text, labels=["status"])
+        counts = self._guard.refused.items()
+        yield _labelled(refused, (([str(status)], count) for status, count in counts))
 
 
 def _labelled(

@@ -146,7 +146,7 @@ class Mqtt(Listener):
             topic = message.topic.decode()
         except UnicodeDecodeError:
             self._acknowledge(message)
-            self.service.health.drop("topic")
+            self.service.health.dropped["topic"] += 1
             return
         payload, arrived, to = message.payload, time.perf_counter(), message.subscriptions
         mark = Mark(message.mid, digest(message.topic, payload)) if message.qos else None
@@ -168,7 +168,7 @@ class Mqtt(Listener):
 
     def _oversized(self, message: wire.Publication, size: int) -> None:
         self._acknowledge(message)  # else it would come again and again
-        self.service.health.drop("message")
+        self.service.health.dropped["message"] += 1
         topic = message.topic.decode("utf-8", "replace")
         logs.warning("a message is too large and was left out", topic=topic, bytes=size)
 
@@ -211,7 +211,7 @@ class Mqtt(Listener):
             which = verdicts.is_anomaly.nonzero()[0].tolist()
         client = self._client
         if which and (client is None or client.owed > MOST_OUT):
-            self.service.health.drop("verdict", len(which))
+            self.service.health.dropped["verdict"] += len(which)
         elif which:
             topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
             five = self.table.version == "5"
@@ -238,8 +238,7 @@ class Mqtt(Listener):
         """Send the states that are due again, a few at a time: samples do not wait for them."""
         due = [watcher for watcher in self.service.watchers.values() if self._is_due(watcher)]
         for count, watcher in enumerate(due, 1):
-            known = self.service.watchers.get((watcher.stream.name, watcher.device))
-            if known is watcher and self._is_due(watcher):  # it may be forgotten meanwhile
+            if not watcher.gone and self._is_due(watcher):  # it may be forgotten meanwhile
                 self._tell_state(watcher)
             if count % TOLD == 0:
                 await asyncio.sleep(0)

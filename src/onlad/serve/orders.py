@@ -61,8 +61,7 @@ class Orders:
     async def pause(self, watcher: Watcher, paused: bool, by: str = "") -> None:
         """Stop learning from a device, or go on with it. It outlives a restart."""
         async with self._service.turn:
-            self._note([watcher.fact("paused", paused=paused)], watcher, by)
-            watcher.paused = paused
+            self._do(watcher, [watcher.fact("paused", paused=paused)], by)
 
     async def label(
         self, watcher: Watcher, alarm: str, label: str, comment: str = "", by: str = ""
@@ -77,7 +76,7 @@ class Orders:
             if label not in LABELS:
                 raise StateError(f"label must be one of {', '.join(LABELS[1:])}, or empty")
             undo, marked, taken = found.undo, found.marked, 0
-            back: str | None = None  # the snapshot that the model goes back to
+            back = ""  # the snapshot that the model goes back to
             if label == "" and undo:
                 back, undo, marked = undo, "", False
             if marked and label != "normal":
@@ -92,15 +91,8 @@ class Orders:
                 back = self._keep(watcher, await self._rest_without(watcher, found, ahead))
                 undo = self._keep(watcher, watcher.monitor)
             said = {"alarm": alarm, "label": label, "comment": comment[:LONGEST], "undo": undo}
-            facts = [watcher.fact("label", **said)]
-            if back is not None:
-                model = self._service.store.snapped(watcher.number, back)
-                facts.insert(0, watcher.fact("reverted", file=back))
-            self._note(facts, watcher, by)
-            if back is not None:
-                watcher.revert(model)
-            found.undo, found.marked = undo, marked
-            return watcher.put_label(found, label, comment[:LONGEST]) or taken
+            facts = [watcher.fact("reverted", file=back)] if back else []
+            return self._do(watcher, [*facts, watcher.fact("label", **said)], by) or taken
 
     async def _without(self, watcher: Watcher, name: str) -> _Ahead | None:
         """Return a model that has seen all but an alarm, made while others have their turn.
@@ -168,9 +160,7 @@ class Orders:
             if again:
                 rest = (store, watcher, model, (0, 0), since)
                 file = self._keep(watcher, await asyncio.to_thread(replay.replayed, *rest))
-            model = store.snapped(watcher.number, file)
-            self._note([watcher.fact("reverted", file=file)], watcher, by)
-            watcher.revert(model)
+            self._do(watcher, [watcher.fact("reverted", file=file)], by)
 
     async def maintain(self, watcher: Watcher, windows: tuple[str, ...], by: str = "") -> None:
         """Neither tell nor learn what a device sends at these times, besides those of the file."""
@@ -181,8 +171,7 @@ class Orders:
                 raise StateError(str(error)) from None
             if len(windows) > MOST_WINDOWS:
                 raise StateError(f"at most {MOST_WINDOWS} times of maintenance are kept")
-            self._note([watcher.fact("maintenance", windows=list(windows))], watcher, by)
-            watcher.serve_at(windows)
+            self._do(watcher, [watcher.fact("maintenance", windows=list(windows))], by)
 
     async def tried(
         self, watcher: Watcher, rate: float | None = None, days: float = replay.DAYS
@@ -196,12 +185,12 @@ class Orders:
         """Forget a device: its next sample begins a new one. Return the file to undo it with."""
         service = self._service
         async with service.turn:
-            if self.found(watcher.stream.name, watcher.device) is not watcher:
+            if watcher.gone:
                 raise UnknownError("there is no such device")
             with _written("the undo file"):
                 file = service.store.keep_forgotten(watcher)
             self._note([watcher.fact("forgotten")], watcher, by)
-            service.remove(watcher)
+            service.devices.remove(watcher)
         logs.info("forgotten", **watcher.where, undo=file)
         for listener in service.listeners:
             listener.forgotten(watcher)
@@ -211,7 +200,7 @@ class Orders:
         """Put a device back that was forgotten."""
         service, devices = self._service, self._service.devices
         async with service.turn:
-            saved, model, _ = service.store.forgotten(file)
+            saved, model, alarms = service.store.forgotten(file)
             name = key(saved.stream, saved.device)
             if saved.stream not in devices.streams:
                 raise StateError(f"{name}: there is no stream {saved.stream}")
@@ -223,7 +212,7 @@ class Orders:
             number = devices.next
             facts = {"number": number, "stream": saved.stream, "file": file}
             self._note([Fact("restored", facts)], by=by)
-            watcher = devices.put_back(number, file)
+            watcher = devices.resurrect(saved._replace(number=number), model, alarms)
             service.settle([watcher])  # settings may have changed since
             return watcher
 
@@ -232,6 +221,13 @@ class Orders:
         async with self._service.turn:
             twin = watcher.twin()
         return await asyncio.to_thread(persist.to_bytes, twin)
+
+    def _do(self, watcher: Watcher, facts: list[Fact], by: str) -> int:
+        """Do what a person wants, once it is written; return how many samples were learned."""
+        files = (fact.values["file"] for fact in facts if fact.kind == "reverted")
+        models = {file: self._service.store.snapped(watcher.number, file) for file in files}
+        self._note(facts, watcher, by)
+        return sum(watcher.apply(fact, models.__getitem__) for fact in facts)
 
     def _note(self, facts: list[Fact], watcher: Watcher | None = None, by: str = "") -> None:
         """Put what a person does into the audit trail and the journal before it is done."""

@@ -247,8 +247,8 @@ class Peers:
                 "for itself": "unusual" if peer.itself else "usual",
                 "among its like": "unusual" if peer.among else "usual",
                 "sensor": peer.sensor,
-                "here": f"{peer.value:.4g}",
-                "the others": f"{peer.usual:.4g}",
+                "here": f"{peer.value:g}",
+                "the others": f"{peer.usual:g}",
             }
             for peer in found[:SHOWN]
         ]

@@ -136,8 +136,8 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
         names,
         bad,
         timed,
-        frozenset(name[:LONGEST_NAME] for name in reader.late),
-        tuple(name for name in reader.later if len(name) <= LONGEST_NAME),
+        frozenset(name[:LONGEST_NAME] for name in reader.late.reported),
+        tuple(name for name in reader.late.numbers if len(name) <= LONGEST_NAME),
     )
 
 

@@ -176,7 +176,7 @@ class _Walk:
         if unknown and values["label"] == "normal":
             self.why = f"the alarm {values['alarm']} began before the samples that are kept"
         try:
-            replay.redo(own, fact, self._snapped)
+            own.apply(fact, self._snapped)
         except StateError as error:
             self.why = str(error)
         self._compare()

@@ -18,7 +18,6 @@ import faulthandler
 import json
 import mmap
 import os
-import re
 import struct
 import time
 from pathlib import Path
@@ -55,10 +54,7 @@ class Quarantine:
                 file.flush()
             self._hand = mmap.mmap(file.fileno(), _HAND.size)
         self._accuse()
-        names = [path.stem for path in self.folder.glob("*.json")]
-        found = [re.fullmatch("message-([0-9a-f]{16})", name) for name in names]
-        self._messages = {int(match[1], 16) for match in found if match is not None}
-        self._rows = {name for name in names if name.startswith("rows-")}
+        self._names = {path.stem for path in self.folder.glob("*.json")}
 
     def watch_faults(self) -> None:
         """From here on note a fault of the process. Of one service a process: it is a global."""
@@ -97,10 +93,10 @@ class Quarantine:
             value = item.mark.digest
         else:
             value = digest(f"{item.stream.name}/{item.device}".encode(), item.payload)
-        if value not in self._messages:
-            _HAND.pack_into(self._hand, 0, READING, 0, value)
-            return ""
         name = f"message-{value:016x}"
+        if name not in self._names:
+            self.hold(READING, 0, value)
+            return ""
         self._put(name, item.where | {"payload": base64.b64encode(item.payload).decode()})
         logs.warning("a message is set aside", **item.where, file=f"quarantine/{name}.json")
         return f"it ended the service once, and is set aside in quarantine/{name}.json"
@@ -109,7 +105,7 @@ class Quarantine:
 
     def has_rows(self, number: int, first: int) -> bool:
         """Return whether the rows from `first` on ended a process by a fault."""
-        return bool(self._rows) and _rows(number, first) in self._rows
+        return bool(self._names) and _rows(number, first) in self._names
 
     def put_rows(self, number: int, first: int, key: str, X: Array, why: str) -> None:
         """Set rows of a watcher aside."""

@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +16,12 @@ import numpy as np
 from onlad.incident import Incident, Incidents
 from onlad.monitor import Monitor
 from onlad.serve.checkpoint import StateError, Store
-from onlad.serve.frames import Fact, Rows
+from onlad.serve.frames import Rows
 from onlad.serve.history import History
 from onlad.serve.watcher import Watcher
 
 BLOCK = 4096  # rows that are judged at a time
-#: What was done to a model between two rows, and is done again by `redo`.
+#: What was done to a model between two rows, and is done again by `Watcher.apply`.
 REDONE = ("named", "maintenance", "reverted", "label", "false_alarms")
 
 
@@ -80,28 +80,6 @@ def replayed(
                 watcher.rules.observe(model, part.X[a:b], part.times[a:b], timed=timed)
     model.paused = watcher.paused
     return model
-
-
-def redo(watcher: Watcher, fact: Fact, snapped: Callable[[str], Monitor]) -> None:
-    """Do again what was done to a device when it had seen as many rows as now.
-
-    `snapped` returns the model of a snapshot.
-    """
-    values = fact.values
-    if fact.kind == "named":
-        watcher.widen(tuple(values["names"]))
-    elif fact.kind == "maintenance":
-        watcher.serve_at(tuple(values["windows"]))
-    elif fact.kind == "reverted":
-        watcher.revert(snapped(values["file"]))
-    elif fact.kind == "false_alarms":
-        watcher.settle({"false_alarms": values["rate"]})
-    else:
-        for alarm in watcher.alarms:
-            if alarm.id == values["alarm"]:
-                alarm.undo = values["undo"]
-                alarm.marked &= values["label"] != ""  # that was taken back by a snapshot
-                watcher.put_label(alarm, values["label"], values["comment"])
 
 
 def widen(model: Monitor, watcher: Watcher, part: Rows) -> None:

@@ -44,8 +44,7 @@ def resume(service: Service) -> Iterator[str]:
             yield from resumption.run()
             return
         except _Failed:  # from the start again, and row by row where it failed
-            for known in (service.watchers, service.devices.born, service.marks,
-                          service.outbox.waiting):  # fmt: skip
+            for known in (service.watchers, service.marks, service.outbox.waiting):
                 known.clear()
             service.disk = Disk(service, service.store)
 
@@ -69,7 +68,6 @@ class _Resumption:
         service.devices.take_number(point.next - 1)
         for count, saved in enumerate(point.watchers):
             yield f"the models are loaded: {count} of {len(point.watchers)}"
-            service.devices.take_number(saved.number)
             if saved.stream not in service.streams:
                 self.absent[saved.number] = 0
                 service.disk.absent.append(saved)
@@ -222,9 +220,10 @@ class _Resumption:
         elif number in self.watchers:
             pass  # the checkpoint has it
         elif fact.kind == "restored":
-            saved, *_ = service.store.forgotten(values["file"])
+            saved, model, alarms = service.store.forgotten(values["file"])
             if (name, saved.device) not in service.watchers:
-                self.watchers[number] = service.devices.put_back(number, values["file"])
+                saved = saved._replace(number=number)  # a new one
+                self.watchers[number] = service.devices.resurrect(saved, model, alarms)
         elif (name, values["device"]) not in service.watchers:  # else it was forgotten since
             fresh = service.devices.fresh(service.streams[name])
             watcher = service.devices.add(number, name, values["device"], fresh)
@@ -236,14 +235,14 @@ class _Resumption:
         """Do again what was done to a device, unless the checkpoint covers it."""
         self._watch_gathered(watcher)
         values = fact.values
-        if fact.kind == "paused":
-            watcher.paused = values["paused"]
-        elif fact.kind == "forgotten":
+        if fact.kind == "forgotten":
             # One that is born later may have alarms of these names.
             self._deliver(f"{watcher.key}/")
-            self.service.remove(self.watchers.pop(values["number"]))
-        elif fact.kind in replay.REDONE and watcher.journaled == values["row"]:
-            replay.redo(watcher, fact, partial(self._snapped, watcher))
+            self.service.devices.remove(self.watchers.pop(values["number"]))
+        elif fact.kind == "paused" or (
+            fact.kind in replay.REDONE and watcher.journaled == values["row"]
+        ):
+            watcher.apply(fact, partial(self._snapped, watcher))
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
             message = watcher.silence()
             if values["told"]:

@@ -50,12 +50,8 @@ class Service:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.devices = Devices(config)
         self.store = Store(config.service.state, config.service.archive * 1_000_000)
-        try:
-            self.devices = Devices(config, self.store)
-        except BaseException:
-            self.store.close()
-            raise
         self.streams, self.watchers = self.devices.streams, self.devices.watchers
         self.quarantine = Quarantine(config.service.state)
         self.audit = Audit(config.service.state)
@@ -82,6 +78,10 @@ class Service:
         self.health.trouble.pop("start")
         self.resumed = True
 
+    def starting(self) -> str:
+        """Return how far the start is, or nothing if the service takes requests."""
+        return "" if self.resumed else self.health.trouble.get("start", "the service starts")
+
     def settle(self, watchers: Collection[Watcher]) -> None:
         """Let the configuration take effect on what devices have learned, or say it cannot."""
         wanted = {name: template.settings() for name, template in self.devices.templates.items()}
@@ -105,17 +105,12 @@ class Service:
         if listener.courier:
             self.outbox.couriers.append(listener)
 
-    def remove(self, watcher: Watcher) -> None:
-        """Watch a device no more."""
-        self.devices.remove(watcher)
-        self.disk.drop(watcher)
-
     # -- samples in ---------------------------------------------------------------------------
 
     def submit(self, *items: Item) -> bool:
         """Let items wait for the next step, all of them; False if too many wait already."""
         if len(self._pending) >= self.config.service.queue:
-            self.health.drop("intake")
+            self.health.dropped["intake"] += 1
             return False
         self._pending.append(items)
         self._wake.set()

@@ -41,25 +41,24 @@ async def step(service: Service, items: list[Item]) -> None:
         _write(service, batch)
     except OSError as error:
         for watcher in list(service.watchers.values()):
-            if watcher.number not in service.devices.born:
-                service.remove(watcher)
+            if not watcher.born:
+                service.devices.remove(watcher)
         service.health.fail("journal", "the journal cannot be written", error.strerror)
         _refuse(service, batch, service.health.trouble["journal"])
         return
     service.health.trouble.pop("journal", None)
-    said: dict[int, Verdicts] = {}
     since = time.perf_counter()
     few, many = _sorted(batch)
-    for number in many:
-        said[number] = await _watch(service, batch, number)
+    for part in many:
+        await _watch(service, part)
         since = await _turn(since)
     for first in range(0, len(few), TOGETHER):
-        said |= _watch_beside(service, batch, few[first : first + TOGETHER])
+        _watch_beside(service, few[first : first + TOGETHER])
         since = await _turn(since)
     if service.config.service.sync == 0 and batch.parts and not await service.disk.sync():
         _refuse(service, batch, service.health.trouble["disk"])
         return
-    _tell(service, batch, said)
+    _tell(service, batch)
 
 
 async def _turn(since: float) -> float:
@@ -90,8 +89,8 @@ def _failed(service: Service, batch: Batch, item: Item, error: Exception) -> Ans
     """Return the answer to an item on which the service stumbled; it leaves nothing behind."""
     service.quarantine.drop()
     watcher = service.watchers.get((item.stream.name, item.device))
-    if watcher is not None and watcher.number not in {*service.devices.born, *batch.parts}:
-        service.remove(watcher)
+    if watcher is not None and not watcher.born and watcher.number not in batch.parts:
+        service.devices.remove(watcher)
     logs.error("a message could not be read", error, **item.where)
     return Answer(bad=[(0, payload.why(error))])
 
@@ -144,22 +143,19 @@ def _known(service: Service, mark: Mark, again: bool, taken: Taken) -> bool:
 
 def _write(service: Service, batch: Batch) -> None:
     """Journal a batch before anything is learned of it."""
-    records: list[Record] = []
-    born = service.devices.born
-    for part in batch.parts.values():
-        w = part.watcher
-        if w.number not in born:
+    parts, records = batch.parts.values(), list[Record]()
+    for w in (part.watcher for part in parts):
+        if not w.born:
             records.append(w.fact("birth", **w.where, names=list(w.names)))
         elif w.unnamed:
             records.append(w.fact("named", names=list(w.unnamed)))
-        batch.rows[w.number] = part.record()
     # Rows of one width are written together.
-    by_width = sorted(batch.rows.values(), key=lambda rows: rows.X.shape[1])
+    by_width = sorted((part.record() for part in parts), key=lambda rows: rows.X.shape[1])
     records += by_width
     if records:
         service.store.journal.append(records)
-    for part in batch.parts.values():
-        born.add(part.watcher.number)
+    for part in parts:
+        part.watcher.born = True
         stream = part.watcher.stream
         service.marks.add(part.marks, stream.name if stream.time else None)
 
@@ -170,67 +166,62 @@ def _refuse(service: Service, batch: Batch, why: str) -> None:
         if item.refused is not None:
             item.refused()
         else:
-            service.health.drop("disk")
+            service.health.dropped["disk"] += 1
         if item.reply is not None:
-            answer.refused, answer.watcher, answer.rows = why, None, 0
+            answer.refused, answer.rows = why, 0
             item.reply(answer)
 
 
-def _sorted(batch: Batch) -> tuple[list[int], list[int]]:
-    """Return the devices that may be judged beside each other, and those that are judged alone."""
-    few: list[int] = []
-    many: list[int] = []
-    for number, part in batch.parts.items():
-        watcher, rows = part.watcher, len(batch.rows[number].X)
+def _sorted(batch: Batch) -> tuple[list[Part], list[Part]]:
+    """Return the rows that may be judged beside each other, and those that are judged alone."""
+    few: list[Part] = []
+    many: list[Part] = []
+    for part in batch.parts.values():
+        watcher, rows = part.watcher, len(part.times)
         alone = rows > SLICE or bool(watcher.rules.maintenance)
         alone = alone or watcher.monitor.beside(rows) is None
-        (many if alone else few).append(number)
+        (many if alone else few).append(part)
     return few, many
 
 
-def _watch_beside(service: Service, batch: Batch, numbers: list[int]) -> dict[int, Verdicts]:
-    """Return the verdicts on the rows of devices, all judged by one call.
+def _watch_beside(service: Service, parts: list[Part]) -> None:
+    """Judge the rows of devices by one call.
 
     Nothing comes between the call and what follows of it, so a checkpoint has all of it or nothing.
     """
-    parts, rows = [batch.parts[n] for n in numbers], [batch.rows[n] for n in numbers]
     service.quarantine.hold(REPLAYING, 0, 0)  # the next start finds out which of them it was
-    found = observe_beside([part.watcher.monitor for part in parts], [each.X for each in rows])
-    said: dict[int, Verdicts] = {}
-    for part, each, verdicts in zip(parts, rows, found, strict=True):
+    monitors, blocks = ([each.watcher.monitor for each in parts], [each.rows.X for each in parts])
+    for part, verdicts in zip(parts, observe_beside(monitors, blocks), strict=True):
         try:
             if isinstance(verdicts, Exception):
                 raise verdicts
-            alarms = part.watcher.follow(each.X, each.times, verdicts)
+            alarms = part.watcher.follow(part.rows.X, part.rows.times, verdicts)
         except Exception as error:  # some rows may be learned: the journal has them all
             service.set_aside(part.watcher, error)
             continue
-        _say(service, part, each.times, verdicts, alarms)
-        said[part.watcher.number] = verdicts
+        _say(service, part, part.rows.times, verdicts, alarms)
+        part.verdicts = verdicts
     service.quarantine.drop()
-    return said
 
 
-async def _watch(service: Service, batch: Batch, number: int) -> Verdicts:
-    """Return the verdicts on the rows of a device; nothing of the rest if its monitor fails."""
-    part, rows = batch.parts[number], batch.rows[number]
-    watcher, row = part.watcher, part.watcher.journaled
-    said = Verdicts(watcher.names, len(rows.X))
-    for start in range(0, len(rows.X), SLICE):
+async def _watch(service: Service, part: Part) -> None:
+    """Judge the rows of a device; nothing of the rest if its monitor fails."""
+    watcher, X, times, row = part.watcher, part.rows.X, part.rows.times, part.rows.first
+    part.verdicts = Verdicts(watcher.names, len(X))
+    for start in range(0, len(X), SLICE):
         if start:
             await asyncio.sleep(0)
         here = slice(start, start + SLICE)
-        service.quarantine.hold(WATCHING, number, row)
+        service.quarantine.hold(WATCHING, watcher.number, row)
         try:
-            verdicts, alarms = watcher.observe(rows.X[here], rows.times[here])
+            verdicts, alarms = watcher.observe(X[here], times[here])
         except Exception as error:  # half of these rows may be learned: the journal has them all
             service.set_aside(watcher, error)
             break
         finally:
             service.quarantine.drop()
-        _say(service, part, rows.times[here], verdicts, alarms)
-        said.put(slice(start, start + len(verdicts)), verdicts)
-    return said
+        _say(service, part, times[here], verdicts, alarms)
+        part.verdicts.put(slice(start, start + len(verdicts)), verdicts)
 
 
 def _say(
@@ -248,13 +239,11 @@ def _say(
     _tell_all(service, lambda listener: listener.judged(watcher, first, times, verdicts))
 
 
-def _tell(service: Service, batch: Batch, said: dict[int, Verdicts]) -> None:
+def _tell(service: Service, batch: Batch) -> None:
     """Acknowledge and answer all items, whose samples are safe."""
     for item, answer in batch.answers:
-        if answer.rows and answer.watcher is not None:
-            answer.verdicts = said.get(answer.watcher.number)
-            if answer.watcher.failed:
-                answer.bad, answer.rows = [(0, answer.watcher.failed)], 0
+        if answer.part is not None and answer.part.watcher.failed:
+            answer.bad, answer.rows = [(0, answer.part.watcher.failed)], 0
         if item.done is not None:
             item.done()
         if item.reply is not None:

@@ -6,9 +6,9 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from onlad.serve.tables import StreamTable
 from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
+
+if TYPE_CHECKING:
+    from onlad.serve.checkpoint import Saved
 
 KEPT_ALARMS = 20
 MOST_NAMED = 15  # of these that people have named, however old they are
@@ -47,6 +50,18 @@ class Said(NamedTuple):
     drifting: str | None = None
 
 
+@dataclass
+class OnDisk:
+    """What the disk has of a device."""
+
+    since: int = 0  # the first segment of the journal with what the model's file lacks, if known
+    changes: int = -1  # of the watcher when its model was written; -1: it never was
+    alarms: int = -1  # and of its alarms
+    saved: Saved | None = None
+    size: int = 0
+    snapped: float | None = None  # when the newest snapshot was taken, by the monotonic clock
+
+
 class Watcher:
     """One device: its monitor, its history and its alarms."""
 
@@ -57,6 +72,9 @@ class Watcher:
         self.monitor = monitor
         if not monitor.names:
             self.name(stream.columns)
+        self.born = True  # the journal knows it
+        self.gone = False  # it was forgotten
+        self.on_disk = OnDisk()
         self.lost = 0  # rows of the journal that the model has never seen
         self.history = History(history)
         self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
@@ -68,14 +86,13 @@ class Watcher:
         self._heard = time.monotonic()  # a clock may jump
         self.mode_row = -1  # of the sample that confirmed the newest mode
         self.unnamed: Names = ()  # names that came later, and the journal lacks
-        self.windows = ()
+        self.serve_at(())
         self.begin_counts()
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
         self._today = (-1, 0)  # a day, and the alarms told in it
         self.peers: Callable[[], Iterable[Watcher]] = tuple  # the devices of the stream
-        self._before: deque[Array] = deque()  # times and rows of the window before the next sample
-        self._n_before = 0  # rows in it, or some more
+        self._before: Array | None = None  # times and rows of the window before the next sample
         self._kept = 0  # rows of a window that come before its last, at most
 
     def begin_counts(self) -> None:
@@ -112,6 +129,30 @@ class Watcher:
     def fact(self, kind: str, **values: Any) -> Fact:
         """Return what happens to the device at its next row, for the journal."""
         return Fact(kind, {"number": self.number, "row": self.journaled, **values})
+
+    def apply(self, fact: Fact, snapped: Callable[[str], Monitor]) -> int:
+        """Let what a fact says happen, when it is done and when the journal is replayed.
+
+        `snapped` returns the model of a snapshot. Return how many samples were learned.
+        """
+        values = fact.values
+        if fact.kind == "paused":
+            self.paused = values["paused"]
+        elif fact.kind == "named":
+            self.widen(tuple(values["names"]))
+        elif fact.kind == "maintenance":
+            self.serve_at(tuple(values["windows"]))
+            self._changes += 1
+        elif fact.kind == "reverted":
+            self.revert(snapped(values["file"]))
+        elif fact.kind == "false_alarms":
+            self.settle({"false_alarms": values["rate"]})
+        elif fact.kind == "label":
+            for alarm in [each for each in self.alarms if each.id == values["alarm"]]:
+                alarm.undo = values["undo"]
+                alarm.marked &= values["label"] != ""  # that was taken back by a snapshot
+                return self.put_label(alarm, values["label"], values["comment"])
+        return 0
 
     def name(self, names: Names) -> None:
         """Name the features before the first sample is observed."""
@@ -161,16 +202,11 @@ class Watcher:
         named = zip(map(str, self.names), columns.tolist(), strict=True)
         return {name: band(*numbers) for name, numbers in itertools.islice(named, MOST_BANDS)}
 
-    @property
-    def windows(self) -> tuple[str, ...]:
-        """Times of maintenance, besides those of the file. `rules` has both."""
-        return self._windows
-
-    @windows.setter
-    def windows(self, windows: tuple[str, ...]) -> None:
+    def serve_at(self, windows: tuple[str, ...]) -> None:
+        """Neither tell nor learn at these times, nor at those of the file."""
         rules, both = self.stream.rules, (*self.stream.maintenance, *windows)
         self.rules = replace(rules, maintenance=both) if windows else rules
-        self._windows = windows
+        self.windows = windows
 
     @property
     def serviced(self) -> bool:
@@ -254,13 +290,16 @@ class Watcher:
     def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:
         """Apply the rules to verdicts on samples, note them, and return the alarms that began."""
         first, self.unnamed = self.monitor.n_seen - len(X), ()
-        if not self._before:
+        rows = np.column_stack((times, X))
+        if self._before is None:
             self._kept = self._window - 1
+        else:
+            rows = np.concatenate((self._before, rows))
         self.rules.apply(verdicts, times)
         # As it was before these rows: the samples of an alarm are the same however they come.
         matters = self._open_at(first) is not None or bool(verdicts.is_anomaly.any())
-        began = self._notice(X, times, first, verdicts) if matters else []
-        self._remember(X, times)
+        began = self._notice(rows, first, verdicts) if matters else []
+        self._before = rows[max(0, len(rows) - self._kept) :].copy()
         self.history.add(first, times, verdicts)
         self.samples += len(X)
         self.excluded += len(X) - int(np.count_nonzero(verdicts.learned))
@@ -284,25 +323,17 @@ class Watcher:
         """Return how many samples are watched together, at most."""
         return self.monitor.window or default_window(len(self.names))
 
-    def _remember(self, X: Array, times: Array) -> None:
-        """Keep the rows of the window before the next sample."""
-        self._before.append(np.column_stack((times, X)))
-        self._n_before += len(X)
-        while self._n_before - len(self._before[0]) >= self._kept:
-            self._n_before -= len(self._before.popleft())
-
-    def _notice(self, X: Array, times: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
-        """Begin alarms, and follow the open one."""
+    def _notice(self, rows: Array, first: int, verdicts: Verdicts) -> list[Alarm]:
+        """Begin alarms, and follow the open one; `rows` has times and samples, and those before."""
         self.n_alarm_changes += 1
         began: list[Alarm] = []
-        rows = np.concatenate([*self._before, np.column_stack((times, X))])
-        for i in range(len(X)):
-            alarm, when = self._open_at(first + i), float(times[i])
+        for i in range(len(verdicts)):
+            here = len(rows) - len(verdicts) + i
+            alarm, (when, *row) = self._open_at(first + i), rows[here].tolist()
             if verdicts.is_anomaly[i]:
                 self.anomalies += 1
                 if alarm is None:
                     alarm = self._begin(verdicts[i], first + i, when)
-                    here = len(rows) - len(X) + i
                     window = rows[max(0, here - self._kept) : here]
                     alarm.rows, alarm.times = window[:, 1:].tolist(), window[:, 0].tolist()
                     alarm.before = len(alarm.rows)
@@ -311,7 +342,7 @@ class Watcher:
                 elif alarm.follow(verdicts[i], first + i, when):
                     alarm.like = self._like(alarm)
             if alarm is not None and len(alarm.rows) < LONGEST:
-                alarm.rows.append(X[i].tolist())
+                alarm.rows.append(row)
                 alarm.times.append(when)
                 alarm.learned.append(bool(verdicts.learned[i]))
         return began
@@ -394,13 +425,9 @@ class Watcher:
         """Watch more sensors from here on; those that are watched already stay as they are."""
         if new := tuple(name for name in names if name not in self.names):
             self.monitor.widen(new)
-            self._before = deque(padded(rows, 1 + len(self.names)) for rows in self._before)
+            if self._before is not None:
+                self._before = padded(self._before, 1 + len(self.names))
             self._changes += 1
-
-    def serve_at(self, windows: tuple[str, ...]) -> None:
-        """Neither tell nor learn at these times, besides those of the file."""
-        self.windows = windows
-        self._changes += 1
 
     def put_label(self, alarm: Alarm, label: str, comment: str) -> int:
         """Note what a person says of an alarm; return how many samples were learned.

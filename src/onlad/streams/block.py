@@ -46,10 +46,10 @@ class Bad(NamedTuple):
 
 
 class Spans(Sequence[str]):
-    """Texts that are decoded only when they are read: most never are."""
+    """Texts that are decoded only when they are read: most never are. `known` are read already."""
 
-    def __init__(self, data: bytes, spans: Array) -> None:
-        self._data, self._spans = data, spans
+    def __init__(self, data: bytes, spans: Array, known: dict[int, str] | None = None) -> None:
+        self._data, self._spans, self._known = data, spans, known or {}
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -61,6 +61,9 @@ class Spans(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
+        index = range(len(self))[index]
+        if index in self._known:
+            return self._known[index]
         start, stop = self._spans[index].tolist()
         return self._data[start:stop].decode().strip()
 

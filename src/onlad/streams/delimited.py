@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +46,9 @@ class Table(NamedTuple):
     decimal: str
     header: bytes  # as in the file, to recognise a repetition; empty if there is none
     roles: Roles
-    places: dict[int, int]  # field -> feature
     time: int | None  # field
     label: int | None
-    slots: Array
+    slots: Array  # feature of each field, or what else it is
     states: tuple[tuple[int, tuple[int, ...], tuple[str, ...]], ...] = ()  # field, features, states
 
 
@@ -112,7 +111,8 @@ def _read(
         for i, state in enumerate(Spans(chunk.data, texts[:n, k])[:]):
             values[i, features] = one_hot(state, states)
     bad: list[Bad] = []
-    quoted: dict[int, tuple[str, str]] = {}  # time and label of rows that Python read
+    quoted_times: dict[int, str] = {}  # of rows that Python read
+    quoted_labels: dict[int, str] = {}
     is_row, keep = np.ones(n, bool), np.ones(n, bool)
     for i in np.flatnonzero(kinds[:n]).tolist():
         text = chunk.data[slice(*lines[i].tolist())]
@@ -120,14 +120,17 @@ def _read(
             is_row[i] = keep[i] = False
             continue
         try:
-            values[i], *both = _read_quoted(text, table)
-            quoted[i] = (both[0], both[1])
+            values[i], quoted_times[i], quoted_labels[i] = _read_quoted(text, table)
         except ValueError as error:
             here = row + int(np.count_nonzero(is_row[:i]))
             bad.append(Bad(f"line {line + i}", str(error), here))
             keep[i] = False
     index = row + np.cumsum(is_row) - 1
-    times, labels = _texts(chunk.data, texts[:n], quoted, table)
+    times = labels = None
+    if table.time is not None:
+        times = Spans(chunk.data, texts[:n, 0], quoted_times)
+    if table.label is not None:
+        labels = Spans(chunk.data, texts[:n, n_texts - 1], quoted_labels)
     # The position is the end of these lines; the rest of the chunk is not read yet.
     position = chunk.position - len(chunk.data) + start
     block = Block(
@@ -137,22 +140,6 @@ def _read(
     return kept, start, n, int(is_row.sum())
 
 
-def _texts(
-    data: bytes, spans: Array, quoted: dict[int, tuple[str, str]], table: Table
-) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Return times and labels; those of rows with quotes were read by Python."""
-    found: list[Sequence[str] | None] = [None, None]
-    there = [k for k, place in enumerate((table.time, table.label)) if place is not None]
-    spans[list(quoted), : len(there)] = 0
-    for k, which in enumerate(there):
-        lazy = Spans(data, spans[:, k])
-        eager = lazy[:] if quoted else []
-        for i, both in quoted.items():
-            eager[i] = both[which]
-        found[which] = eager or lazy
-    return found[0], found[1]
-
-
 def _read_quoted(raw: bytes, table: Table) -> tuple[list[float], str, str]:
     """Return numbers, time and label of a line that is not plain, or say why it is bad."""
     fields = _fields(raw, table.delimiter)
@@ -160,8 +147,9 @@ def _read_quoted(raw: bytes, table: Table) -> tuple[list[float], str, str]:
     if len(fields) != wanted:
         raise ValueError(f"it has {len(fields)} fields; the first line has {wanted}")
     values = [0.0] * len(table.roles.features)
-    for place, j in table.places.items():
-        values[j] = number(fields[place], table.roles.features[j], table.decimal)
+    for j, field in zip(table.slots.tolist(), fields, strict=True):
+        if j >= 0:
+            values[j] = number(field, table.roles.features[j], table.decimal)
     for place, features, states in table.states:
         for j, value in zip(features, one_hot(fields[place], states), strict=True):
             values[j] = value
@@ -204,7 +192,6 @@ def _table(
         raise StreamError(f"line {line}, the header, has {sorted(map(str, twice))[0]!r} twice")
     roles = choice.roles(choice.named(named), known)
     place_of = {name: j for j, name in enumerate(roles.features)}
-    places = {names.index(name): j for name, j in place_of.items() if name in names}
     states = tuple(
         (names.index(column), tuple(place_of[f"{column}={state}"] for state in known_states),
          known_states)
@@ -215,14 +202,10 @@ def _table(
     label = None if roles.label is None else names.index(roles.label)
     texts = [place for place in (time, label) if place is not None]
     texts += [place for place, *_ in states]
-    slots = np.full(len(names), IGNORED, np.int32)
-    for place, j in places.items():
-        slots[place] = j
+    slots = np.array([place_of.get(name, IGNORED) for name in names], np.int32)
     for k, place in enumerate(texts):
         slots[place] = TEXT - k
-    return Table(
-        delimiter, dialect.decimal, header, roles, places, time, label, slots, states
-    ), problem
+    return Table(delimiter, dialect.decimal, header, roles, time, label, slots, states), problem
 
 
 def _delimiter(line: bytes, decimal: str) -> str:

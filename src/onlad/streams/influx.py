@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from onlad.rows import Names
 from onlad.streams.block import MOST, Bad, Block, Choice, Say, measurement
 from onlad.streams.lines import Chunk, decoded
+from onlad.streams.records import Late
 
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=, ])+)=", re.DOTALL)
@@ -116,41 +118,30 @@ def field_text(fields: Mapping[str, float | bool | str]) -> str:
 
 
 class Series:
-    """Knows which fields of each series are watched: those of its first line.
-
-    If it `grows`, a field that comes later is watched too, after the others.
-    """
+    """Knows which fields of each series are watched: those of its first line, and `Late` ones."""
 
     def __init__(
         self, choice: Choice, known: Callable[[str], Names], say: Say, *, grows: bool = False
     ) -> None:
-        self._choice, self._known, self._say = choice, known, say
-        self._grows = grows and not choice.columns
-        self._names: dict[str, Names] = {}
-        self._strange: set[tuple[str, str]] = set()
+        self._choice, self._known = choice, known
+        self._late = partial(Late, choice, say, grows=grows)
+        self._series: dict[str, tuple[Names, Late]] = {}
 
     def sample(self, point: Point) -> tuple[Names, list[float]]:
         """Return names and values to watch; no names if there are no numbers."""
-        wanted = [name for name in point.fields if self._choice.wants(name)]
-        names = self._names.get(point.series)
-        if names is None:
-            if len(self._names) == MOST:
-                raise ValueError(
-                    f"{point.series!r} is one series too many: at most {MOST} are watched"
-                )
-            names = self._known(point.series) or tuple(wanted)
+        series, fields = point.series, point.fields
+        if series not in self._series:
+            if len(self._series) == MOST:
+                raise ValueError(f"{series!r} is one series too many: at most {MOST} are watched")
+            names = self._known(series) or tuple(filter(self._choice.wants, fields))
             if not names:
                 return (), []
-            self._names[point.series] = names
-        elif self._grows and len(names) < MOST:
-            names += tuple(name for name in wanted if name not in names)
-            self._names[point.series] = names
-        for name in wanted:
-            if name not in names and (point.series, name) not in self._strange:
-                if len(self._strange) < 10_000:
-                    self._strange.add((point.series, name))
-                self._say(f"{point.series}: field {name!r} came later and is not watched")
-        return names, [measurement(point.fields.get(str(name), math.nan), name) for name in names]
+            self._series[series] = names, self._late((*names, *fields), what=f"{series}: field ")
+        names, late = self._series[series]
+        if new := late.watched(fields, len(names)):
+            names = (*names, *new)
+            self._series[series] = names, late
+        return names, [measurement(fields.get(str(name), math.nan), name) for name in names]
 
 
 def blocks(chunks: Iterable[Chunk], series: Series) -> Iterator[Block]:

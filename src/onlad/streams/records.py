@@ -9,7 +9,8 @@ reported once, and not watched. A sample of such names only is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -49,6 +50,45 @@ def _slowly(raw: bytes) -> Any:
         raise ValueError("it is nested too deeply: a sample is an object or an array") from None
 
 
+class Late:
+    """The rule for names that come after the first sample of a series.
+
+    A number is watched from then on if the series `grows`, unless the user chose the columns or
+    there are MOST already. Any other name is reported once.
+    """
+
+    def __init__(
+        self, choice: Choice, say: Say, usual: Iterable[Any], *, grows: bool, what: str = ""
+    ) -> None:
+        self._choice, self._say, self._what = choice, say, what
+        self._grows = grows and not choice.columns
+        self._usual = set(usual)  # names that were checked before
+        self.reported: list[str] = []
+        self.numbers: list[str] = []  # those of them with a number
+
+    def watched(self, record: Mapping[Any, Any], n: int) -> dict[str, float]:
+        """Return what of a sample is watched from now on, besides the `n` names that are."""
+        new: dict[str, float] = {}
+        if record.keys() <= self._usual:
+            return new
+        for name, value in record.items():
+            if name in self._usual or (self._grows and value is None):
+                continue
+            is_number = isinstance(name, str) and isinstance(value, (bool, int, float))
+            wanted = self._choice.wants(name)
+            if wanted and is_number and self._grows and n + len(new) < MOST:
+                new[name] = _number(value, name)
+                continue
+            if len(self._usual) < MOST:
+                self._usual.add(name)
+            if wanted:
+                self.reported.append(str(name))
+                self.numbers += [name] * is_number
+                self._say(f"{self._what}{str(name)!r} came later and is not watched")
+        self._usual |= new.keys()
+        return new
+
+
 class Records:
     """Reads the samples of one series; the first one decides the names, unless some are `known`.
 
@@ -65,13 +105,11 @@ class Records:
         begun: bool = False,
         grows: bool = False,
     ) -> None:
-        self._choice, self._known, self._say, self._begun = choice, known, say, begun
-        self._grows = grows and not choice.columns
+        self._choice, self._known, self._begun = choice, known, begun
         self.roles: Roles | None = None
-        self._usual: set[Any] = set()  # names that were checked before
         self._width = 0  # of the first sample
-        self.late: list[str] = []  # names that came later
-        self.later: list[str] = []  # those with a number
+        self._late = partial(Late, choice, say, grows=grows)
+        self.late = self._late(())
 
     def read(self, raw: bytes) -> Iterator[Sample | str]:
         """Yield each sample in a line or a message, or why it is refused."""
@@ -93,11 +131,11 @@ class Records:
             raise ValueError(f"it has none of the names that are watched, but {list(record)[:5]}")
         if self.roles is None:
             self.roles, self._width = roles, len(record)
-            self._usual = {*roles.features, roles.time, roles.label}
-            if not self._begun:
-                self._usual |= record.keys()
-        if not record.keys() <= self._usual:
-            values += self._late(record)
+            first = () if self._begun else record.keys()
+            self.late = self._late((*roles.features, roles.time, roles.label, *first))
+        if new := self.late.watched(record, len(values)):
+            self.roles = roles._replace(features=(*roles.features, *new))
+            values += new.values()
         time = record.get(roles.time) if roles.time is not None else None
         label = "" if roles.label is None else record.get(roles.label)
         if isinstance(label, (bool, int, float)):
@@ -124,29 +162,6 @@ class Records:
         if len(sample) != len(names):
             raise ValueError(f"it has {len(sample)} values, and the stream has {len(names)}")
         return dict(zip(names, sample, strict=True))
-
-    def _late(self, record: dict[Any, Any]) -> list[float]:
-        """Return numbers with late names, if they are watched; otherwise report them once."""
-        assert self.roles is not None
-        new: dict[str, float] = {}
-        for name, value in record.items():
-            if name in self._usual or (self._grows and value is None):
-                continue
-            is_number = isinstance(name, str) and isinstance(value, (bool, int, float))
-            wanted = self._choice.wants(name)
-            if wanted and is_number and self._grows and len(self.roles.features) < MOST:
-                new[name] = _number(value, name)
-                continue
-            if len(self._usual) < MOST:
-                self._usual.add(name)
-            if wanted:
-                self.late.append(str(name))
-                if is_number:
-                    self.later.append(name)
-                self._say(f"{str(name)!r} came later and is not watched")
-        self.roles = self.roles._replace(features=(*self.roles.features, *new))
-        self._usual |= new.keys()
-        return list(new.values())
 
     def _roles(self, record: dict[Any, Any]) -> Roles:
         # A name that the model knows can be missing in a record, so also in the first.

@@ -17,7 +17,7 @@ from onlad.fleet.tensors.pool import FLOAT
 from onlad.fleet.tensors.rows import Details, Found, Rows, Said, chosen, indices
 from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
-from onlad.mode import LEANING, SMOOTHING, STATISTICS, STILL, WINSOR
+from onlad.mode import LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
 from onlad.severity import LATELY, POINTS, TAIL
 from onlad.watching import TICK
 
@@ -43,7 +43,7 @@ class Judging(Store):
             slots = chosen(at, asleep)
             centre, still = pool.centre[slots][:, None], ~(pool.scale[slots] > 0)[:, None]
             x = X[which]
-            moved = (x - centre).abs() > STILL * centre.abs() + 1e-30
+            moved = (x - centre).abs() > STILL * centre.abs() + SMALLEST_UNIT
             moved = (moved | centre.isnan()) & ~x.isnan() & still
             careful[which] |= moved.flatten(1).any(1)
         return careful

@@ -56,16 +56,16 @@ class Limits(Pool):
         excess = torch.where(inside, top - u, 0.0)
         b0 = excess.sum(1) / k
         b1 = (excess * torch.arange(HIGH, device=self.device)).sum(1) / k / (k - 1)
-        least = torch.maximum(b0 - 2 * b1, 1e-12 * b0)
-        shape = (2 - b0 / least).clamp(0.0, 0.5)
+        least = torch.maximum(b0 - 2 * b1, limit.LEAST_SPREAD * b0)
+        shape = (2 - b0 / least).clamp(0.0, limit.HEAVIEST)
         scale = b0 * (1 - shape)
-        high = n - 1 - torch.minimum(n - 1, (0.999 * wide).long())
+        high = n - 1 - torch.minimum(n - 1, (limit.HIGH * wide).long())
         most = limit.FARTHEST * top.gather(1, high.clamp(min=0)[:, None])[:, 0]
         clusters = self._clusters(at, steps.gather(1, k.clamp(min=0)[:, None]))
         u = u[:, 0]
         for name, exceeding in (("edge", k), ("base", clusters)):
             ratio = self.rate[at] * wide / exceeding
-            far = torch.where(shape < 1e-6, -ratio.log(), (ratio**-shape - 1) / shape)
+            far = torch.where(shape < limit.EXPONENTIAL, -ratio.log(), (ratio**-shape - 1) / shape)
             root = torch.where((b0 <= 0) | (ratio >= 1), u, torch.minimum(u + scale * far, most))
             root = torch.where(k < 2, top[:, 0], root)
             getattr(self, name)[at] = torch.clamp(root**2, min=limit.LEAST)

@@ -28,7 +28,7 @@ from onlad import mode
 from onlad.fleet.tensors import pool
 from onlad.fleet.tensors.anchors import Anchors
 from onlad.fleet.tensors.pool import FLOAT, SINGLE, Fields, Pool, halved, tensor
-from onlad.instance import CONSTANT, HIDDEN, RIDGE
+from onlad.instance import CONSTANT, HIDDEN, LEAST_REST, RIDGE
 from onlad.mode import Mode, ModeState, packed, unpacked
 
 ARRAYS = ("centre", "scale", "usual", "largest", "band", "leaning", "levels")  # as `ModeState` has
@@ -169,7 +169,7 @@ class Modes(Pool):
         asleep = ~(scale > 0) & ~x.isnan()
         centre = torch.where(asleep & centre.isnan(), x, centre)
         moved = (x - centre).abs()
-        moves = asleep & (moved > mode.STILL * centre.abs() + 1e-30)
+        moves = asleep & (moved > mode.STILL * centre.abs() + mode.SMALLEST_UNIT)
         self.centre[at], self.scale[at] = centre, torch.where(moves, moved, scale)
 
     # -- learning -----------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Modes(Pool):
             return tanh, solved(linear_gram + self._ridge, linear_moment)
         root, linear = solved(linear_gram + self._ridge, linear_gram[:, :, :n])
         own = linear.diagonal(dim1=1, dim2=2)
-        rest = (1.0 - own).clamp(min=1e-9)
+        rest = (1.0 - own).clamp(min=LEAST_REST)
         own.zero_()
         return tanh, (root, linear / rest[:, None])
 

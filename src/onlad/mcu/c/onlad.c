@@ -37,7 +37,7 @@
 /* constants: python tests/mcu/test_mcu_constants.py */
 #define CLIP 10000.0f
 #define RANGE 4.0f
-#define STILL 1e-09f
+#define STILL 1e-12f
 #define RIDGE 0.1f
 #define CONSTANT 1e-06f
 #define LAMBDA 0.99980001f

@@ -1,18 +1,22 @@
-"""`onlad info`."""
+"""Commands on model files: `onlad info` and `onlad merge`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
+import sys
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onlad import detector, mcu
 from onlad.cli.arguments import Commands, add_command
-from onlad.cli.models import load_model
+from onlad.cli.models import load_model, save_model
 from onlad.detector import Detector
+from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor
 from onlad.mcu.layout import MAGIC, MODE
 from onlad.monitor import Monitor
@@ -30,13 +34,18 @@ DESCRIBED = {
 
 
 def add(commands: Commands) -> None:
-    """Add `onlad info`."""
-    parser = add_command(commands, "info", run)
+    """Add `onlad info` and `onlad merge`."""
+    parser = add_command(commands, "info", info)
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = add_command(commands, "merge", merge)
+    text = "two or more models of one kind"
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL", help=text)
+    text = "file of the merged model"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help=text)
 
 
-def run(args: argparse.Namespace) -> int:
+def info(args: argparse.Namespace) -> int:
     """Print what a model has learned.
 
     Print what a model file contains: settings, modes, how many samples each has learned, and the
@@ -147,3 +156,37 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def merge(args: argparse.Namespace) -> int:
+    """Merge what detectors or microcontrollers learned.
+
+    Merge models into the model that would have learned all their samples: detectors with the same
+    random layer (equal columns, hidden units and seed), or microcontrollers that started from one
+    model, as dumps or as files. Monitors cannot be merged, because each scales the sensors by
+    itself.
+
+        onlad fit a.csv --detector -o a.onlad
+        onlad fit b.csv --detector -o b.onlad
+        onlad merge a.onlad b.onlad -o both.onlad
+        onlad merge chip1.bin chip2.bin -o both.onlad
+    """
+    if len(args.models) < 2:
+        args.usage("argument MODEL: two or more are needed")
+    models = [load_model(path) for path in args.models]
+    for path, model in zip(args.models, models, strict=True):
+        if not isinstance(model, (Detector, PortableMonitor)):
+            raise OnladError(
+                f"{path} holds a {type(model).__name__}, which scales sensors by itself: only "
+                "detectors and microcontrollers can be merged. onlad fit --detector makes one"
+            )
+        if type(model) is not type(models[0]):
+            raise OnladError(f"{path} and {args.models[0]} are not of one kind")
+    merge = mcu.merge if isinstance(models[0], PortableMonitor) else detector.merge
+    try:
+        merged = reduce(merge, models)
+    except ValueError as error:
+        raise OnladError(str(error)) from None
+    save_model(merged, args.output)
+    print(f"onlad: {args.output} has learned {merged.n_seen:,} samples", file=sys.stderr)
+    return 0
