@@ -10,6 +10,7 @@ from onlad import ModelFileError, Monitor, modelfile, save
 from onlad.fleet import MonitorBank
 from onlad.fleet.verdicts import COLUMNS
 from onlad.modelfile import Record
+from onlad.persist import to_bytes
 
 NAN = np.nan
 NAMES = ("flow", "power", "heat")
@@ -40,6 +41,50 @@ def loop(monitors, X, mask):
 
 def fresh(count, **settings):
     return [Monitor(warmup=100, **settings) for _ in range(count)]
+
+
+def test_devices_with_times_pauses_and_later_features_are_a_loop_too(tmp_path):
+    X, pause = streams(4, 700), np.zeros((4, 700), bool)
+    pause[1, 500:620] = pause[3, 640:] = True
+    times = 1800.0 * np.arange(700)
+    alone = [Monitor(warmup=100, names=NAMES[: 2 if i == 2 else 3]) for i in range(4)]
+    bank = MonitorBank(Monitor(warmup=100), 2, names=NAMES)
+    bank.grow(1, Monitor(warmup=100), NAMES[:2])
+    bank.grow(1)
+    for begin, end in ((0, 450), (450, 550), (550, 700)):
+        if begin == 450:
+            bank.widen(2, NAMES[2:])
+            alone[2].widen(NAMES[2:])
+        # Device 0 has times; the others do not.
+        at = np.arange(begin, end)
+        first = bank.observe_rows(np.zeros(len(at), int), X[0, at], times=times[at], details="all")
+        expected = alone[0].observe_many(X[0, at], times=times[at])
+        assert list(first) == list(expected)
+        device, row = (each.ravel() for each in np.meshgrid([3, 1, 2], at))
+        found = bank.observe_rows(device, X[device, row], pause=pause[device, row], details="all")
+        for i in (1, 2, 3):
+            rows = X[i, at, : len(alone[i].names)]
+            expected = alone[i].observe_many(rows, pause=pause[i, at])
+            assert [found[k] for k in np.flatnonzero(device == i).tolist()] == list(expected)
+        bank.save(tmp_path / "bank")
+        bank = MonitorBank.load(tmp_path / "bank")
+        assert not bank.paused.any()
+    assert (bank.timed, bank.names_of(2), bank.ready.tolist()) == ([0], NAMES, [True] * 4)
+    for mine, other in zip(bank, alone, strict=True):
+        assert to_bytes(mine) == to_bytes(other)
+    before = bank.to_bytes()
+    with pytest.raises(ValueError, match="learned patterns of time: give `times`"):
+        bank.observe(X[:, 0])
+    ends = np.arange(4)
+    for wrong, said in (
+        ({"pause": ends > 0}, "learned patterns of time: give `times`"),
+        ({"pause": ends[:2] > 0}, re.escape("pause must have 4 entries, got (2,)")),
+        ({"times": times[:3]}, re.escape("times must have 4 entries, got (3,)")),
+        ({"times": np.array([0.0, 1.0, 2.0, NAN])}, "times must be seconds since 1970"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            bank.observe_rows(ends, X[:, 0], **wrong)
+    assert bank.to_bytes() == before
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -349,7 +349,7 @@ def test_devices_with_other_features_are_sorted_on_a_gpu_too(tmp_path):
             np.testing.assert_allclose(mine, getattr(found, name)[own : own + rows], rtol=CLOSE)
     alarms = np.flatnonzero(found.is_anomaly)
     np.testing.assert_array_equal(said.details.row.cpu(), alarms)
-    np.testing.assert_allclose(said.details.shares.cpu(), found.shares[alarms], atol=CLOSE)
+    np.testing.assert_allclose(said.details.wide[:, 0].cpu(), found.shares[alarms], atol=CLOSE)
 
 
 def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
@@ -377,9 +377,7 @@ def test_tensors_give_tensors_with_details_of_alarms():
     np.testing.assert_array_equal(said.score.cpu().numpy().ravel(), expected.score)
     np.testing.assert_array_equal(said.details.row.cpu(), alarms)
     np.testing.assert_array_equal(expected.detailed, alarms)
-    np.testing.assert_array_equal(said.details.shares.cpu(), expected.shares)
-    around = said.details.around.cpu().numpy()
-    np.testing.assert_array_equal(around[:, :n], expected.expected)
+    np.testing.assert_array_equal(said.details.wide.cpu(), expected.wide)
     np.testing.assert_array_equal(said.unusual.cpu().numpy().ravel(), expected.unusual)
     sent = np.array([True, False, True])
     said = bank.observe(torch.tensor(X[:, 0]), torch.tensor(sent))
@@ -392,7 +390,7 @@ def test_tensors_give_tensors_with_details_of_alarms():
     said, expected = bank.observe_many(torch.tensor(X), some), twin.observe_many(X, some)
     np.testing.assert_array_equal(said.score.cpu().numpy().ravel(), expected.score)
     np.testing.assert_array_equal(said.details.row.cpu(), np.flatnonzero(expected.is_anomaly))
-    np.testing.assert_array_equal(said.details.shares.cpu(), expected.shares)
+    np.testing.assert_array_equal(said.details.wide.cpu(), expected.wide)
     np.testing.assert_array_equal(bank.n_seen, twin.n_seen)
 
 

@@ -191,13 +191,13 @@ class Bank:
         count = samples.whole("models", models, 0)
         start = self._start if detector is None else fitting(detector, self._settings, self._layer)
         before = len(self)
-        self._engine = self._engine.kept(np.arange(before), count)
+        self._keep(np.arange(before), count)
         self._engine.put(slice(before, before + count), start)
 
     def remove(self, models: Any) -> None:
         """Take models out, by their indices. Those after them move up."""
         kept = given.others(models, len(self), "model")
-        self._engine = self._engine.kept(np.array(kept, "int64"))
+        self._keep(np.array(kept, "int64"))
 
     def to(self, device: Literal["cpu", "cuda"]) -> Bank:
         """Move all models to ``cpu`` or ``cuda``, and return the bank."""
@@ -259,6 +259,12 @@ class Bank:
             return CudaEngine(self._layer, count)
 
         return given.on_gpu(device, there)
+
+    def _keep(self, which: Array, more: int = 0) -> None:
+        """Keep the models of these indices, in this order, and make place for more."""
+        engine = self._make(len(which) + more, self.device)
+        engine.copy(self._engine, which)
+        self._engine = engine
 
     def _fill(self, models: Models) -> None:
         self._engine = self._make(len(models.counts), self.device)

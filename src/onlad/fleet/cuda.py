@@ -80,10 +80,6 @@ class CudaEngine(Engine):
         self._bends = layer.activation in ("sigmoid", "tanh")
         self._absolute = layer.loss == "absolute"
 
-    def made(self, count: int) -> Engine:
-        """Return an engine of this kind, for `count` models."""
-        return CudaEngine(self.layer, count)
-
     def own(self, array: Any) -> Any:
         """Return an array as a tensor on the device."""
         return _tensor(array).to(self.device)

@@ -53,10 +53,6 @@ class HostEngine(Engine):
         self._models = Models(beta[:, :n, :N], S[:, :N, :N], numbers, counts)
         self._update = _kernel.bank_update32 if dtype == "float32" else _kernel.bank_update64
 
-    def made(self, count: int) -> Engine:
-        """Return an engine of this kind, for `count` models."""
-        return HostEngine(self.layer, count, self.threads)
-
     def models(self) -> Models:
         """Return views of all models."""
         return self._models

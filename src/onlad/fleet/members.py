@@ -57,13 +57,14 @@ class Members:
         self._gpu = _gpu(device)
         # A `kernel.Watching`, or packed; on a GPU, of devices that are young alone.
         self._watching: list[Any] = []
-        self._young: dict[int, Monitor] = {}  # devices that have not started, or are young
+        # Of devices that have not started or are young, that have times, or later features.
+        self._single: dict[int, Monitor] = {}
         self._start = _copy(monitor, self.names)
         self.grow(samples.whole("devices", devices, 0))
 
     @property
     def _apart(self) -> bool:
-        """Whether monitors that are not young are kept in another way than young ones."""
+        """Whether monitors are kept in another way than those that are `_single`."""
         return self._gpu is not None or self.storage == "compact"
 
     # -- looking -------------------------------------------------------------------------------
@@ -80,14 +81,19 @@ class Members:
     def ready(self) -> Array:
         """Whether a device has started, by device."""
         started = np.ones(len(self), bool)
-        for at, monitor in self._young.items():
-            started[at] = monitor.beside(0) is not None
+        for at, monitor in self._single.items():
+            started[at] = monitor.beside(0) is not None or monitor.describe()["ready"]
         return started
 
     @property
     def young(self) -> list[int]:
         """Devices that have not started, or are young: in them a lasting change is a start."""
-        return sorted(self._young)
+        return sorted(at for at, monitor in self._single.items() if monitor.young)
+
+    @property
+    def timed(self) -> list[int]:
+        """Devices that have learned patterns of day and week: their rows have times."""
+        return sorted(at for at, monitor in self._single.items() if monitor.timed)
 
     def names_of(self, device: int) -> Names:
         """Return the features of a device, in the order of its columns."""
@@ -127,6 +133,15 @@ class Members:
         settings, state = start.settings(), start.learned()
         self._add([settings] * count, [state] * count, [start.names] * count)
 
+    def widen(self, device: int, names: Names) -> None:
+        """Let a device watch more features from its next row on, as `Monitor.widen` does."""
+        at, monitor = given.place(device, len(self), "device"), self[device]
+        monitor.widen(names)
+        self._names[at] = monitor.names
+        self._put([at], monitor.settings(), None)
+        self._single[at], self._seen[at] = monitor, monitor.n_seen
+        self._sort()
+
     def remove(self, devices: Any) -> None:
         """Take devices out, by their indices. Those after them move up."""
         kept = given.others(devices, len(self), "device")
@@ -138,7 +153,7 @@ class Members:
         self._seen, self.paused, self._rate = (
             array[kept] for array in (self._seen, self.paused, self._rate)
         )
-        self._young = {new: self._young[at] for new, at in enumerate(kept) if at in self._young}
+        self._single = {new: self._single[at] for new, at in enumerate(kept) if at in self._single}
         self._sort()
 
     # -- files ---------------------------------------------------------------------------------
@@ -216,8 +231,8 @@ class Members:
 
     def _state(self, at: int) -> MonitorState | None:
         """Return what a device has learned."""
-        if at in self._young:
-            return self._young[at].learned()
+        if at in self._single:
+            return self._single[at].learned()
         own = self._watching[at]
         if self._gpu:
             watching = self._gpu.learned(at)
@@ -255,16 +270,18 @@ class Members:
         self, places: Sequence[int], settings: MonitorSettings, state: MonitorState | None
     ) -> None:
         """Let devices go on from what was learned."""
-        young = state is None or state.watching is None or state.warming is not None
+        single = state is None or state.watching is None
+        if state is not None:
+            single |= any(part is not None for part in (state.warming, state.rhythm, state.late))
         for at in places:
-            self._young.pop(at, None)
+            self._single.pop(at, None)
             self._settings[at], self._rate[at] = settings, settings.false_alarms
             self._seen[at] = 0 if state is None else state.n_seen
             self._watching[at] = None
-            if young:
-                self._young[at] = Monitor.resumed(settings, state, self._names[at])
-                self._watching[at] = self._young[at].beside(0)
-        if state is not None and state.watching is not None and not young:
+            if single:
+                self._single[at] = Monitor.resumed(settings, state, self._names[at])
+                self._watching[at] = self._single[at].beside(0)
+        if state is not None and state.watching is not None and not single:
             self._go_on(places, state.watching, settings)
         elif self._gpu and len(places):
             self._gpu.release(np.array(places))
@@ -285,7 +302,7 @@ class Members:
 
     def _grown_up(self, device: int) -> None:
         """Let a device that is no longer young go where the others are."""
-        monitor = self._young.pop(device)
+        monitor = self._single.pop(device)
         if self._apart:
             state = monitor.learned()
             assert state is not None
@@ -321,10 +338,6 @@ def _copy(monitor: Monitor, names: Names) -> Monitor:
     """Return a copy of a monitor that watches these features."""
     if not isinstance(monitor, Monitor):
         raise TypeError(f"monitor must be a Monitor, got {monitor!r:.60}")
-    if monitor.widened:
-        raise ValueError("a bank has one number of features: none may have come later")
-    if monitor.timed:
-        raise ValueError("a bank has no times: its monitors learn no patterns of day and week")
     if monitor.names not in ((), names):
         raise ValueError(f"the device has the features {names!r:.60}, got {monitor.names}")
     return Monitor.resumed(monitor.settings(), monitor.learned(), names)

@@ -62,10 +62,6 @@ class Engine:
 
     # -- what an engine does by itself --------------------------------------------------------
 
-    def made(self, count: int) -> Engine:
-        """Return an engine of this kind, for `count` models."""
-        raise NotImplementedError
-
     def samples(self, X: Any, mask: Any) -> tuple[Any, Any]:
         """Return samples, (M, T, n), and mask, (M, T), in the form that `step` and `many` take.
 
@@ -123,14 +119,12 @@ class Engine:
         for mine, new in zip(self._models, models, strict=True):
             mine[which] = self.own(new)
 
-    def kept(self, which: Any, more: int = 0) -> Engine:
-        """Return an engine with the models of these indices, in this order, and place for more."""
-        other = self.made(len(which) + more)
-        for source, target in zip(self._models, other._models, strict=True):
-            for first in range(0, len(which), AT_ONCE):  # no second copy of all that stays
+    def copy(self, other: Engine, which: Any) -> None:
+        """Begin with the models that these indices have in another engine of this kind."""
+        for source, target in zip(other._models, self._models, strict=True):
+            for first in range(0, len(which), AT_ONCE):  # no second copy of all of them
                 some = which[first : first + AT_ONCE]
                 target[first : first + len(some)] = source[self.own(some)]
-        return other
 
 
 def refuse(bad: list[int]) -> NoReturn:

@@ -12,6 +12,7 @@ from onlad.fleet.host import usable_cores
 from onlad.fleet.members import Members
 from onlad.fleet.verdicts import DETAILS, ON_GPU, Details, FleetVerdicts
 from onlad.reference import Array
+from onlad.rhythm import DAY, LATEST
 from onlad.rows import LARGEST
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class MonitorBank(Members):
         Of the features; needed if `monitor` has seen nothing.
     device
         ``cpu``, or ``cuda`` for an NVIDIA GPU (extra ``gpu``). Devices that have not started, or
-        are young, are watched on the processor until then.
+        are young, are watched on the processor until then; those with times or features that came
+        later always are.
     threads
         On the processor; by default as many as this process has cores. Results do not depend on it.
     storage
@@ -110,10 +112,20 @@ class MonitorBank(Members):
         devices = np.repeat(np.arange(len(self)), T)
         return self._spread(X.reshape(-1, self.widest), devices, np.flatnonzero(sent), details)
 
-    def observe_rows(self, devices: Any, X: Any, *, details: Details = "alarms") -> FleetVerdicts:
+    def observe_rows(
+        self,
+        devices: Any,
+        X: Any,
+        *,
+        times: Array | None = None,
+        pause: Array | None = None,
+        details: Details = "alarms",
+    ) -> FleetVerdicts:
         """Return the verdicts on rows, (rows, n), of the devices given, (rows,).
 
-        A device may have any number of rows; they are taken in their order.
+        A device may have any number of rows; they are taken in their order. With `times`, in
+        seconds since 1970, new devices learn patterns of day and week. Where `pause` is True a row
+        is judged and not learned.
         """
         devices = np.asarray(devices)
         if devices.ndim != 1 or devices.dtype.kind not in "iu":
@@ -121,7 +133,28 @@ class MonitorBank(Members):
         for device in np.unique(devices[(devices < 0) | (devices >= len(self))])[:1]:
             raise IndexError(f"there is no device {device}: the bank has {len(self)}")
         X = self._sized(X, (len(devices), self.widest), "(rows, n)")
-        return self._spread(X, devices, np.argsort(devices, kind="stable"), details)
+        for name, column in (("times", times), ("pause", pause)):
+            if column is not None and column.shape != devices.shape:
+                raise ValueError(f"{name} must have {len(devices)} entries, got {column.shape}")
+        if times is not None and not (np.abs(times) <= LATEST * DAY).all():
+            raise ValueError("times must be seconds since 1970")
+        order = np.argsort(devices, kind="stable")
+        if pause is None or not pause.any():
+            return self._spread(X, devices, order, details, times)
+        # A device is paused in a call, or not: where that changes, another call begins.
+        X, own, paused = self._checked(X, devices), devices[order], self.paused.copy()
+        call = np.cumsum(np.diff(pause[order], prepend=False))
+        call -= call[np.searchsorted(own, own)]
+        said = FleetVerdicts(devices, self._names, self._rate, self.widest)
+        try:
+            for number in range(int(call.max()) + 1):
+                part = order[call == number]
+                some, when = devices[part], None if times is None else times[part]
+                self.paused[some] = paused[some] | pause[part]
+                said.put(part, self._spread(X[part], some, np.arange(len(part)), details, when))
+        finally:
+            self.paused = paused
+        return said
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -131,15 +164,19 @@ class MonitorBank(Members):
             raise ValueError(f"X must have shape {what}, here {shape}; got {X.shape}")
         return X
 
-    def _spread(self, X: Array, devices: Array, order: Array, details: Details) -> FleetVerdicts:
+    def _spread(
+        self, X: Array, devices: Array, order: Array, details: Details, times: Array | None = None
+    ) -> FleetVerdicts:
         """Return verdicts on the rows of `X`, of which those in `order` are there, by device."""
         samples.choice("details", details, DETAILS)
         whole = len(order) == len(X) and bool((order[1:] > order[:-1]).all())
         rows, own = (X, devices) if whole else (X[order], devices[order])
         rows = self._checked(rows, own)
+        if times is None and self._single and np.isin(own, self.timed).any():
+            raise ValueError("devices have learned patterns of time: give `times` to observe_rows")
         found = FleetVerdicts(own, self._names, self._rate, self.widest)
         if len(order):
-            self._step(rows, own, found, details)
+            self._step(rows, own, found, details, times if times is None else times[order])
         if whole:
             return found
         said = FleetVerdicts(devices, self._names, self._rate, self.widest)
@@ -155,17 +192,19 @@ class MonitorBank(Members):
             _refuse(np.unique(devices[np.argwhere(bad)[:, 0]]).tolist(), float(X[bad][0]))
         return X
 
-    def _step(self, X: Array, devices: Array, said: FleetVerdicts, details: Details) -> None:
+    def _step(
+        self, X: Array, devices: Array, said: FleetVerdicts, details: Details, times: Array | None
+    ) -> None:
         """Judge rows, sorted by device."""
         first = np.flatnonzero(np.concatenate(([True], devices[1:] != devices[:-1])))
         own, counts = devices[first], np.diff(np.append(first, len(devices)))
         self._seen[own] += counts
-        if not self._young:
+        if not self._single:
             self._judge(own, counts, X, said, details)
             return
-        young = [self._young.get(device) for device in own.tolist()]
+        single = [self._single.get(device) for device in own.tolist()]
         alone = np.zeros(len(own), bool)  # they have not started, or may start anew
-        for k, monitor in enumerate(young):
+        for k, monitor in enumerate(single):
             if monitor is None:
                 continue
             monitor.paused = bool(self.paused[own[k]])
@@ -175,18 +214,20 @@ class MonitorBank(Members):
         if len(at):
             self._judge(own[~alone], counts[~alone], X[at], others, details)
             said.put(at, others)
-        for k, monitor in enumerate(young):
+        for k, monitor in enumerate(single):
             if monitor is None:
                 continue
             begin, n = int(first[k]), int(self._width[own[k]])
             end = begin + int(counts[k])
             rows = np.ascontiguousarray(X[begin:end, :n])
             if alone[k]:
-                said.take(np.arange(begin, end), monitor.observe_many(rows), details)
+                untimed = times is None or (monitor.n_seen and not monitor.timed)
+                when = None if times is None or untimed else times[begin:end]
+                said.take(np.arange(begin, end), monitor.observe_many(rows, times=when), details)
             else:
                 monitor.judged(rows, said.learned[begin:end], bool(said.drift[end - 1]))
             self._watching[own[k]] = monitor.beside(0)
-            if not monitor.young:
+            if not (monitor.young or monitor.timed or monitor.widened):
                 self._grown_up(int(own[k]))
 
     def _judge(
@@ -225,21 +266,18 @@ class MonitorBank(Members):
         for name in ON_GPU:
             getattr(said, name)[:] = getattr(found, name).cpu().numpy()[there]
         said.ready[:] = True
-        place = np.cumsum(there.ravel()) - 1
-        at = place[found.details.row.cpu().numpy()]
-        around = found.details.around.cpu().numpy()
         if details != "none":
-            shares = found.details.shares.cpu().numpy()
-            said.detailed, said.values = at, X[at]
-            said.wide = np.stack((shares, around[:, :n], around[:, n : 2 * n]), axis=1)
+            row, said.wide = (each.cpu().numpy() for each in found.details)
+            said.detailed = (np.cumsum(there.ravel()) - 1)[row]
+            said.values = X[said.detailed]
 
     def _on_gpu(self, X: Any, mask: Any) -> Said:
         """Return the verdicts on a tensor, (devices, T, n), as tensors."""
         assert self._gpu
-        if self._young:
+        if self._single:
             raise ValueError(
-                f"{len(self._young)} devices have not started, or are young, and are watched on "
-                "the processor. Give arrays until they are not in `young`"
+                f"{len(self._single)} devices have not started, or are young, and are watched on "
+                "the processor, as are those with times or later features. Give arrays"
             )
         shape = (len(self), X.shape[1] if X.ndim == 3 else 0, self.widest)
         if tuple(X.shape) != shape:

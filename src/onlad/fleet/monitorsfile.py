@@ -16,11 +16,12 @@ from onlad.modelfile import Record, Values, need, short
 from onlad.monitor import MonitorSettings, MonitorState
 from onlad.reference import Array
 from onlad.rows import Names
-from onlad.watching import WatchingState
 
 LARGEST_BANK = 2**40  # bytes of a file
 SCALARS = {bool: "bool", int: "int64", float: "float64"}
-PARTS = ("names", "places", "n_seen", "warming", "refused", "watching")  # of devices of one shape
+# Fields of a state that are columns, and all parts of devices of one shape.
+FIELDS = {name: hint for name, hint in hints(MonitorState).items() if name not in ("names", "late")}
+PARTS = ("names", "places", "late", *FIELDS)
 
 
 class Saved(NamedTuple):
@@ -40,27 +41,37 @@ def tree(saved: Saved) -> Record:
     which = np.array([number[settings] for settings in saved.settings], "int64")
     shapes: dict[Any, list[int]] = {}
     for at, (names, state) in enumerate(zip(saved.features, saved.states, strict=True)):
-        width = state.watching.width if state and state.watching else 0
-        shapes.setdefault((names, width), []).append(at)
+        shapes.setdefault(_kind_of(state) or ((names, 0),), []).append(at)
     learned = {
         "names": list(saved.names),
         "settings": [values(settings) for settings in distinct],
         "which": which,
         "paused": saved.paused,
-        "shapes": [_shape(names, places, saved.states) for (names, _), places in shapes.items()],
+        "shapes": [
+            _shape([names for names, _ in kind], places, [saved.states[at] for at in places])
+            for kind, places in shapes.items()
+        ],
     }
     return Record("MonitorBank", {"learned": learned})
 
 
-def _shape(names: Names, places: list[int], states: Sequence[MonitorState | None]) -> Values:
-    own = [states[at] for at in places]
+def _kind_of(state: MonitorState | None) -> tuple[tuple[Names, int], ...]:
+    """Return names and window of a monitor, and then of those for features that came later."""
+    if state is None:
+        return ()
+    width = state.watching.width if state.watching else 0
+    return ((state.names, width), *_kind_of(state.late))
+
+
+def _shape(names: list[Names], places: list[int], states: list[MonitorState | None]) -> Values:
+    """Return devices of one shape as columns."""
+    own = [state or MonitorState(names[0], 0) for state in states]
+    late = [state.late for state in own]
     return {
-        "names": list(names),
+        "names": list(names[0]),
         "places": np.array(places, "int64"),
-        "n_seen": column(int, [0 if state is None else state.n_seen for state in own]),
-        "warming": column(Array | None, [None if s is None else s.warming for s in own]),
-        "refused": column(Array | None, [None if s is None else s.refused for s in own]),
-        "watching": column(WatchingState | None, [None if s is None else s.watching for s in own]),
+        "late": [_shape(names[1:], places, late)] if names[1:] else [],
+        **{n: column(hint, [getattr(s, n) for s in own]) for n, hint in FIELDS.items()},
     }
 
 
@@ -94,21 +105,13 @@ def _read(learned: Values, trusted: bool) -> Saved:
     states: list[MonitorState | None] = [None] * count
     features: list[Names | None] = [None] * count
     for shape in learned["shapes"]:
-        need(type(shape) is dict and shape.keys() == set(PARTS), f"a shape has {short(PARTS)}")
-        places: Any = shape["places"]
-        inside = type(places) is np.ndarray and places.dtype == "int64" and places.ndim == 1
-        inside = inside and bool((places >= 0).all()) and bool((places < count).all())
+        names, found = _states(shape)
+        places = shape["places"]
+        inside = bool((places >= 0).all()) and bool((places < count).all())
         need(inside, "places are wrong")
-        names, own = tuple(shape["names"]), len(places)
-        seen = items(int, shape["n_seen"], own)
-        warming = items(Array | None, shape["warming"], own)
-        refused = items(Array | None, shape["refused"], own)
-        watching = items(WatchingState | None, shape["watching"], own)
-        each = zip(places.tolist(), seen, warming, refused, watching, strict=True)
-        for at, n, kept, odd, state in each:
+        for at, state in zip(places.tolist(), found, strict=True):
             need(features[at] is None, "a device is there twice")
-            features[at] = names
-            states[at] = MonitorState(names, n, kept, state, refused=odd) if n else None
+            features[at], states[at] = names, state
     need(None not in features, "a device is missing")
     settings_of = [distinct[k] for k in which.tolist()]
     if not trusted:
@@ -117,6 +120,23 @@ def _read(learned: Values, trusted: bool) -> Saved:
                 state.check(settings)
     whole: list[Any] = features
     return Saved(tuple(learned["names"]), settings_of, states, whole, paused.copy())
+
+
+def _states(shape: Any) -> tuple[Names, list[MonitorState | None]]:
+    """Return all features of devices of one shape, and what each has learned."""
+    need(type(shape) is dict and shape.keys() == set(PARTS), f"a shape has {short(PARTS)}")
+    places = shape["places"]
+    is_array = type(places) is np.ndarray and places.dtype == "int64" and places.ndim == 1
+    need(is_array, "places are wrong")
+    names: Names = tuple(shape["names"])
+    nothing: list[MonitorState | None] = [None] * len(places)
+    later, late = _states(shape["late"][0]) if shape["late"] else (names, nothing)
+    columns = {n: items(hint, shape[n], len(places)) for n, hint in FIELDS.items()}
+    rows = zip(late, *columns.values(), strict=True)
+    states = [
+        MonitorState(names, late=own, **dict(zip(columns, row, strict=True))) for own, *row in rows
+    ]
+    return later, [state if state.n_seen else None for state in states]
 
 
 # -- values of one kind as columns ------------------------------------------------------------
@@ -133,7 +153,7 @@ def column(hint: Any, values: Sequence[Any]) -> Any:
     if optional:
         there = [value is not None for value in values]
         some = [value for value in values if value is not None]
-        return {"there": np.array(there, bool), "of": column(kind, some)}
+        return {"there": np.array(there, bool), "of": column(kind, some) if some else {}}
     if _is_state(kind):
         return {
             name: column(own, [getattr(value, name) for value in values])
@@ -155,7 +175,7 @@ def items(hint: Any, tree: Any, count: int) -> list[Any]:
     if optional:
         there, of = _parts(tree, "there", "of")
         _need_array(there, "bool", count)
-        some = iter(items(kind, of, int(np.count_nonzero(there))))
+        some = iter(items(kind, of, int(np.count_nonzero(there))) if there.any() else ())
         return [next(some) if is_there else None for is_there in there.tolist()]
     if _is_state(kind):
         own = hints(kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from onlad import persist
 from onlad.errors import OnladError
 from onlad.fleet.monitors import MonitorBank
-from onlad.fleet.spark.herd import FOLDED, Herd, Kept, herd_of, memory
+from onlad.fleet.spark.herd import FOLDED, Kept, herd_of, memory
 from onlad.fleet.verdicts import FleetVerdicts
 from onlad.monitor import Monitor
 from onlad.reference import Array
@@ -182,15 +183,25 @@ class Keeper(StatefulProcessor):
         return rows, code, [key.item() if isinstance(key, np.generic) else key for key in keys]
 
 
+@lru_cache(maxsize=8)
+def _monitor(data: bytes) -> Monitor:
+    """Return the monitor that devices start with, which is never modified.
+
+    Its file is read once in a process, not in each micro-batch of each bucket.
+    """
+    monitor: Monitor = persist.from_bytes(data)
+    return monitor
+
+
 class Fleet:
     """The devices of a bucket."""
 
     def __init__(self, keeper: Keeper, kept: Kept | None) -> None:
         self._names, self._renew, self._expire = keeper.names, keeper.renew, keeper.expire
-        self._start: Monitor = persist.from_bytes(keeper.start)
+        self._start = _monitor(keeper.start)
         self._features: Names = self._start.names or self._names
         self._keeper, self._kept = keeper, kept
-        self._herd: Herd | None = None
+        self._herd: MonitorBank | None = None
         self._size = 0  # of its file
         self._keys: list[Any] = [] if kept is None else list(kept.keys)
         self._last: list[Any] = [] if kept is None else list(kept.last)
@@ -200,24 +211,24 @@ class Fleet:
         self._devices, self._rows = (b"", b"") if kept is None else (kept.devices, kept.rows)
 
     @property
-    def herd(self) -> Herd:
+    def herd(self) -> MonitorBank:
         """The monitors, which are made of the state when they are needed."""
         if self._herd is None:
             self._herd, self._size = self._made()
         return self._herd
 
-    def _made(self) -> tuple[Herd, int]:
-        """Return the herd of the state, and its bytes in the store."""
+    def _made(self) -> tuple[MonitorBank, int]:
+        """Return the bank of the state, and its bytes in the store."""
         kept = self._kept
         if kept is None:
             fresh = Monitor.resumed(self._start.settings(), names=self._features)
-            return Herd(MonitorBank(fresh, 0, threads=1), self._keeper.patterns), 0
+            return MonitorBank(fresh, 0, threads=1), 0
         known = memory.take(kept.mark)
         if known is not None:
             return known
         data = self._keeper.stored() if kept.bank is None else kept.bank
         name = f"the state of {self._keys[0]} and {len(self._keys) - 1} more"
-        return herd_of(kept._replace(bank=data), name, timed=self._keeper.patterns), len(data)
+        return herd_of(kept._replace(bank=data), name), len(data)
 
     def last_of(self, keys: Sequence[Any], now: int) -> list[Any]:
         """Return the time of the last row of each device; None if it has none."""
@@ -240,9 +251,10 @@ class Fleet:
                 self._widen(key, at)
         self._remove(set(gone))
         new = [key for key in keys if key not in self._place]
-        self._changed |= bool(new)
-        herd.grow(len(new), self._start, self._features)
-        self._note(new, [None] * len(new), now)
+        if new:
+            self._changed = True
+            herd.grow(len(new), self._start, self._features)
+            self._note(new, [None] * len(new), now)
         return [self._place[key] for key in keys]
 
     def _widen(self, key: Any, at: int) -> None:
@@ -264,12 +276,13 @@ class Fleet:
 
     def observe(self, places: Array, X: Array, seconds: Array | None) -> dict[str, Any]:
         """Return columns of verdicts on rows of devices, all but the note."""
-        herd, names, alone = self.herd, self._names, len(self.herd.alone)
-        times, pause = np.full(len(X), np.nan), np.zeros(len(X), bool)
-        rules = self._keeper.rules
+        herd, names, rules = self.herd, self._names, self._keeper.rules
+        times, pause = None, np.zeros(len(X), bool)
         if seconds is not None:
             pause = rules.calendar.during(seconds)
-            times = rules.calendar.local(seconds) if self._keeper.patterns else times
+            times = rules.calendar.local(seconds) if self._keeper.patterns else None
+        if times is None and np.isin(places, herd.timed).any():
+            raise OnladError("a model has learned patterns of time: give `patterns` again")
         wide = np.full((len(X), herd.widest), np.nan)
         own = [herd.names_of(at) for at in range(len(herd))]
         rows = {}  # by the features of a device: which rows, and the columns of the features there
@@ -278,10 +291,14 @@ class Fleet:
             at = np.array([(j, names.index(str(n))) for j, n in enumerate(shape) if n in names])
             rows[shape] = mine, at
             wide[np.ix_(mine, at[:, 0])] = X[np.ix_(mine, at[:, 1])]
-        said = herd.observe(places, wide, times, pause)
-        self._changed |= len(herd.alone) != alone  # then rows are kept in another way
+        said = herd.observe_rows(places, wide, times=times, pause=pause, details="all")
+        if seconds is not None:
+            clock = np.full(len(X), np.nan) if times is None else times
+            wide = np.column_stack((clock, pause, wide))
+        before = len(self._devices) // 4  # rows, which may be kept in another way
+        self._changed |= len(self._rows) != before * wide.strides[0]
         self._devices += places.astype("int32").tobytes()
-        self._rows += (np.column_stack((times, pause, wide)) if herd.alone else wide).tobytes()
+        self._rows += wide.tobytes()
         found = np.full((len(X), 3, len(names)), np.nan)  # shares, expected, half widths of bands
         for mine, at in rows.values():
             every = np.arange(3)
@@ -355,7 +372,7 @@ class Fleet:
         if not gone:
             return
         self._changed = True
-        self.herd.remove(gone)
+        self.herd.remove(sorted(gone))
         self._keys, self._last, self._heard = (
             [value for at, value in enumerate(values) if at not in gone]
             for values in (self._keys, self._last, self._heard)

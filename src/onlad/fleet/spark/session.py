@@ -14,6 +14,8 @@ from onlad.errors import OnladError
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 JAVA = 17  # the oldest that Spark 4 runs on
+FILES = "spark.sql.streaming.checkpointFileManagerClass"
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 def session(cores: int | None = None, **settings: str) -> SparkSession:
@@ -41,6 +43,10 @@ def session(cores: int | None = None, **settings: str) -> SparkSession:
     builder = SparkSession.builder.master(f"local[{cores}]").appName("onlad")
     own = {
         PROVIDER: ROCKSDB,
+        # Spark's default starts the program `readlink` dozens of times in each micro-batch.
+        FILES: f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
+        # Java does little here. Compiling it to the last would take more time than it saves.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.sql.shuffle.partitions": str(cores),
         # With `expire`, Spark would else run empty micro-batches without end.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",

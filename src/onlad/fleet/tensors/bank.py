@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from onlad.fleet.tensors.pool import FLOAT
-from onlad.fleet.tensors.rows import Said
+from onlad.fleet.tensors.rows import Details, Said
 from onlad.fleet.tensors.watchers import Watchers
 from onlad.fleet.verdicts import ON_GPU
 from onlad.monitor import MonitorSettings
@@ -100,8 +100,10 @@ class TensorMonitors:
             found = self._run(engine, places[own], rows, some, paused[own], details)
             for name in ON_GPU:
                 getattr(said, name)[at] = getattr(found, name)
-            wide = found.details.widened(n - engine.features)
-            said.add(wide._replace(row=at[wide.row // T] * T + wide.row % T))
+            row, wide = found.details
+            lack = (0, n - engine.features)  # columns of features that devices do not have
+            wide = torch.nn.functional.pad(wide, lack, value=torch.nan)
+            said.add(Details(at[row // T] * T + row % T, wide))
         return said.close()
 
     def watch_some(self, places: Array, X: Any, sent: Array, paused: Array, details: str) -> Said:

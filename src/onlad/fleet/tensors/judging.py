@@ -284,8 +284,8 @@ class Judging(Store):
         expected = centre + found.made[who, when] * scale
         nothing = rows.X[who, when].isnan().all(1)
         expected = torch.where(nothing[:, None], torch.nan, expected)
-        around = torch.cat((expected, band * scale), 1)
-        return Details(rows.number[who, when], shares, around)
+        wide = torch.stack((shares, expected, band * scale), 1)
+        return Details(rows.number[who, when], wide)
 
 
 # -- the scores of devices with one mode ------------------------------------------------------

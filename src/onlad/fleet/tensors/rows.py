@@ -56,17 +56,7 @@ class Details(NamedTuple):
     """What is wide, of some rows. `row` is the number of a row among those given."""
 
     row: Any  # (k,)
-    shares: Any  # (k, n)
-    around: Any  # (k, 2 n): expected values, half widths of bands
-
-    def widened(self, columns: int) -> Details:
-        """Return the same with columns of features that devices do not have."""
-        n = self.shares.shape[1]
-        parts = self.shares, self.around[:, :n], self.around[:, n:]
-        shares, *around = (
-            torch.nn.functional.pad(part, (0, columns), value=torch.nan) for part in parts
-        )
-        return Details(self.row, shares, torch.cat(around, 1))
+    wide: Any  # (k, 3, n): shares, expected values, half widths of bands, as `FleetVerdicts` has
 
 
 class Said:
@@ -83,10 +73,8 @@ class Said:
             kind, first = COLUMNS[name]
             made = torch.full((devices, rows), first, dtype=getattr(torch, kind), device=device)
             setattr(self, name, made)
-        wide = torch.empty(0, features, dtype=FLOAT, device=device)
-        around = torch.empty(0, 2 * features, dtype=FLOAT, device=device)
-        none = torch.empty(0, dtype=torch.int64, device=device)
-        self.details = Details(none, wide, around)
+        wide = torch.empty(0, 3, features, dtype=FLOAT, device=device)
+        self.details = Details(torch.empty(0, dtype=torch.int64, device=device), wide)
         self._parts: list[Details] = []
 
     def add(self, details: Details) -> None:
@@ -96,9 +84,9 @@ class Said:
     def close(self) -> Said:
         """Put all details together, in the order of their rows."""
         if self._parts:
-            row, shares, around = (torch.cat(part) for part in zip(*self._parts, strict=True))
+            row, wide = (torch.cat(part) for part in zip(*self._parts, strict=True))
             order = row.argsort()
-            self.details = Details(row[order], shares[order], around[order])
+            self.details = Details(row[order], wide[order])
             self._parts = []
         return self
 

@@ -35,8 +35,7 @@ class Watchers(Judging, Ticking):
         X, base, gap, self.counted[devices] = rates(counted, X, counts)
         said = self._watch(devices, X, counts, paused, details)
         row, n = said.details.row, X.shape[2]
-        expected = said.details.around[:, :n]
-        expected.mul_(gap.reshape(-1, n)[row]).add_(base.reshape(-1, n)[row])
+        said.details.wide[:, 1].mul_(gap.reshape(-1, n)[row]).add_(base.reshape(-1, n)[row])
         return said
 
     def _watch(self, devices: Any, X: Any, counts: Any, paused: Any, details: str) -> Said:
