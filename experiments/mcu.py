@@ -2,8 +2,10 @@
 
     python -m experiments.mcu cost          # QEMU; needs the compilers that .ci/run installs
     python -m experiments.mcu variants      # the same of fixed point and of seeded layers
+    python -m experiments.mcu profile       # where fixed point spends its instructions
     python -m experiments.mcu precision     # the same beside float64, and exports beside Monitor
     python -m experiments.mcu detection     # the benchmark's streams; needs ONLAD_BENCHMARK
+    python -m experiments.mcu seeds         # where one stream is all, with several random layers
     python -m experiments.mcu table         # from the records alone
 
 Instructions are counted, not cycles: with ``-icount`` an instruction is a nanosecond of virtual
@@ -15,12 +17,14 @@ from __future__ import annotations
 from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 
 # isort: split
+import copy
 import hashlib
 import re
 import subprocess
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +57,14 @@ VARIANTS = {  # of the monitor, each with the boards on which it is measured
     "fixed": ({"arithmetic": "fixed"}, ("m0-wide", "rv32")),
     "seeded": ({"layer": "seeded"}, ("m4f",)),
 }
+PARTS = {  # of a row in fixed point: what functions are for, by how their names begin
+    "rank-one updates": "learn_factor|move_beta",
+    "predictions": "projected|left_over|look|narrow|squash",
+    "numbers of a column": (
+        "multiplied|to_multiplier|number|float_in|added|inverse|shrunk|highest|__divsi3"
+    ),
+    "soft float": r"__aeabi_[fiu]|__\w+sf|__clz|\w*sqrtf|__aeabi_cf",
+}
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
 
@@ -72,6 +84,9 @@ KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {
     "large": lambda: PortableMonitor(hidden=GROUPS * HIDDEN, modes=MODES + 1),
     "long": lambda: PortableMonitor(warmup=1_536),
 }
+
+ALONE = ("smd", "gecco")  # collections of one stream
+SEEDED = {"monitor": Monitor, "unburnt": Unburnt, "chip": PortableMonitor}
 
 
 def stream(rows: int, features: int) -> Array:
@@ -135,6 +150,38 @@ def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
     }
 
 
+def profile() -> None:
+    """Count the instructions of fixed point on a Cortex-M0 by what they are for."""
+    monitor = _after(PortableMonitor(hidden=32, arithmetic="fixed"), stream(ROWS, 8)[:700])
+    few, many = (_counted(monitor, stream(ROWS, 8)[700 : 700 + rows]) for rows in (4, 20))
+    found: dict[str, float] = dict.fromkeys((*PARTS, "rest"), 0.0)
+    for name, count in (many - few).items():  # without those of the start of the program
+        part = next((part for part, names in PARTS.items() if re.match(names, name)), "rest")
+        found[part] += count / 16
+    record = {"features": 8, "hidden": 32, "board": "m0-wide", "source": source(),
+              "parts": {part: round(count) for part, count in found.items()}}  # fmt: skip
+    from_where = origin("python -m experiments.mcu profile", "experiments/mcu.py")
+    append("mcu/profile", [record | from_where])
+    print(record)
+
+
+def _counted(monitor: PortableMonitor, X: Array) -> Counter[str]:
+    """Return the instructions of each function, from a trace of every one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, build = Path(name), Path(name) / "qemu" / "build" / "m0-wide"
+        export.write(monitor, folder)
+        subprocess.run(["make", "-s", "-C", folder / "qemu", "BOARD=m0-wide"], check=True)
+        X.tofile(build / "rows.bin")
+        run = ["qemu-system-arm", "-M", "mps2-an385", "-display", "none", "-kernel", "watch.elf",
+               "-semihosting-config", "enable=on,target=native", "-singlestep",
+               "-d", "exec,nochain", "-D", "/dev/stdout"]  # fmt: skip
+        found: Counter[str] = Counter()
+        with subprocess.Popen(run, cwd=build, stdout=subprocess.PIPE, text=True) as trace:
+            assert trace.stdout
+            found.update(line.split()[-1] for line in trace.stdout if line.startswith("Trace"))
+    return found
+
+
 def _after(monitor: PortableMonitor, X: Array) -> PortableMonitor:
     monitor.observe_many(X.astype("float64"))
     return monitor
@@ -193,20 +240,45 @@ def detection() -> None:
         if collection.name not in COLLECTIONS or collection.missing():
             continue
         _, name, _ = COLLECTIONS[collection.name]
-        found: dict[str, list[float]] = {key: [] for key in KINDS}
+        found: dict[str, list[float]] = {key: [] for key in (*KINDS, "fitted", "exported")}
         for series_name in collection.names():
             series = collection.load(series_name)
-            for key, make in KINDS.items():
-                outcome = methods.outcome(make().observe_many(series.X))
-                found[key].append(measures.measure(series, outcome)[name])
+            said = {key: [make().observe_many(series.X)] for key, make in KINDS.items()}
+            history, rest = np.split(series.X.astype("float32"), [series.history])
+            fitted = Monitor().fit(history) if len(history) else None
+            if fitted is not None and _fits(fitted):
+                for key, one in (("fitted", fitted), ("exported", from_monitor(fitted))):
+                    known = copy.deepcopy(one)  # VUS-PR counts all rows
+                    said[key] = [known.observe_many(history), one.observe_many(rest)]
+            for key, parts in said.items():
+                found[key].append(measures.measure(series, methods.outcome(*parts))[name])
         record = {
             "collection": collection.name,
             "series": len(found["chip"]),
-            **{key: round(float(np.mean(found[key])), 4) for key in KINDS},
+            "exports": len(found["exported"]),
+            **{key: round(float(np.mean(each)), 4) for key, each in found.items() if each},
         }
         from_where = origin("python -m experiments.mcu detection", "experiments/mcu.py")
         append("mcu/detection", [record | {"source": source(), **from_where}])
         print(record, flush=True)
+
+
+def seeds() -> None:
+    """Measure the streams that are a collection by themselves with several random layers."""
+    from experiments.benchmark import collections, measures, methods  # noqa: PLC0415
+
+    for collection in collections.LABELLED:
+        if collection.name not in ALONE or collection.missing():
+            continue
+        series = collection.load(collection.names()[0])
+        found: Record = {"collection": collection.name}
+        for key, make in SEEDED.items():
+            said = [methods.outcome(make(seed=seed).observe_many(series.X)) for seed in range(8)]
+            name = COLLECTIONS[collection.name][1]
+            found[key] = [round(measures.measure(series, each)[name], 4) for each in said]
+        from_where = origin("python -m experiments.mcu seeds", "experiments/mcu.py")
+        append("mcu/seeds", [found | {"source": source(), **from_where}])
+        print(found, flush=True)
 
 
 def precision() -> None:
@@ -415,6 +487,13 @@ def fixed() -> str:
     return markdown(heads, sorted(found))
 
 
+def profiled() -> str:
+    """Return what shares of a row in fixed point are for what, in words."""
+    parts: dict[str, int] = latest("mcu/profile", "board")[0]["parts"]
+    whole = sum(parts.values())
+    return ", ".join(f"{name} {100 * count / whole:.0f} %" for name, count in parts.items())
+
+
 def precise() -> str:
     """Return the table of verdicts that float64 or fixed point changes."""
     found = []
@@ -478,13 +557,25 @@ def detected() -> str:
         if name in stored:
             r = stored[name]
             scores = [f"{r[key]:.3f}" for key in KINDS]
-            found.append([title, str(r["series"]), measured, *scores])
+            told = [f"{r[key]:.3f}" if key in r else "" for key in ("fitted", "exported")]
+            found.append([title, str(r["series"]), measured, *scores, str(r["exports"]), *told])
     large = KINDS["large"]()
     assert isinstance(large, PortableMonitor)
     sizes = f"with `hidden={large.hidden}, modes={large.modes}`"
     heads = ["data", "series", "measure", "`Monitor()`", "without burn-in", "`PortableMonitor()`",
-             sizes, "with `warmup=1536`"]  # fmt: skip
+             sizes, "with `warmup=1536`", "series fitted", "`Monitor().fit`",
+             "its export"]  # fmt: skip
     return markdown(heads, found)
+
+
+def spread(collection: str) -> str:
+    """Return mean, least and largest over several random layers of one stream, in words."""
+    stored = {r["collection"]: r for r in latest("mcu/seeds", "collection")}
+    names = {"monitor": "`Monitor()`", "unburnt": "without burn-in", "chip": "`PortableMonitor()`"}
+    return ", ".join(
+        f"{name} {np.mean(one):.2f} ({min(one):.2f} to {max(one):.2f})"
+        for name, one in ((names[key], stored[collection][key]) for key in SEEDED)
+    )
 
 
 def tables() -> dict[str, str]:
@@ -507,7 +598,9 @@ if __name__ == "__main__":
     {
         "cost": cost,
         "variants": variants,
+        "profile": profile,
         "precision": precision,
         "detection": detection,
+        "seeds": seeds,
         "table": table,
     }[sys.argv[1]]()

@@ -47,6 +47,7 @@ from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
 from onlad.fleet.spark import herd
+from onlad.mcu.definition import WIDER
 from onlad.serve import checkpoint, connection, disk, marks, service
 from onlad.streams import block, lines
 
@@ -195,6 +196,10 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "float32 seeds": lambda: str(len(read("precision")[0]["auc"]["float32"])),
     "soft float": mcu.soft_float,
     "seeded layer": mcu.seeded,
+    "fixed parts": mcu.profiled,
+    "wider": lambda: f"{WIDER:.0f}",
+    "smd layers": lambda: mcu.spread("smd"),
+    "gecco layers": lambda: mcu.spread("gecco"),
     "float64 differs": mcu.rounded,
     "near factor": lambda: str(mcu.NEAR),
     "serve median": lambda: span("p50_ms", 1),

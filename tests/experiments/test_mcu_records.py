@@ -20,6 +20,8 @@ RECORDS = latest("mcu/cost", "features", "hidden", "board")
         ("variants", ("variant", "features", "hidden", "board")),
         ("precision", ("collection",)),
         ("detection", ("collection",)),
+        ("seeds", ("collection",)),
+        ("profile", ("board",)),
     ],
 )
 def test_the_records_are_of_the_source_as_it_is(name, keys):
@@ -52,12 +54,33 @@ def test_bytes_and_instructions_are_within_what_was_asked_for(size):
         check(record, size)
 
 
-@pytest.mark.parametrize("size", mcu.LIMITS)
-def test_the_source_as_it_is_keeps_what_was_asked_for(size):
-    for tool in ("arm-none-eabi-gcc", "qemu-system-arm"):
+@pytest.mark.parametrize(
+    ("size", "board", "variant"),
+    [
+        *((size, "m4f", None) for size in mcu.LIMITS),
+        *(((3, 16), board, None) for board in mcu.BOARDS if board != "m4f"),
+        ((3, 16), "m0-wide", "fixed"),
+        ((3, 16), "rv32", "fixed"),
+        ((3, 16), "m4f", "seeded"),
+    ],
+)
+def test_the_source_as_it_is_keeps_what_was_asked_for_and_stored(size, board, variant):
+    for tool in ("riscv64-unknown-elf-gcc", "qemu-system-riscv32") if board[0] == "r" else (
+        "arm-none-eabi-gcc", "qemu-system-arm"
+    ):  # fmt: skip
         if not shutil.which(tool):
             pytest.skip(f"needs {tool}; .ci/run installs it")
-    check({"board": "m4f", **mcu.measure(*size, "m4f")}, size)
+    options = mcu.VARIANTS[variant][0] if variant else {}
+    found = {"board": board, **mcu.measure(*size, board, **options)}
+    check(found, size)
+    wanted = {"features": size[0], "hidden": size[1], "board": board}
+    wanted |= {"variant": variant} if variant else {}
+    records = latest("mcu/variants" if variant else "mcu/cost", *wanted)
+    record = next(r for r in records if wanted.items() <= r.items())
+    assert found["ram"] == record["ram"]
+    # Another compiler gives other instructions, the same one the same.
+    for key in ("typical", "worst", "code", "stack"):
+        assert abs(found[key] / record[key] - 1) < 0.1, key
 
 
 def test_export_foretells_what_was_measured():

@@ -25,6 +25,7 @@ FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
 PART = WARMUP // 12  # rows of a part of the start
 BLOCK = 512  # the mean of the largest of these rows is about the 0.999 quantile
 OCTAVE, LOWEST = 16, -5  # bins of the histogram in a factor of two, from 2^LOWEST on
+WIDER = 2.0  # usual squares of a candidate, in units: above, they are too small
 ANCHOR_CLIP = 20.0  # the largest scaled value that counts for an anchor
 LARGEST = 1e15  # what a sensor may say; more is a missing value
 
@@ -128,21 +129,32 @@ class Definition:
             if first and 2 * part <= DELAY:
                 place.learn_one(self.kept[-1 - ago - 2 * part][0])
             return False
+        place.take(window, present)  # before it is measured: none is above OFTEN usual squares
         if at >= 6 * part:
             place.measured.append((*place.statistics_of(window, present), present))
-        place.take(window, present)
         if twin is not None:
             if at == 4 * part:
                 twin.take_over(place)
                 twin.role = "twin"
             judge.wake(twin, x)
             twin.learn_one(window)
-        if at < 12 * part - 1:
+        if at < 12 * part - 1 or (not first and self.widen(place)):
             return False
         self.settle_levels(place, first)
         if twin is not None:
             place.take_over(twin)
             twin.role = "free"
+        return True
+
+    def widen(self, place: Place) -> bool:
+        """Begin again in wider units if those of the first rows are far too small."""
+        usual = place.usual[1]
+        if usual.mean() <= WIDER:
+            return False
+        again = Place(*self._layer)
+        again.role, again.begun, again.centre = place.role, 2 * PART, place.centre
+        again.scale = np.minimum(place.scale * np.sqrt(np.maximum(usual, 1.0)), LARGEST)
+        self.places[self.places.index(place)] = again
         return True
 
     def settle_levels(self, place: Place, first: bool) -> None:

@@ -114,7 +114,8 @@ class Sizes(NamedTuple):
 
     def ram(self, fixed: bool = False) -> int:
         """Return the bytes of `onlad_monitor`: what is dumped, and the numbers of one row."""
-        scratch = self.inputs + max(self.inputs, self.units) + 6 * self.features
+        n = self.features
+        scratch = self.inputs + max(self.inputs, self.units, 3 * n) + 3 * n
         scratch += (self.inputs + self.hidden + 1) // 2 if fixed else self.hidden
         return _bytes(self.fields()) + 4 * scratch
 

@@ -100,6 +100,7 @@
 #define BLOCK 512u      /* the mean of the largest of so many rows is about the 0.999 quantile */
 #define OCTAVE 16       /* bins of the histogram in a factor of two */
 #define LOWEST (-5)     /* the first of them begins at 2^LOWEST, in roots of scores */
+#define WIDER 2.0f      /* usual squares of a candidate, in units: above, they are too small */
 #define MOST 1e15f      /* the sum of its squares over a start is a float */
 #define SMALLEST 1e-30f /* what moves by less is still */
 #define NAN_BITS 0x7fc00000u
@@ -164,9 +165,9 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 #define H (B + ONLAD_WIDEST)
 #define ERRORS (H + ONLAD_HIDDEN)
 #endif
-#define SQUARES (ERRORS + 2 * ONLAD_FEATURES)
-#define SHARES (SQUARES + ONLAD_FEATURES)
-#define LEANED (SHARES + ONLAD_FEATURES)
+#define SHARES (ERRORS + 2 * ONLAD_FEATURES)
+#define LEANED B /* B is free after `look`, until `learn` */
+#define SQUARES (B + 2 * ONLAD_FEATURES)
 
 /* The random layer: stored, or drawn anew for each row, unit by unit, its bias first. */
 #ifdef ONLAD_SEED
@@ -346,8 +347,8 @@ static void linear_errors(onlad_monitor* m, const float* U, int first, int fract
 }
 
 /* Add h'h to the inverse of U D U', which was weighed down by `shrink`: Bierman's update. `weight`
- * is one over the weight of h, which is a unit vector if `unit` is not negative. Return what b is
- * to be divided by to be the gain. */
+ * is one over the weight of h, which is a unit vector if `unit` is not negative. Return by
+ * what b is to be multiplied to be the gain. */
 static float learn_factor(float* U, int size, const float* h, int fraction, int unit, float weight,
                           float shrink, float* b) {
     const int first = unit < 0 ? 0 : unit;
@@ -368,7 +369,7 @@ static float learn_factor(float* U, int size, const float* h, int fraction, int 
         b[j] = v;
         weight = next;
     }
-    return weight;
+    return 1.0f / weight;
 }
 
 /* beta += b e */
@@ -396,14 +397,15 @@ static void learn(onlad_monitor* m, int slot, float shrink) {
     const int input = 1 + (int)(SLOT(slot, ROWS) % (uint32_t)(ONLAD_INPUTS - 1));
     const int fraction = narrow_inputs(m);
     for (int group = 0; group < ONLAD_GROUPS; ++group) {
-        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), d;
-        d = learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, UNIT_BITS, -1, shrink, shrink, B);
+        float *U = mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), gain;
+        gain =
+            learn_factor(U, ONLAD_UNITS, H + group * ONLAD_UNITS, UNIT_BITS, -1, shrink, shrink, B);
         for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS)
-            move_beta(mode + BETA_AT + j * ONLAD_UNITS, B, ERRORS[j] / d, ONLAD_UNITS);
-        d = learn_factor(U, ONLAD_UNITS, H, UNIT_BITS, turn, put_back(ONLAD_UNITS), 1.0f, B);
+            move_beta(mode + BETA_AT + j * ONLAD_UNITS, B, ERRORS[j] * gain, ONLAD_UNITS);
+        gain = learn_factor(U, ONLAD_UNITS, H, UNIT_BITS, turn, put_back(ONLAD_UNITS), 1.0f, B);
         for (int j = group; j < ONLAD_FEATURES; j += ONLAD_GROUPS) {
             float* beta = mode + BETA_AT + j * ONLAD_UNITS;
-            move_beta(beta, B, -weight_in(beta, turn) / d, ONLAD_UNITS);
+            move_beta(beta, B, -weight_in(beta, turn) * gain, ONLAD_UNITS);
         }
     }
     learn_factor(linear, ONLAD_INPUTS, INPUT, fraction, -1, shrink, shrink, B);
@@ -516,11 +518,11 @@ static float score_of(onlad_monitor* m, int slot, int row) {
 /* Let the usual squares follow ERRORS. */
 static void take(onlad_monitor* m, int slot, int row) {
     float* mode = mode_at(m, slot);
-    const float weight = (float)SLOT(slot, WEIGHT) + 1.0f;
+    const float share = 1.0f / ((float)SLOT(slot, WEIGHT) + 1.0f);
     for (int k = 0; k < 2 * ONLAD_FEATURES; ++k) {
         if (is_present(m, row, k % ONLAD_FEATURES)) {
             float square = ERRORS[k] * ERRORS[k], *usual = mode + USUAL_AT + k;
-            *usual += (square - *usual) / weight;
+            *usual += (square - *usual) * share;
             mode[LARGEST_AT + k] = larger(mode[LARGEST_AT + k], square);
         }
     }
@@ -541,8 +543,8 @@ static void wake(onlad_monitor* m, int slot, int row) {
 
 /* -- the histogram of recent scores -- */
 
-static int bin(float root) {
-    int at = (int)(bits(root) >> 19) - (127 + LOWEST) * OCTAVE + 1;
+static int bin(float score) {
+    int at = (int)(bits(sqrtf(score)) >> 19) - (127 + LOWEST) * OCTAVE + 1;
     return at < 0 ? 0 : at >= ONLAD_BINS ? ONLAD_BINS - 1 : at;
 }
 
@@ -602,6 +604,19 @@ static void settle_factor(float* U, int size, float first) {
     for (int j = 0; j < size; ++j) U[ONLAD_TRIANGLE(j) + j] = 1.0f / (j ? RIDGE : first);
 }
 
+/* Begin to learn in the units of a mode. */
+static void begin_learning(onlad_monitor* m, int slot) {
+    float* mode = mode_at(m, slot);
+    clear(mode + LINEAR_AT, ONLAD_MODE_FLOATS - LINEAR_AT);
+    for (int k = 0; k < 2 * ONLAD_FEATURES; ++k)
+        if (!(mode[SCALE_AT + k % ONLAD_FEATURES] > 0.0f)) mode[LARGEST_AT + k] = 1.0f;
+    settle_factor(mode + LINEAR_AT, ONLAD_INPUTS, CONSTANT);
+    for (int group = 0; group < ONLAD_GROUPS; ++group)
+        settle_factor(mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS, RIDGE);
+    SLOT(slot, ROWS) = SLOT(slot, WEIGHT) = 0;
+    SLOT(slot, BEGUN) = m->count[WARMUP] / 6;
+}
+
 static void settle_units(onlad_monitor* m, int slot) {
     float* mode = mode_at(m, slot);
     for (int j = 0; j < ONLAD_FEATURES; ++j) {
@@ -612,12 +627,19 @@ static void settle_units(onlad_monitor* m, int slot) {
         if (!(scale > STILL * magnitude(mode[j]) + SMALLEST)) scale = 0.0f;
         mode[SCALE_AT + j] = scale;
         if (rows == 0.0f) mode[j] = from_bits(NAN_BITS);
-        mode[USUAL_AT + j] = mode[USUAL_AT + ONLAD_FEATURES + j] = 0.0f;
-        mode[LARGEST_AT + j] = mode[LARGEST_AT + ONLAD_FEATURES + j] = scale > 0.0f ? 0.0f : 1.0f;
     }
-    settle_factor(mode + LINEAR_AT, ONLAD_INPUTS, CONSTANT);
-    for (int group = 0; group < ONLAD_GROUPS; ++group)
-        settle_factor(mode + TANH_AT + group * ONLAD_TRIANGLE(ONLAD_UNITS), ONLAD_UNITS, RIDGE);
+    begin_learning(m, slot);
+}
+
+/* Units were measured in few rows. If they are far too small, errors are large, and with usual
+ * squares as large any row would be usual: begin again in wider ones. Return whether so. */
+static int widen_units(onlad_monitor* m, int slot) {
+    float *mode = mode_at(m, slot), *usual = mode + USUAL_AT + ONLAD_FEATURES;
+    if (mean(usual, ONLAD_FEATURES) <= WIDER) return 0;
+    for (int j = 0; j < ONLAD_FEATURES; ++j)
+        mode[SCALE_AT + j] = smaller(mode[SCALE_AT + j] * sqrtf(larger(usual[j], 1.0f)), MOST);
+    begin_learning(m, slot);
+    return 1;
 }
 
 /* Let medians, and sums of the largest of each block, follow row `count` of a measurement. Two of
@@ -691,7 +713,7 @@ static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_fir
     lean_statistics(m, slot, leaned);
     measure_level(m, STATISTICS, levels + OF_LEANS, leaned, at - half);
     standardise(levels, found);
-    if (is_first) count_score(m, bin(sqrtf(total(levels, found, NULL, NULL))));
+    if (is_first) count_score(m, bin(total(levels, found, NULL, NULL)));
     for (int i = 0; i < STATISTICS; ++i) {
         float* mean = &SCALAR(FIRST_MEANS + i);
         *mean += SMOOTHING * (smaller(found[i], 1.0f) - *mean);
@@ -723,8 +745,8 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         }
         return 0;
     }
+    take(m, slot, row); /* before it is measured: no square is then above OFTEN usual ones */
     if (at >= 6 * part) measure(m, slot, row, at - 6 * part, is_first);
-    take(m, slot, row);
     if (twin >= 0) {
         if (at == 4 * part) copy_mode(m, twin, slot, ONLAD_MODE_FLOATS);
         SLOT(twin, ROLE) = TWIN;
@@ -732,7 +754,7 @@ static int begin_row(onlad_monitor* m, int slot, int row, int is_first) {
         look(m, twin, row);
         learn(m, twin, LAMBDA);
     }
-    if (at < 12 * part - 1) return 0;
+    if (at < 12 * part - 1 || (!is_first && widen_units(m, slot))) return 0;
     settle_level(m, 0, levels + OF_MEANS, 3 * part, 1.0f / SMOOTHING, LEAST_MEAN_REACH);
     settle_level(m, STATISTICS, levels + OF_LEANS, 3 * part, CORRELATED / LEANING, LEAST_REACH);
     if (twin >= 0) {
@@ -751,7 +773,7 @@ static float lowest(int at) {
 
 static float p_value(onlad_monitor* m, float score) {
     uint32_t above = 1;
-    for (int i = bin(sqrtf(score)); i < ONLAD_BINS; ++i) above += rows_in(m, i);
+    for (int i = bin(score); i < ONLAD_BINS; ++i) above += rows_in(m, i);
     return (float)above / (float)(m->count[TOTAL] + 1);
 }
 
@@ -951,7 +973,7 @@ static int seclude(onlad_monitor* m, int row) {
 static int decide(onlad_monitor* m, int row) {
     const uint32_t flags = FLAGS[row];
     const int spared = (float)m->count[REFUSED_ROWS] < SPARED * (float)(ONLAD_DELAY + 1);
-    const int most = bin(sqrtf(SCALAR(GATE))), scored = (int)(flags >> SCORED);
+    const int most = bin(SCALAR(GATE)), scored = (int)(flags >> SCORED);
     int slot = (int)(flags & 255u);
     if (!(flags & OPEN)) return 0;
     if (!spared) return seclude(m, row);
@@ -1128,7 +1150,7 @@ onlad_status onlad_observe(onlad_monitor* m, const float* x, onlad_verdict* verd
     m->count[REFUSED_ROWS] -= (FLAGS[before(m, row, ONLAD_DELAY + 1)] & UNUSUAL) != 0;
     m->count[REFUSED_ROWS] += (uint32_t)unusual;
     FLAGS[row] = (FLAGS[row] & ALONE) | m->count[CURRENT] | JUDGED |
-                 (uint32_t)bin(sqrtf(score)) << SCORED | (open ? (uint32_t)OPEN : 0u) |
+                 (uint32_t)bin(score) << SCORED | (open ? (uint32_t)OPEN : 0u) |
                  (unusual ? (uint32_t)UNUSUAL : 0u);
     SCALAR(LAST) = score;
     SCALAR(HIGHEST) = larger(SCALAR(HIGHEST), score);
@@ -1401,6 +1423,22 @@ static int sound(const onlad_monitor* m, const dump* d) {
         any, 1,          ring - 1, modes - 1, 98304, 1,         ONLAD_DELAY - 1,
         any, RECENT - 1, GAP + 1,  LASTING,   TOLD,  any,       any,
         any, modes,      n,        MEASURED,  n,     window - 1}; /* in their order */
+    const struct {
+        int at, size;
+        float low, high;
+        int missing;
+    } bounds[] = {{ANCHOR_AT, IS_FIXED ? 0 : ONLAD_FEATURES * ONLAD_INPUTS, -1e15f, 1e15f, 1},
+                  {RING_AT - 6 * ONLAD_FEATURES, 6 * ONLAD_FEATURES, -1e15f, 1e15f, 1},
+                  {RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1},
+                  {LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0},
+                  {AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0},
+                  {COUNTED_AT, ONLAD_FEATURES, -MOST, UNCOUNTED, 1},
+                  {SCALARS_AT + RATE, 1, 1e-45f, 0.99999994f, 0},
+                  {SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0},
+                  {SCALARS_AT + NOW, 2, 0.0f, 1e37f, 0},
+                  {SCALARS_AT + DOUBT, 1, 1.0f, 1.0f + YOUNG_LIMIT, 0},
+                  {SCALARS_AT + LAST, 3, 0.0f, 1e38f, 0},
+                  {SCALARS_AT + MEANS, 6 * STATISTICS, -1e33f, 1e33f, 0}};
     if (warmup % 12 || warmup < 96) return 0;
     for (int i = 0; i < SLOTS; ++i)
         if (count_of(d, i) > most[i]) return 0;
@@ -1435,19 +1473,12 @@ static int sound(const onlad_monitor* m, const dump* d) {
                 !within(d, RING_AT + i * ONLAD_FEATURES + j, 1, -MOST, MOST, 0))
                 return 0;
     }
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; ++i)
+        if (!within(d, bounds[i].at, bounds[i].size, bounds[i].low, bounds[i].high,
+                    bounds[i].missing))
+            return 0;
     return unusual == count_of(d, REFUSED_ROWS) &&
-           (IS_FIXED || within(d, ANCHOR_AT, ONLAD_FEATURES * ONLAD_INPUTS, -1e15f, 1e15f, 1)) &&
-           within(d, RING_AT - 6 * ONLAD_FEATURES, 6 * ONLAD_FEATURES, -1e15f, 1e15f, 1) &&
-           within(d, RING_AT, ONLAD_RING * ONLAD_FEATURES, -1e16f, 1e16f, 1) &&
-           within(d, LEANS_AT, 4 * ONLAD_FEATURES, -WINSOR, WINSOR, 0) &&
-           within(d, AGE_AT, 2 * ONLAD_FEATURES, 0.0f, 1e9f, 0) &&
-           within(d, COUNTED_AT, ONLAD_FEATURES, -MOST, UNCOUNTED, 1) &&
-           within(d, SCALARS_AT + RATE, 1, 1e-45f, 0.99999994f, 0) &&
-           within(d, SCALARS_AT + FACTOR, 1, 1.0f, HIGHEST_FACTOR, 0) &&
-           within(d, SCALARS_AT + NOW, 2, ready ? 1e-3f : 0.0f, 1e37f, 0) &&
-           within(d, SCALARS_AT + DOUBT, 1, 1.0f, 1.0f + YOUNG_LIMIT, 0) &&
-           within(d, SCALARS_AT + LAST, 3, 0.0f, 1e38f, 0) &&
-           within(d, SCALARS_AT + MEANS, 6 * STATISTICS, -1e33f, 1e33f, 0);
+           (!ready || within(d, SCALARS_AT + NOW, 2, 1e-3f, 1e37f, 0));
 }
 
 onlad_status onlad_restore(onlad_monitor* m, const void* bytes, size_t size) {

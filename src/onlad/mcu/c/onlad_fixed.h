@@ -74,11 +74,17 @@ INNER int32_t limited(int64_t value) {
                                    : (int32_t)value;
 }
 
-/* What is done once for a column is done in short numbers: m 2^e with 2^14 <= |m| < 2^15, or 0. */
+/* What is done once for a column is done in short numbers: m 2^e with 2^14 <= |m| < 2^15, or 0.
+ * They are four bytes, as what fits a register is passed in one: on a Cortex-M0 others are copied.
+ */
 typedef struct {
-    int32_t m;
-    int e;
+    int16_t m, e;
 } number;
+
+INNER number short_number(int32_t m, int e) {
+    const number found = {(int16_t)m, (int16_t)e};
+    return found;
+}
 
 static int highest_bit(uint32_t x) {
     int at = 0;
@@ -90,26 +96,17 @@ static int highest_bit(uint32_t x) {
 }
 
 static number number_of(int32_t value, int fraction) {
-    number found = {0, 0};
-    if (value) {
-        const int right = highest_bit((uint32_t)(value < 0 ? -value : value)) - 14;
-        found.m = right > 0 ? value >> right : value * (1 << -right);
-        found.e = right - fraction;
-        if (found.m == -32768) found.m = -32767;
-    }
-    return found;
+    if (!value) return short_number(0, 0);
+    const int right = highest_bit((uint32_t)(value < 0 ? -value : value)) - 14;
+    const int32_t m = right > 0 ? value >> right : value * (1 << -right);
+    return short_number(m == -32768 ? -32767 : m, right - fraction);
 }
 
 static number number_in(float x) {
     const uint32_t all = bits(x);
     const int exponent = (int)(all >> 23 & 255u);
-    number found = {0, 0};
-    if (exponent) {
-        found.m = (int32_t)(((all & 0x7fffffu) | 0x800000u) >> 9);
-        if (all >> 31) found.m = -found.m;
-        found.e = exponent - 127 - 14;
-    }
-    return found;
+    const int32_t m = (int32_t)(((all & 0x7fffffu) | 0x800000u) >> 9);
+    return exponent ? short_number(all >> 31 ? -m : m, exponent - 127 - 14) : short_number(0, 0);
 }
 
 static float float_in(number x) {
@@ -122,12 +119,9 @@ static float float_in(number x) {
 static number multiplied(number a, number b) {
     int32_t found = a.m * b.m, size = found < 0 ? -found : found;
     const int right = size >> 29 ? 15 : 14;
-    number rounded;
     size = (size + (1 << right >> 1)) >> right;
     if (size > 32767) size = 32767;
-    rounded.m = found < 0 ? -size : size;
-    rounded.e = a.e + b.e + right;
-    return rounded;
+    return short_number(found < 0 ? -size : size, a.e + b.e + right);
 }
 
 /* Of two that are not negative. */
@@ -137,33 +131,25 @@ static number added(number a, number b) {
         a = b;
         b = other;
     }
-    if (b.m && a.e - b.e < 16) a.m += b.m >> (a.e - b.e);
-    if (a.m >> 15) a.m >>= 1, ++a.e;
-    return a;
+    const int32_t sum = a.m + (b.m && a.e - b.e < 16 ? b.m >> (a.e - b.e) : 0);
+    return sum >> 15 ? short_number(sum >> 1, a.e + 1) : short_number(sum, a.e);
 }
 
 static number inverse(number a) {
-    number found;
-    found.m = (1 << 29) / a.m;
-    if (found.m > 32767) found.m = 32767;
-    found.e = -29 - a.e;
-    return found;
+    const int32_t m = (1 << 29) / a.m;
+    return short_number(m > 32767 ? 32767 : m, -29 - a.e);
 }
 
 /* A number by which words are multiplied: mantissa / 2^(16 + right). */
 typedef struct {
-    int32_t mantissa;
-    int right;
+    int16_t mantissa, right;
 } multiplier;
 
 /* `bits_lost` is how many fraction bits the result has less than what is multiplied. */
 static multiplier to_multiplier(number x, int bits_lost) {
-    multiplier found;
-    found.mantissa = x.m;
-    found.right = bits_lost - x.e - 16;
-    if (found.right > 30 || !x.m) found.mantissa = found.right = 0;
-    if (found.right < -30) found.right = -30;
-    return found;
+    const int right = bits_lost - x.e - 16;
+    const multiplier found = {x.m, (int16_t)(right < -30 ? -30 : right)}, none = {0, 0};
+    return right > 30 || !x.m ? none : found;
 }
 
 /* Of a word; the result is one. */

@@ -17,7 +17,6 @@ static uint32_t clock_now(void) {
     return ~now;
 }
 #define CLOCK 0xffffffffu
-#define STACK_POINTER "mv %0, sp"
 #else
 #define SYSTICK ((volatile uint32_t*)0xe000e010u)
 static void clock_start(void) {
@@ -27,11 +26,10 @@ static void clock_start(void) {
 }
 static uint32_t clock_now(void) { return SYSTICK[2]; }
 #define CLOCK 0xffffffu
-#define STACK_POINTER "mov %0, sp"
 #endif
 
-/* startup.c painted the stack down to here; what is never written stays so. */
-extern uint32_t stack_low[];
+/* startup.c painted the stack from its end down to here; what is never written stays so. */
+extern uint32_t stack_low[], STACK[];
 
 /* The LED of the board, if it has one, and a line on the terminal. */
 static void set_led(uint32_t row, int on) {
@@ -72,8 +70,7 @@ int main(void) {
     for (word = stack_low; *word == PAINT; ++word) {
     }
     sizes[0] = sizeof monitor;
-    __asm__(STACK_POINTER : "=r"(sizes[1])); /* what is below it was of calls */
-    sizes[1] -= (uint32_t)(uintptr_t)word;
+    sizes[1] = (uint32_t)(4 * (STACK - word)); /* with the frames of main and what called it */
     if (host_move(SYS_WRITE, figures, sizes, sizeof sizes)) return 1;
     return onlad_dump(&monitor, 0, write_file, &state) != ONLAD_OK;
 }
