@@ -182,6 +182,13 @@ enum { ITS_CENTRE, ITS_SCALE, ITS_DEVIATION, LEAN, HALVES };
 
 #define NEW_ROW(row) (m->memory + RING_AT + (row) * ONLAD_FEATURES)
 
+/* A function that has left the stack when others learn. */
+#if defined(__GNUC__)
+#define APART __attribute__((noinline))
+#else
+#define APART
+#endif
+
 static float* mode_at(onlad_monitor* m, int slot) {
     return m->memory + MODES_AT + slot * ONLAD_MODE_FLOATS;
 }
@@ -690,7 +697,7 @@ static void settle_leaning(onlad_monitor* m, int slot, uint32_t count) {
 }
 
 /* Row `at` of the rows that give the levels: one half those of rows, one those of running means. */
-static void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_first) {
+static APART void measure(onlad_monitor* m, int slot, int row, uint32_t at, int is_first) {
     float *mode = mode_at(m, slot), *levels = mode + LEVELS_AT, *leans = m->memory + FIRST_LEANS_AT;
     float found[STATISTICS], leaned[STATISTICS];
     const uint32_t half = m->count[WARMUP] / 4;
@@ -1000,7 +1007,7 @@ static int decide(onlad_monitor* m, int row) {
 /* Judge a row by the mode of the row before; if its score is high, by the others too. A machine
  * changes between the modes of a history, which had no start here, at any row, so no window reaches
  * over such a change. */
-static float judge(onlad_monitor* m, int row) {
+static APART float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
     float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS], kept[STATISTICS];
     float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT;
@@ -1423,7 +1430,10 @@ static int sound(const onlad_monitor* m, const dump* d) {
         any, 1,          ring - 1, modes - 1, 98304, 1,         ONLAD_DELAY - 1,
         any, RECENT - 1, GAP + 1,  LASTING,   TOLD,  any,       any,
         any, modes,      n,        MEASURED,  n,     window - 1}; /* in their order */
-    const struct {
+#ifndef ONLAD_RUNTIME
+    static /* not on the stack; in Python the sizes are variables */
+#endif
+        const struct {
         int at, size;
         float low, high;
         int missing;
