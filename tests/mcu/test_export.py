@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, capsy
     said = capsys.readouterr().err
     needed = f"{Sizes(32, 2, 4, 16, 3).ram():,} bytes"
     assert f"RAM           {needed}" in said
-    assert f"needs {needed} of RAM and 760 of stack, which is more than 32,768" in said
+    assert f"needs {needed} of RAM and 680 of stack, which is more than 32,768" in said
     assert not folder.exists()
     assert main([*command, "--ram", "64k"]) == 0
 

@@ -72,14 +72,19 @@ def test_a_chip_says_what_python_says_to_the_bit(board, settings, tmp_path):
     assert stack <= export.figures(monitor).stack
 
 
-def test_a_fitted_model_goes_on_on_the_chip(tmp_path):
+@pytest.mark.parametrize(
+    ("board", "arithmetic"), [("m4f", "float"), ("rv32", "float"), ("rv32", "fixed")]
+)
+def test_a_fitted_model_goes_on_on_the_chip(board, arithmetic, tmp_path):
     X = machine(3000, 4)
-    monitor = PortableMonitor(hidden=8)
+    monitor = PortableMonitor(hidden=8, arithmetic=arithmetic)
     monitor.observe_many(X[:1000])
-    verdicts, state, _ = run(tmp_path, "m4f", monitor, X[1000:])
+    verdicts, state, (_, stack) = run(tmp_path, board, monitor, X[1000:])
     check(verdicts, state, monitor, monitor.observe_many(X[1000:]))
+    assert stack <= export.figures(monitor).stack  # a restore included
     # And what the chip has learned goes on in Python.
-    assert PortableMonitor(hidden=8).restore(state).dump()[HEADER.size :] == state[HEADER.size :]
+    other = PortableMonitor(hidden=8, arithmetic=arithmetic)
+    assert other.restore(state).dump()[HEADER.size :] == state[HEADER.size :]
 
 
 @pytest.mark.parametrize("board", ["m0-wide", "m4f", "m33", "rv32", "rv32f"])

@@ -393,18 +393,14 @@ class ChipLimit(limit.Limit):
         if n < 2:
             return 0.0, 0.0
         low = np.array([lowest(i) for i in range(BINS + 1)])
-        bins, nth = (
-            np.repeat(np.arange(BINS), rows),
-            np.arange(n) - np.repeat(np.cumsum(rows) - rows, rows),
-        )
+        bins = np.repeat(np.arange(BINS), rows)
+        nth = np.arange(n) - np.repeat(np.cumsum(rows) - rows, rows)
         roots = low[bins] + (low[bins + 1] - low[bins]) * (nth + 0.5) / rows[bins]
         k = min(max(int(n * limit.TAIL), 8), n - 1)
         above, following = self.rows[bins[-k] :].sum(axis=0)
         begin = max(1 - following / above, 1 / above)
-        edge, base = (
-            limit.tail(roots, rate, clustered=False) for rate in (self.rate, self.rate / begin)
-        )
-        return edge, base
+        edge = limit.tail(roots, self.rate, clustered=False)
+        return edge, limit.tail(roots, self.rate / begin, clustered=False)
 
 
 def halved(rows: Array) -> Array:
