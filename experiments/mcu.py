@@ -63,7 +63,8 @@ PARTS = {  # of a row in fixed point: what functions are for, by how their names
     "numbers of a column": (
         "multiplied|to_multiplier|number|float_in|added|inverse|shrunk|highest|__divsi3"
     ),
-    "soft float": r"__aeabi_[fiu]|__\w+sf|__clz|\w*sqrtf|__aeabi_cf",
+    "divisions of floats": "__aeabi_fdiv",
+    "other soft float": r"__aeabi_[fiu]|__\w+sf|__clz|\w*sqrtf|__aeabi_cf",
 }
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
@@ -116,8 +117,8 @@ def source() -> str:
     return found.hexdigest()[:16]
 
 
-def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
-    """Export, build, run; return bytes and instructions."""
+def measure(features: int, hidden: int, board: str, level: str = "-Os", **settings: Any) -> Record:
+    """Export, build at a level of optimisation, run; return bytes and instructions."""
     monitor = PortableMonitor(hidden=hidden, **settings)
     monitor.names = tuple(range(features))
     X = stream(ROWS, features)
@@ -126,8 +127,8 @@ def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
         export.write(monitor, folder)
         X.tofile(folder / "rows.bin")
         qemu, build = folder / "qemu", folder / "qemu" / "build" / board
-        make = ["make", "-s", "-C", str(qemu), f"BOARD={board}", f"ROWS={folder}/rows.bin", "run"]
-        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+        make = ["make", "-s", "-C", str(qemu), f"BOARD={board}", f"ROWS={folder}/rows.bin"]
+        subprocess.run([*make, f"O={level}", "run"], check=True, stdout=subprocess.DEVNULL)
         verdicts = np.fromfile(build / "verdicts.bin", [*VERDICT, ("instructions", "<u4")])
         ram, stack = np.fromfile(build / "figures.bin", "<u4").tolist()
         counts = verdicts["instructions"] * float((build / "ns").read_text())
@@ -151,14 +152,19 @@ def measure(features: int, hidden: int, board: str, **settings: Any) -> Record:
 
 
 def profile() -> None:
-    """Count the instructions of fixed point on a Cortex-M0 by what they are for."""
+    """Count the instructions of fixed point by what they are for, and what -O2 saves."""
     monitor = _after(PortableMonitor(hidden=32, arithmetic="fixed"), stream(ROWS, 8)[:700])
     few, many = (_counted(monitor, stream(ROWS, 8)[700 : 700 + rows]) for rows in (4, 20))
     found: dict[str, float] = dict.fromkeys((*PARTS, "rest"), 0.0)
     for name, count in (many - few).items():  # without those of the start of the program
         part = next((part for part, names in PARTS.items() if re.match(names, name)), "rest")
         found[part] += count / 16
-    record = {"features": 8, "hidden": 32, "board": "m0-wide", "source": source(),
+    fast = {
+        board: {key: measured[key] for key in ("typical", "code", "equal")}
+        for board in VARIANTS["fixed"][1]
+        for measured in [measure(8, 32, board, "-O2", arithmetic="fixed")]
+    }
+    record = {"features": 8, "hidden": 32, "board": "m0-wide", "source": source(), "fast": fast,
               "parts": {part: round(count) for part, count in found.items()}}  # fmt: skip
     from_where = origin("python -m experiments.mcu profile", "experiments/mcu.py")
     append("mcu/profile", [record | from_where])
@@ -492,6 +498,19 @@ def profiled() -> str:
     parts: dict[str, int] = latest("mcu/profile", "board")[0]["parts"]
     whole = sum(parts.values())
     return ", ".join(f"{name} {100 * count / whole:.0f} %" for name, count in parts.items())
+
+
+def fast() -> str:
+    """Return what -O2 saves in fixed point and what it costs, in words."""
+    keys = ("variant", "features", "hidden", "board")
+    small = {tuple(r[key] for key in keys): r for r in latest("mcu/variants", *keys)}
+    found = []
+    for board, r in latest("mcu/profile", "board")[0]["fast"].items():
+        before = small["fixed", 8, 32, board]
+        saved, more = 1 - r["typical"] / before["typical"], r["code"] - before["code"]
+        words = BOARDS[board].removesuffix(", soft float")
+        found.append(f"{100 * saved:.0f} % on a {words} (for {more:,} bytes of code)")
+    return " and ".join(found)
 
 
 def precise() -> str:

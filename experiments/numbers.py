@@ -197,6 +197,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "soft float": mcu.soft_float,
     "seeded layer": mcu.seeded,
     "fixed parts": mcu.profiled,
+    "fixed fast": mcu.fast,
     "wider": lambda: f"{WIDER:.0f}",
     "smd layers": lambda: mcu.spread("smd"),
     "gecco layers": lambda: mcu.spread("gecco"),
