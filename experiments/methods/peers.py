@@ -138,9 +138,9 @@ def nearest_neighbours(hyperparameters: Hyperparameters, n_features: int, seed: 
 
 
 def one_class_svm_rbf(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from sklearn.svm import OneClassSVM  # noqa: PLC0415
+    from experiments.methods import _once  # noqa: PLC0415
 
-    return Offline(OneClassSVM(**hyperparameters))
+    return Offline(_once.RbfSvm(**hyperparameters))
 
 
 def run_once(
