@@ -189,7 +189,7 @@ def choose(
                 m.d[domain] += target.eq(other)
 
 
-def ask(m: Module, passes: Any, op: Op, start: Any = 0, end: Any = 0) -> Any:
+def ask(m: Module, passes: Any, op: Any, start: Any = 0, end: Any = 0) -> Any:
     """Ask for a pass; return the condition that it is taken."""
     m.d.comb += [
         passes.request.valid.eq(1),

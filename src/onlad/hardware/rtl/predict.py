@@ -33,7 +33,7 @@ class PredictModule(Part):
         block = Signal.like(self.passes.request.start)
         ready = Signal(2)  # blocks whose errors are in place and not yet used
 
-        def asked(op: Op, start: Any, end: Any) -> Any:
+        def asked(op: Any, start: Any, end: Any) -> Any:
             taken = ask(m, self.passes, op, start, end)
             m.d.comb += self.passes.request.slot.eq(block[0])
             return taken
