@@ -9,6 +9,7 @@ KNN = pytest.importorskip("pyod.models.knn").KNN
 
 from experiments.methods import _once, peers  # noqa: E402
 from sklearn.decomposition import PCA  # noqa: E402
+from sklearn.ensemble import IsolationForest  # noqa: E402
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors  # noqa: E402
 from sklearn.svm import OneClassSVM  # noqa: E402
 
@@ -67,6 +68,15 @@ def test_one_class_svm_has_scikit_learns_scores(rows, settings):
     its = -OneClassSVM(**settings).fit(train).score_samples(X)
     # One problem, whose kernels differ by float64's rounding, and one solver.
     np.testing.assert_allclose(model.score(X), its, rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", peers.GRIDS["iforest"][:12:3])
+def test_an_isolation_forest_has_scikit_learns_scores(rows, settings):
+    train, X = rows
+    model = peers.isolation_forest(settings, 64, 3)
+    model.fit(train)
+    its = -IsolationForest(random_state=3, **settings).fit(train).score_samples(X)
+    np.testing.assert_array_equal(model.score(X), its)  # the order in memory changes no number
 
 
 def test_distances_are_found_once_for_all_settings(rows, monkeypatch):

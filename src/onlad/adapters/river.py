@@ -68,8 +68,7 @@ class OnladDetector(AnomalyDetector):
         keep(self, locals())
         if ridge == 0:
             raise ValueError("ridge must be above 0: River gives no samples to start from, got 0")
-        drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed
-        self._model = made(Detector, vars(self), drawn)
+        self._model = made(Detector, vars(self), seed)
         self._names: Names = ()
         self._read: kernel.DictReader | None = None  # while there are no features
 
