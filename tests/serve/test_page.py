@@ -630,6 +630,69 @@ def test_it_reads_well_on_a_phone_and_in_the_dark(browser, tmp_path):
     assert errors == []
 
 
+#: Returns texts whose contrast is below 4.5 (WCAG 2.1), and whether headings and dialogs are named.
+READABLE = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const parsed = colour => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].map((x, i) => i == 3 ? x / 255 : x);
+  };
+  const over = (top, alpha, below) => below.map((x, i) => top[i] * alpha + x * (1 - alpha));
+  const ground = e => {
+    if (!e) return [255, 255, 255];
+    const own = parsed(getComputedStyle(e).backgroundColor);
+    return over(own, own[3], own[3] == 1 ? own.slice(0, 3) : ground(e.parentElement));
+  };
+  const light = colour => [0.2126, 0.7152, 0.0722].reduce((sum, weight, i) => {
+    const x = colour[i] / 255;
+    return sum + weight * (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+  }, 0.05);
+  const found = [];
+  for (const e of document.querySelectorAll("body *:not(i, script, style)")) {
+    const own = [...e.childNodes].some(node => node.nodeType == 3 && node.data.trim());
+    if (!own || !e.innerText?.trim() || !e.checkVisibility() || e.clientWidth == 1) continue;
+    const below = ground(e), colour = parsed(getComputedStyle(e).color);
+    let alpha = colour[3];
+    for (let p = e; p; p = p.parentElement) alpha *= Number(getComputedStyle(p).opacity);
+    const both = [light(over(colour, alpha, below)), light(below)];
+    if (Math.max(...both) / Math.min(...both) < 4.5) found.push(e.innerText);
+  }
+  if (document.querySelectorAll("h1, [role=heading][aria-level='1']").length != 1)
+    found.push("no heading of the page");
+  for (const e of document.querySelectorAll("[role=dialog]"))
+    if (!e.getAttribute("aria-label")) found.push("a dialog without a name");
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read_and_all_dialogs_have_names(browser, tmp_path, scheme):
+    with serving(tmp_path, "rate = 1e6") as (client, address):
+        for device in "abcd":
+            send(client, machine(900, seed=5), device)
+        send(client, fault(), "a")
+
+        def check():
+            # Texts fade in.
+            until(lambda: page.evaluate(READABLE) == [], page.evaluate(READABLE), 5)
+
+        with opened(browser, address, [], color_scheme=scheme) as page:
+            playwright.expect(page.get_by_role("list", name="Incidents")).to_be_visible()
+            check()
+            page.goto(f"{address}/peers?stream=pump")
+            playwright.expect(page.get_by_role("row", name="usual")).to_have_count(4)
+            check()
+            page.goto(f"{address}/watch?stream=pump&device=a")
+            for name in ("Plan maintenance", "What if", "Go back", "Forget the device", "Fault"):
+                page.get_by_role("button", name=name, exact=True).click()
+                playwright.expect(page.get_by_role("dialog")).to_be_visible()
+                check()
+                page.keyboard.press("Escape")
+                playwright.expect(page.get_by_role("dialog")).to_be_hidden()
+
+
 def test_a_button_keeps_the_focus_while_an_alarm_goes_on(browser, tmp_path):
     errors, expect = [], playwright.expect
     fault = machine(60, seed=3, faults=range(60))
