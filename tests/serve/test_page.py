@@ -672,14 +672,20 @@ def test_all_text_can_be_read_and_all_dialogs_have_names(browser, tmp_path, sche
     with serving(tmp_path, "rate = 1e6") as (client, address):
         for device in "abcd":
             send(client, machine(900, seed=5), device)
-        send(client, fault(), "a")
+        for device in "ab":
+            send(client, fault(), device)
+        (alarm,) = _described(client, "b")["alarms"]
+        seen = json.dumps({"alarm": alarm["id"], "label": "seen"})
+        assert client.post("/streams/pump/label?device=b", content=seen).status_code == 200
+        client.post("/streams/pump/learning?device=c", content="false")
 
         def check():
             # Texts fade in.
             until(lambda: page.evaluate(READABLE) == [], page.evaluate(READABLE), 5)
 
         with opened(browser, address, [], color_scheme=scheme) as page:
-            playwright.expect(page.get_by_role("list", name="Incidents")).to_be_visible()
+            playwright.expect(page.get_by_text("seen", exact=True)).to_be_visible()
+            playwright.expect(page.get_by_text("paused", exact=True)).to_be_visible()
             check()
             page.goto(f"{address}/peers?stream=pump")
             playwright.expect(page.get_by_role("row", name="usual")).to_have_count(4)

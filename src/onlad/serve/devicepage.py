@@ -132,7 +132,7 @@ class Device:
 
     def _buttons(self, alarm: Alarm) -> None:
         if alarm.marked or alarm.label:
-            ui.badge("marked as normal" if alarm.marked else alarm.label, color="grey")
+            ui.badge("marked as normal" if alarm.marked else alarm.label, color="grey-8")
             if alarm.undo or not alarm.marked:
                 shown.small("Undo", lambda: self._label(alarm, ""))
             return

@@ -137,7 +137,7 @@ class Incidents:
             if incident.is_open:
                 shown.badge("open", "negative")
             for word in filter(None, ("" if incident.told else "suppressed", named.label)):
-                shown.badge(word, "grey")
+                shown.badge(word, "grey-8")
             if not incident.seen:
                 shown.small("Seen", lambda: self._see(incident))
 
@@ -204,7 +204,7 @@ class Row:
             with ui.column().classes("gap-0 min-w-0 grow"):
                 ui.link(watcher.key, address).classes("font-medium break-all text-inherit")
                 self._said = shown.note(classes="opacity-70 break-words w-full")
-            self._state = shown.badge("", "grey").classes("shrink-0")
+            self._state = shown.badge("", "grey-8").classes("shrink-0")
 
     def look(self, watcher: Watcher) -> None:
         """Show the current state."""

@@ -22,13 +22,13 @@ COLOURS = {
     "failed": "negative",
     "silent": "warning",
     "learning": "info",
-    "paused": "grey",
+    "paused": "grey-8",
     "normal": "positive",
 }
-SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey"))  # from which on, colour
+SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey-8"))  # from which on, colour
 #: Colours with which white text, and text of this colour on white, have a contrast of 4.5 (WCAG).
 LIGHT = {"primary": "#1b66a8", "positive": "#1b7f33", "warning": "#8a5a00", "info": "#0b7285",
-         "negative": "#c10015", "grey": "#6b6b6b"}  # fmt: skip
+         "negative": "#c10015"}  # fmt: skip
 #: Text on a dark ground needs other colours. (Quasar's own rules are `!important`: what they refer
 #: to can be changed, they cannot.)
 CSS = """
