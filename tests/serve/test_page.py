@@ -699,6 +699,25 @@ def test_all_text_can_be_read_and_all_dialogs_have_names(browser, tmp_path, sche
                 playwright.expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+@pytest.mark.parametrize("view", ["/", "/watch?stream=pump", "/peers?stream=pump"])
+def test_the_tab_key_reaches_each_control(browser, tmp_path, view):
+    with serving(tmp_path) as (client, address):
+        send(client, machine(900))
+        send(client, fault())
+        with opened(browser, f"{address}{view}", []) as page:
+            playwright.expect(page.get_by_role("link", name="onlad")).to_be_visible()
+            if view == "/watch?stream=pump":
+                playwright.expect(page.get_by_role("button", name="Seen")).to_be_visible()
+            there = "document.querySelectorAll('button, a[href], input')"
+            count = page.evaluate(f"{there}.length")
+            assert count >= 2
+            for _ in range(2 * count + 20):
+                page.keyboard.press("Tab")
+                page.evaluate("document.activeElement.reached = true")
+            left = f"[...{there}].filter(e => !e.reached).map(e => e.innerText || e.ariaLabel)"
+            assert page.evaluate(left) == []
+
+
 def test_a_button_keeps_the_focus_while_an_alarm_goes_on(browser, tmp_path):
     errors, expect = [], playwright.expect
     fault = machine(60, seed=3, faults=range(60))
