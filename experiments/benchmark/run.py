@@ -105,7 +105,8 @@ def tasks(names: Iterable[str], methods: Sequence[str]) -> list[Task]:
     for name in names:
         if name in ASKED:
             able = [m for m in methods if METHODS[m].start]
-            found += [Task(name, f"seed {s}", m) for s in range(scenarios.SEEDS) for m in able]
+            seeds = range(scenarios.ASKED_SEEDS[name])
+            found += [Task(name, f"seed {s}", m) for s in seeds for m in able]
             continue
         missing = COLLECTIONS[name].missing()
         if missing:
