@@ -21,6 +21,7 @@ SENSORS, FACTORS = 8, 3
 HISTORY, LONG = 5_000, 6_000
 PROBE = 10.0  # noise deviations
 SEEDS = 3
+ASKED_SEEDS = {"poisoning": 3, "probes": 10}  # the share of 150 probes differs much between plants
 
 
 @dataclass(frozen=True)
