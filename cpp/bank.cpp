@@ -30,7 +30,8 @@ struct Counts {
 template <class T>
 double wind_up(const Model<T>& m, double a) {
     const bool bends = m.activation == Activation::sigmoid || m.activation == Activation::tanh;
-    return m.c.wound_up / std::max(bends ? std::pow(a, 3.0 * double(m.N)) : 1.0, m.c.least_growth);
+    return m.c.wound_up /
+           std::max(bends ? std::pow(a, m.c.oldest * double(m.N)) : 1.0, m.c.least_growth);
 }
 
 // What a thread writes to, between two models.

@@ -80,10 +80,12 @@ constexpr double magnitude_limit = sizeof(T) == sizeof(float) ? 1e12 : 1e100;
 template <class T>
 class Kernel {
 public:
-    Kernel(In<T, 2> alpha, In<T, 1> b, In<T, 2> beta, In<T, 2> S, int activation, int score,
-           int loss, double trace, double trace_start, double trace_limit, double shrink,
-           double weight, std::uint64_t seen, std::uint64_t skipped, std::uint64_t paused,
+    Kernel(nb::handle state, int activation, int score, int loss, double trace_limit,
            nb::handle constants) {
+        Values v(state);
+        const auto alpha = nb::cast<In<T, 2>>(v.part("alpha")), S = nb::cast<In<T, 2>>(v.part("S"));
+        const auto b = nb::cast<In<T, 1>>(v.part("b"));
+        const auto beta = nb::cast<In<T, 2>>(v.part("beta"));
         m.n = alpha.shape(0);
         m.N = alpha.shape(1);
         require(m.n > 0 && m.N > 0, "alpha is empty");
@@ -112,16 +114,24 @@ public:
         m.activation = Activation(activation);
         m.score = Score(score);
         m.loss = Loss(loss);
-        m.trace_start = trace_start;
         m.trace_limit = trace_limit;
-        m.shrink = shrink;
-        m.weight = weight;
-        m.seen = seen;
-        m.skipped = skipped;
-        m.paused = paused;
         m.c = step_constants(constants);
-        m.trace = trace;
-        if (std::isnan(trace)) ops.measure(m);
+        numbers(v);
+        if (std::isnan(m.trace)) ops.measure(m);
+    }
+
+    // All of the state but the memory of the forgetting policy.
+    nb::dict values() {
+        Values v;
+        numbers(v);
+        v.found["alpha"] = array(m.alpha, {m.n, m.N}, m.stride);
+        v.found["b"] = array(m.b, {m.N}, 0);
+        v.found["S"] = array(m.S, {m.N, m.N}, m.stride);
+        std::vector<T> beta(m.N * m.n);
+        for (std::size_t j = 0; j < m.n; ++j)
+            for (std::size_t i = 0; i < m.N; ++i) beta[i * m.n + j] = m.beta[j * m.stride + i];
+        v.found["beta"] = array(beta.data(), {m.N, m.n}, m.n);
+        return v.found;
     }
 
     // Nothing comes back for what is not a finite float vector of the model's length: the caller
@@ -220,6 +230,16 @@ public:
     const Operations<T>& ops = operations<T>();
 
 private:
+    void numbers(Values& v) {
+        v.pass("trace", m.trace);
+        v.pass("trace_start", m.trace_start);
+        v.pass("shrink", m.shrink);
+        v.pass("weight", m.weight);
+        v.pass("seen", m.seen);
+        v.pass("skipped", m.skipped);
+        v.pass("paused", m.paused);
+    }
+
     template <class U>
     bool copy(const U* from) {
         bool fine = true, equal = true;
@@ -259,11 +279,9 @@ void bind(nb::module_& module, const char* name) {
         return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); };
     };
     nb::class_<K>(module, name)
-        .def(nb::init<In<T, 2>, In<T, 1>, In<T, 2>, In<T, 2>, int, int, int, double, double, double,
-                      double, double, std::uint64_t, std::uint64_t, std::uint64_t, nb::handle>(),
-             "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a, "trace"_a,
-             "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a,
-             "paused"_a, "constants"_a)
+        .def(nb::init<nb::handle, int, int, int, double, nb::handle>(), "state"_a, nb::kw_only(),
+             "activation"_a, "score"_a, "loss"_a, "trace_limit"_a, "constants"_a)
+        .def("values", &K::values)
         .def("score", &K::score, nb::arg().none(), nb::arg())
         .def("update", &K::update, nb::arg().none(), nb::arg())
         .def("take_back", &K::take_back)
@@ -292,10 +310,8 @@ void bind(nb::module_& module, const char* name) {
                      }))
         .def_prop_ro("leverage", [](K& k) { return k.m.last_leverage; })
         .def_prop_ro("trace", [](K& k) { return k.m.trace; })
-        .def_prop_ro("trace_start", [](K& k) { return k.m.trace_start; })
         .def_prop_ro("trace_limit", [](K& k) { return k.m.trace_limit; })
         .def_prop_ro("shrink", [](K& k) { return k.m.shrink; })
-        .def_prop_ro("weight", [](K& k) { return k.m.weight; })
         .def_prop_ro("seen", [](K& k) { return k.m.seen; })
         .def_prop_ro("skipped", [](K& k) { return k.m.skipped; })
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });

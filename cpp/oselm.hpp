@@ -31,7 +31,7 @@ constexpr std::size_t group = 8;       // rows that are worked on together
 
 // The constants of reference.py, which the bindings take from there.
 struct StepConstants {
-    double least_leverage, largest_leverage, wound_up, least_growth;
+    double least_leverage, largest_leverage, wound_up, least_growth, oldest;
     std::uint64_t trace_interval;
 };
 

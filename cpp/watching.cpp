@@ -182,16 +182,18 @@ nb::tuple watch_fleet(nb::list monitors, In<std::int64_t, 1> first_row,
                                               detailed, widest, threads);
 }
 
-// Severities of rows.
+// Severities of rows; `constants` is severity.py.
 void severities(In<double, 1> ratio, In<double, 1> p_value, In<double, 1> unusual,
-                In<double, 1> rate, double points, double tail, double lately, Out<double, 1> out) {
+                In<double, 1> rate, nb::handle constants, Out<double, 1> out) {
     const std::size_t rows = out.shape(0);
     require(ratio.shape(0) == rows && p_value.shape(0) == rows && unusual.shape(0) == rows &&
             rate.shape(0) == rows);
+    const auto number = [&](const char* name) { return nb::cast<double>(constants.attr(name)); };
     Constants c{};
-    c.severity_POINTS = points;
-    c.severity_TAIL = tail;
-    c.severity_LATELY = lately;
+    c.severity_POINTS = number("POINTS");
+    c.severity_TAIL = number("TAIL");
+    c.severity_LATELY = number("LATELY");
+    c.severity_HIGHEST = number("HIGHEST");
     for (std::size_t i = 0; i < rows; ++i)
         out.data()[i] =
             severity_of(ratio.data()[i], p_value.data()[i], unusual.data()[i], rate.data()[i], c);
@@ -227,7 +229,7 @@ void bind_watching(nb::module_& module) {
                "first_value"_a, "X"_a.noconvert(), "paused"_a, "verdicts"_a, "detailed"_a,
                "widest"_a, "threads"_a);
     module.def("severities", &severities, nb::kw_only(), "ratio"_a, "p_value"_a, "unusual"_a,
-               "rate"_a, "points"_a, "tail"_a, "lately"_a, "out"_a.noconvert());
+               "rate"_a, "constants"_a, "out"_a.noconvert());
 }
 
 }  // namespace onlad

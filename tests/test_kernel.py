@@ -5,11 +5,13 @@ import platform
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from onlad import kernel, reference
+from onlad.state import DetectorState
 from oracle import assert_near, assert_positive_definite, tolerance
 
 DTYPES = ["float64", "float32"]
@@ -22,16 +24,20 @@ def pair(n, N, dtype, *, ridge=RIDGE, activation="sigmoid", score="combined", lo
     """Return a compiled model and the reference state that it must follow."""
     state = reference.init(n, N, weights="normal", ridge=ridge, seed=2)
     trace = N / ridge
+    begun = DetectorState(
+        S=np.eye(N) / np.sqrt(ridge),
+        alpha=state.alpha,
+        b=state.b,
+        beta=state.beta,
+        memory=np.ones(1),
+        trace_start=trace,
+    )
     model = kernel.make(
-        state.alpha,
-        state.b,
-        state.beta,
-        np.eye(N) / np.sqrt(ridge),
+        begun,
         activation=activation,
         score=score,
         loss=loss,
         dtype=dtype,
-        trace_start=trace,
         trace_limit=reference.trace_limit(trace, N, 0.9, activation),
     )
     return model, state
@@ -213,13 +219,14 @@ def test_activations_saturate_far_out(activation, low, dtype):
 
 
 def test_a_model_is_made_only_of_arrays_that_fit():
-    _, state = pair(3, 5, "float64")
-    numbers = (0, 0, 0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, 0, reference)
-    kind = type(pair(3, 5, "float64")[0])
+    model, _ = pair(3, 5, "float64")
+    good = DetectorState(**model.values(), memory=np.ones(1))
+    kinds = {"activation": "relu", "score": "combined", "loss": "squared", "dtype": "float64"}
     with pytest.raises(ValueError, match="alpha, b, beta and S do not fit each other"):
-        kind(state.alpha, state.b, state.beta, np.eye(4), *numbers)
+        kernel.make(replace(good, S=np.eye(4)), **kinds, trace_limit=1.0)
+    none = replace(good, alpha=np.empty((0, 5)), beta=np.empty((5, 0)))
     with pytest.raises(ValueError, match="alpha is empty"):
-        kind(np.empty((0, 5)), state.b, np.empty((5, 0)), np.eye(5), *numbers)
+        kernel.make(none, **kinds, trace_limit=1.0)
 
 
 def test_outputs_that_do_not_fit_are_refused():

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onlad import reference
 from onlad._kernel import (
@@ -29,7 +26,7 @@ from onlad._kernel import (
     watch_fleet,
 )
 from onlad._kernel import LEVEL as BACKEND
-from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Array, Loss, Score
+from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Loss, Score
 
 if TYPE_CHECKING:
     Kernel: TypeAlias = Kernel32 | Kernel64
@@ -56,34 +53,10 @@ LARGEST = {"float32": LARGEST32, "float64": LARGEST64}
 
 
 def make(
-    alpha: Array,
-    b: Array,
-    beta: Array,
-    S: Array,
-    *,
-    activation: Activation,
-    score: Score,
-    loss: Loss,
-    dtype: str,
-    trace_start: float,
-    trace_limit: float,
-    trace: float = math.nan,
-    shrink: float = 1.0,
-    weight: float = 0.0,
-    seen: int = 0,
-    skipped: int = 0,
-    paused: int = 0,
+    state: Any, *, activation: Activation, score: Score, loss: Loss, dtype: str, trace_limit: float
 ) -> Kernel:
-    """Return a compiled model with copies of the given arrays.
-
-    Without ``trace`` it is computed; a model that continues bit for bit needs its own value.
-    """
-    kind = Kernel32 if dtype == "float32" else Kernel64
-    return kind(
-        alpha=np.ascontiguousarray(alpha, dtype), b=np.ascontiguousarray(b, dtype),
-        beta=np.ascontiguousarray(beta, dtype), S=np.ascontiguousarray(S, dtype),
-        activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
-        loss=LOSSES.index(loss), trace=trace, trace_start=trace_start, trace_limit=trace_limit,
-        shrink=shrink, weight=weight, seen=seen, skipped=skipped, paused=paused,
-        constants=reference,
+    """Return a compiled model with a copy of a `DetectorState`. A trace of NaN is computed."""
+    return (Kernel32 if dtype == "float32" else Kernel64)(
+        state, activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
+        loss=LOSSES.index(loss), trace_limit=trace_limit, constants=reference,
     )  # fmt: skip

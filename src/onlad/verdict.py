@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from onlad import kernel
+from onlad import kernel, severity
 from onlad.reference import Array
-from onlad.severity import LATELY, POINTS, TAIL, severity
 
 
 class Around(NamedTuple):
@@ -154,7 +153,8 @@ class Verdict(_LateCauses):
     def severity(self) -> float:
         """The severity, 0 to 100."""
         around = self.around
-        return severity(self.score / self.threshold, self.p_value, around.unusual, around.rate)
+        ratio = self.score / self.threshold
+        return severity.severity(ratio, self.p_value, around.unusual, around.rate)
 
 
 class Verdicts(Sequence[Verdict]):
@@ -282,6 +282,6 @@ class Verdicts(Sequence[Verdict]):
         ratio, unusual = self.score / self.threshold, np.ascontiguousarray(self.unusual)
         kernel.severities(
             ratio=ratio, p_value=self.p_value, unusual=unusual, rate=self.rate,
-            points=POINTS, tail=TAIL, lately=LATELY, out=found,
+            constants=severity, out=found,
         )  # fmt: skip
         return found

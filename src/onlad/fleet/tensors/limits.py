@@ -13,7 +13,7 @@ from onlad.limit import LimitState
 from onlad.watching import TICK
 
 ROOM = limit.RECENT // limit.FRESH + TICK  # fresh scores; the entry after them is never read
-HIGH = max(int(limit.RECENT * limit.TAIL), 8) + 1  # scores that the tail depends on
+HIGH = max(int(limit.RECENT * limit.TAIL), limit.FEWEST) + 1  # scores that the tail depends on
 BITS, STEPS = 16, torch.int16  # of a root of a score, in steps
 EMPTY = -(2 ** (BITS - 1))  # what stands where there is none; above it they begin, with 0
 LARGEST = 2**BITS - 2
@@ -50,7 +50,7 @@ class Limits(Pool):
         top = self._roots(at, steps)
         n = self.size[at].long()
         wide = n.to(FLOAT)
-        k = torch.minimum((limit.TAIL * wide).long().clamp(min=8), n - 1)
+        k = torch.minimum((limit.TAIL * wide).long().clamp(min=limit.FEWEST), n - 1)
         inside = torch.arange(HIGH, device=self.device) < k[:, None]
         u = top.gather(1, k.clamp(min=0)[:, None])
         excess = torch.where(inside, top - u, 0.0)
