@@ -27,6 +27,7 @@ from experiments.records import read
 from onlad import (
     Detector,
     Monitor,
+    burnin,
     counter,
     forgetting,
     incident,
@@ -126,7 +127,7 @@ def messages() -> str:
 
 NUMBERS: dict[str, Callable[[], str]] = {
     "warmup": lambda: str(default("warmup")),
-    "burn-in": lambda: f"{monitor.BURN_IN:,}",
+    "burn-in": lambda: f"{burnin.BURN_IN:,}",
     "budget": lambda: f"1 in {1 / default('false_alarms'):,.0f}",
     "budget per day": lambda: WORDS[round(86400 * default("false_alarms"))],
     "modes": lambda: WORDS[watching.MODES],
@@ -142,6 +143,10 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "quiet": lambda: str(incident.QUIET),
     "gap": lambda: WORDS[round(rhythm.GAP)],
     "renewed": lambda: f"{rhythm.RENEWED} days",
+    "bins": lambda: str(rhythm.BINS),
+    "hours of a week": lambda: str(rhythm.WEEKDAYS * rhythm.HOURS),
+    "trust": lambda: str(rhythm.TRUST),
+    "least share": lambda: str(rhythm.LEAST),
     "young": lambda: str(watching.YOUNG),
     "candidate": lambda: str(watching.CANDIDATE),
     "held": lambda: WORDS[round(watching.HELD)],
@@ -157,7 +162,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "stuck": lambda: f"{score_choice.STUCK:,}",
     "ablation units": lambda: str(ablation.N),
     "band step": lambda: f"{mode.COVERED / (1 - mode.COVERED):.0f}",
-    "full burn-in": lambda: str(monitor.MOST_KEPT // monitor.BURN_IN),
+    "full burn-in": lambda: str(burnin.MOST_KEPT // burnin.BURN_IN),
     "projected": lambda: str(instance.PROJECTED),
     "level quantile": lambda: str(mode.QUANTILE),
     "winsor": lambda: WORDS[round(mode.WINSOR)],
