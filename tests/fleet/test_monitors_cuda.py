@@ -126,7 +126,7 @@ def streams(devices, rows, n, seed=0):
     if devices > 1:
         X[1, rows // 4 :] = 30 - 2 * X[1, rows // 4 :]  # becomes a mode
     if devices > 2:
-        X[2, rows // 3 :, 0] = NAN  # a sensor dies: its values are made up
+        X[2, rows // 3 :, 0] = NAN  # a sensor dies: its values are estimated
     if devices > 3:
         X[3, rows // 2 : rows // 2 + 400, 0] += 25.0  # a fault that ends
     return X

@@ -84,7 +84,7 @@ class Limits(Pool):
         return 1 + limit.YOUNG / learned.to(FLOAT).clamp(min=1)
 
     def value(self, at: Any, learned: Any) -> Any:
-        """Return the limits of devices that have learned so many rows."""
+        """Return the limits of devices that have learned this number of rows."""
         return self.base[at] * self.factor[at].exp() * self.doubt(learned)
 
     def lasts(self, at: Any) -> Any:
@@ -93,7 +93,7 @@ class Limits(Pool):
         return (episode[:, 0] >= 0) & (episode[:, 1] >= limit.LASTING)
 
     def shelved(self, at: Any) -> Any:
-        """Return whose alarm has gone on for so long that it was told."""
+        """Return whose alarm has lasted so long that it was reported."""
         return self.lasts(at) & (self.episode[at][:, 3] >= limit.TOLD)
 
     def _steps(self, at: Any, roots: Any) -> Any:
