@@ -135,7 +135,7 @@ bool bank_update(Out<T, 2> alpha, Out<T, 1> b, Out<T, 3> beta, Out<T, 3> S, Out<
         return reinterpret_cast<std::uintptr_t>(array.data()) % alignment == 0;
     };
     require(m.n > 0 && m.N > 0 && m.stride * sizeof(T) % alignment == 0 && m.stride >= m.N &&
-                m.padded_n % group == 0 && m.padded_n >= m.n && m.padded_N % group == 0 &&
+                m.padded_n % row_group == 0 && m.padded_n >= m.n && m.padded_N % row_group == 0 &&
                 m.padded_N >= m.N && lies_well(alpha) && lies_well(b) && lies_well(beta) &&
                 lies_well(S),
             "the models are not padded to whole cache lines");

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "level.hpp"
@@ -93,8 +94,8 @@ public:
                     S.shape(0) == m.N && S.shape(1) == m.N,
                 "alpha, b, beta and S do not fit each other");
         m.stride = whole_lines<T>(m.N);
-        m.padded_n = (m.n + group - 1) / group * group;
-        m.padded_N = (m.N + group - 1) / group * group;
+        m.padded_n = (m.n + row_group - 1) / row_group * row_group;
+        m.padded_N = (m.N + row_group - 1) / row_group * row_group;
         memory = Memory<T>((2 * m.padded_n + m.padded_N + 4) * m.stride +
                            2 * whole_lines<T>(m.padded_n));
         m.alpha = memory.take(m.padded_n * m.stride);
@@ -198,14 +199,6 @@ public:
         }
     }
 
-    // Rows of memory that Python may look at; `columns` of `stride` are real.
-    nb::object view(T* data, std::size_t rows, std::size_t columns, std::size_t row_stride,
-                    nb::handle self) {
-        std::size_t shape[2] = {rows, columns};
-        std::int64_t strides[2] = {std::int64_t(row_stride), 1};
-        return nb::cast(nb::ndarray<nb::numpy, T>(data, 2, shape, self, strides));
-    }
-
     // x <- a float vector of the right length, finite and in range; returns whether it is one.
     bool read(nb::handle x) {
         Py_buffer buffer;
@@ -275,8 +268,15 @@ private:
 template <class T>
 void bind(nb::module_& module, const char* name) {
     using K = Kernel<T>;
+    // Rows of memory that Python may look at: data, rows, columns, and how far rows are apart.
+    using View = std::tuple<T*, std::size_t, std::size_t, std::size_t>;
     auto view = [](auto pick) {
-        return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); };
+        return [pick](nb::handle self) {
+            const auto [data, rows, columns, stride] = pick(nb::cast<K&>(self).m);
+            const std::size_t shape[] = {rows, columns};
+            const std::int64_t strides[] = {std::int64_t(stride), 1};
+            return nb::cast(nb::ndarray<nb::numpy, T>(data, 2, shape, self, strides));
+        };
     };
     nb::class_<K>(module, name)
         .def(nb::init<nb::handle, int, int, int, double, nb::handle>(), "state"_a, nb::kw_only(),
@@ -293,21 +293,11 @@ void bind(nb::module_& module, const char* name) {
         .def("update_blocks", &K::update_blocks, nb::kw_only(), "X"_a.noconvert(),
              "XA"_a.noconvert(), "a"_a.noconvert(), "beta"_a.noconvert(), "block_rows"_a,
              "loss"_a.noconvert(), "leverage"_a.noconvert())
-        .def_prop_ro("alpha", view([](K& k, nb::handle self) {
-                         return k.view(k.m.alpha, k.m.n, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("b", view([](K& k, nb::handle self) {
-                         return k.view(k.m.b, 1, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("beta_t", view([](K& k, nb::handle self) {
-                         return k.view(k.m.beta, k.m.n, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("S", view([](K& k, nb::handle self) {
-                         return k.view(k.m.S, k.m.N, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("error", view([](K& k, nb::handle self) {
-                         return k.view(k.m.e, 1, k.m.n, k.m.n, self);
-                     }))
+        .def_prop_ro("alpha", view([](auto& m) { return View{m.alpha, m.n, m.N, m.stride}; }))
+        .def_prop_ro("b", view([](auto& m) { return View{m.b, 1, m.N, m.stride}; }))
+        .def_prop_ro("beta_t", view([](auto& m) { return View{m.beta, m.n, m.N, m.stride}; }))
+        .def_prop_ro("S", view([](auto& m) { return View{m.S, m.N, m.N, m.stride}; }))
+        .def_prop_ro("error", view([](auto& m) { return View{m.e, 1, m.n, m.n}; }))
         .def_prop_ro("leverage", [](K& k) { return k.m.last_leverage; })
         .def_prop_ro("trace", [](K& k) { return k.m.trace; })
         .def_prop_ro("trace_limit", [](K& k) { return k.m.trace_limit; })
@@ -330,6 +320,9 @@ NB_MODULE(_kernel, module) {
     nanobind::set_leak_warnings(false);
     module.attr("LEVEL") = onlad::level;
     module.attr("VERSION") = ONLAD_VERSION;
+    module.attr("LINE") = onlad::alignment;
+    module.attr("ROW_GROUP") = onlad::row_group;
+    module.attr("BLOCK_ROWS") = onlad::bank_block;
     module.attr("LARGEST32") = onlad::magnitude_limit<float>;
     module.attr("LARGEST64") = onlad::magnitude_limit<double>;
     onlad::bind<float>(module, "Kernel32");

@@ -11,9 +11,9 @@ namespace onlad {
 
 // To a tenth, as Python's round does it: by the exact value, and a tie to the even one.
 inline double to_tenth(double x) {
-    const double scaled = x * 10.0, rest = std::fma(x, 10.0, -scaled);
-    double whole = std::floor(scaled);
-    const double part = scaled - whole;
+    const double tenths = x * 10.0, rest = std::fma(x, 10.0, -tenths);
+    double whole = std::floor(tenths);
+    const double part = tenths - whole;
     const bool odd = std::fmod(whole, 2.0) != 0.0;
     if (part > 0.5 || (part == 0.5 && (rest > 0.0 || (rest == 0.0 && odd)))) whole += 1.0;
     return whole / 10.0;

@@ -3,6 +3,9 @@ from typing import Any
 
 from onlad.reference import Array
 
+LINE: int
+ROW_GROUP: int
+BLOCK_ROWS: int
 LARGEST32: float
 LARGEST64: float
 LEVEL: str
