@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import onlad
-from onlad import Monitor, kernel
+from onlad import Monitor, _kernel
 from onlad.severity import LATELY, severity
 from onlad.verdict import Verdicts
 from onlad.watching import TICK
@@ -160,7 +160,7 @@ def test_the_kernel_rounds_severities_as_python_does():
     p_value, rate = 10 ** rng.uniform(-4, 0, rows), 10 ** rng.uniform(-6, -1, rows)
     unusual = rng.integers(0, 65, rows).astype(float)
     found = np.zeros(rows)
-    kernel.severities(
+    _kernel.severities(
         ratio=ratio, p_value=p_value, unusual=unusual, rate=rate,
         constants=onlad.severity, out=found,
     )  # fmt: skip
@@ -172,7 +172,7 @@ def test_the_kernel_rounds_severities_as_python_does():
     raised, one = 10.0**ties, np.ones(len(ties))
     out = np.zeros(len(ties))
     logarithms = SimpleNamespace(POINTS=1.0, TAIL=1.0, LATELY=1.0, HIGHEST=100.0)
-    kernel.severities(
+    _kernel.severities(
         ratio=raised, p_value=one, unusual=one, rate=one, constants=logarithms, out=out
     )
     assert out.tolist() == [round(math.log10(r), 1) for r in raised.tolist()]

@@ -7,56 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from onlad import reference
-from onlad._kernel import (
-    LARGEST32,
-    LARGEST64,
-    DictReader,
-    Kernel32,
-    Kernel64,
-    Layer,
-    Portable,
-    PortableFixed,
-    Watching,
-    causes,
-    read_csv,
-    read_dict,
-    severities,
-    watch_all,
-    watch_fleet,
-)
-from onlad._kernel import LEVEL as BACKEND
+from onlad import _kernel, reference
 from onlad.reference import ACTIVATIONS, LOSSES, SCORES, Activation, Loss, Score
 
 if TYPE_CHECKING:
-    Kernel: TypeAlias = Kernel32 | Kernel64
+    Kernel: TypeAlias = _kernel.Kernel32 | _kernel.Kernel64
 
-__all__ = [
-    "BACKEND",
-    "LARGEST",
-    "DictReader",
-    "Layer",
-    "Portable",
-    "PortableFixed",
-    "Watching",
-    "causes",
-    "make",
-    "read_csv",
-    "read_dict",
-    "severities",
-    "watch_all",
-    "watch_fleet",
-]
-
+BACKEND = _kernel.LEVEL
 # Beyond these a square would leave the range of the type; the binding refuses them.
-LARGEST = {"float32": LARGEST32, "float64": LARGEST64}
+LARGEST = {"float32": _kernel.LARGEST32, "float64": _kernel.LARGEST64}
 
 
 def make(
     state: Any, *, activation: Activation, score: Score, loss: Loss, dtype: str, trace_limit: float
 ) -> Kernel:
     """Return a compiled model with a copy of a `DetectorState`. A trace of NaN is computed."""
-    return (Kernel32 if dtype == "float32" else Kernel64)(
+    kind = _kernel.Kernel32 if dtype == "float32" else _kernel.Kernel64
+    return kind(
         state, activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
         loss=LOSSES.index(loss), trace_limit=trace_limit, constants=reference,
     )  # fmt: skip
