@@ -81,12 +81,10 @@ constexpr double magnitude_limit = sizeof(T) == sizeof(float) ? 1e12 : 1e100;
 template <class T>
 class Kernel {
 public:
-    Kernel(nb::handle state, int activation, int score, int loss, double trace_limit,
-           nb::handle constants) {
+    // The arrays of the state come with their type, to which they are converted.
+    Kernel(nb::handle state, In<T, 2> alpha, In<T, 1> b, In<T, 2> beta, In<T, 2> S, int activation,
+           int score, int loss, double trace_limit, nb::handle constants) {
         Values v(state);
-        const auto alpha = nb::cast<In<T, 2>>(v.part("alpha")), S = nb::cast<In<T, 2>>(v.part("S"));
-        const auto b = nb::cast<In<T, 1>>(v.part("b"));
-        const auto beta = nb::cast<In<T, 2>>(v.part("beta"));
         m.n = alpha.shape(0);
         m.N = alpha.shape(1);
         require(m.n > 0 && m.N > 0, "alpha is empty");
@@ -279,8 +277,10 @@ void bind(nb::module_& module, const char* name) {
         };
     };
     nb::class_<K>(module, name)
-        .def(nb::init<nb::handle, int, int, int, double, nb::handle>(), "state"_a, nb::kw_only(),
-             "activation"_a, "score"_a, "loss"_a, "trace_limit"_a, "constants"_a)
+        .def(nb::init<nb::handle, In<T, 2>, In<T, 1>, In<T, 2>, In<T, 2>, int, int, int, double,
+                      nb::handle>(),
+             "state"_a, nb::kw_only(), "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a,
+             "loss"_a, "trace_limit"_a, "constants"_a)
         .def("values", &K::values)
         .def("score", &K::score, nb::arg().none(), nb::arg())
         .def("update", &K::update, nb::arg().none(), nb::arg())

@@ -13,8 +13,8 @@ VERSION: str
 
 class Kernel32:
     def __init__(
-        self, state: Any, *, activation: int, score: int, loss: int, trace_limit: float,
-        constants: ModuleType,
+        self, state: Any, *, alpha: Array, b: Array, beta: Array, S: Array, activation: int,
+        score: int, loss: int, trace_limit: float, constants: ModuleType,
     ) -> None: ...  # fmt: skip
     def values(self) -> dict[str, Any]: ...
     def score(self, x: Any, a: float, /) -> float | None: ...

@@ -24,6 +24,7 @@ def make(
     """Return a compiled model with a copy of a `DetectorState`. A trace of NaN is computed."""
     kind = _kernel.Kernel32 if dtype == "float32" else _kernel.Kernel64
     return kind(
-        state, activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
+        state, alpha=state.alpha, b=state.b, beta=state.beta, S=state.S,
+        activation=ACTIVATIONS.index(activation), score=SCORES.index(score),
         loss=LOSSES.index(loss), trace_limit=trace_limit, constants=reference,
     )  # fmt: skip
