@@ -32,11 +32,21 @@ constexpr std::size_t row_group = 8;   // rows that are worked on at once
 // The constants of reference.py, which the bindings take from there.
 struct StepConstants {
     double least_leverage, largest_leverage, wound_up, least_growth, oldest;
-    std::uint64_t trace_interval;
+    std::int64_t trace_interval;
+};
+
+// What a model has learned beside its arrays.
+struct Numbers {
+    double trace, trace_start;  // of P: now, and at the start
+    double shrink;              // product of a^2 since the start: what is left of the ridge
+    double weight;              // of all samples learned, the newest counting 1
+};
+struct Counts {
+    std::int64_t seen, skipped, paused;
 };
 
 template <class T>
-struct Model {
+struct Model : Numbers, Counts {
     std::size_t n, N;
     std::size_t stride;              // N rounded up to whole cache lines
     std::size_t padded_n, padded_N;  // n and N rounded up to whole groups of rows
@@ -46,11 +56,7 @@ struct Model {
     T *alpha, *b, *beta, *S;          // beta transposed: (n, stride); S: (N, stride)
     T *x, *h, *f, *g, *e;             // the last sample and what came of it,
     double last_loss, last_leverage;  // its loss, and d - 1
-    double trace, trace_start;        // of P: now, and at the start
     double trace_limit;               // forgetting pauses while the trace is above it
-    double shrink;                    // product of a^2 since the start: what is left of the ridge
-    double weight;                    // of all samples learned, the newest counting 1
-    std::uint64_t seen, skipped, paused;
     StepConstants c;
 };
 

@@ -30,7 +30,7 @@ inline StepConstants step_constants(nb::handle reference) {
     auto number = [&](const char* name) { return nb::cast<double>(reference.attr(name)); };
     return {number("LEAST_LEVERAGE"), number("LARGEST_LEVERAGE"),
             number("WOUND_UP"),       number("LEAST_GROWTH"),
-            number("OLDEST"),         std::uint64_t(number("TRACE_INTERVAL"))};
+            number("OLDEST"),         std::int64_t(number("TRACE_INTERVAL"))};
 }
 
 // Whether an array of Python has numbers of type T.

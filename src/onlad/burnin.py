@@ -21,7 +21,13 @@ MOST_KEPT = 2**18  # numbers in them, so that wide streams have a shorter one
 
 
 def burn_in(n_features: int) -> int:
-    """Return how many samples the burn-in of a stream has."""
+    """Return how many samples the burn-in of a stream has.
+
+    Examples
+    --------
+    >>> [burn_in(n_features) for n_features in (3, 64, 1000)]
+    [4096, 4096, 262]
+    """
     return min(BURN_IN, MOST_KEPT // n_features)
 
 

@@ -475,8 +475,7 @@ class Monitor:
         self._rhythm.gaps(seconds)
         for part in self._rhythm.days(seconds):
             self._rhythm.take(seconds[part], X[part])
-        fresh = self._rhythm.fresh(seconds[-1])
-        del fresh  # this is a start already
+        self._rhythm.fresh(seconds[-1])  # it is not needed: this is a start already
         return np.asarray(X - self._rhythm.at(seconds))
 
     def _watch(self, X: Array, pause: Array | None) -> Verdicts:

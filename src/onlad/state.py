@@ -86,8 +86,3 @@ def to_kernel(settings: DetectorSettings, state: DetectorState) -> kernel.Kernel
         state, activation=activation, score=settings.score, loss=settings.loss,
         dtype=settings.dtype, trace_limit=limit,
     )  # fmt: skip
-
-
-def of_kernel(k: kernel.Kernel, memory: Array) -> DetectorState:
-    """Return a copy of what a compiled model has learned."""
-    return DetectorState(**k.values(), memory=memory)
