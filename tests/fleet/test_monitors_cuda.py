@@ -353,7 +353,7 @@ def test_devices_with_other_features_are_sorted_on_a_gpu_too(tmp_path):
 
 
 def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
-    monkeypatch.setattr("onlad.monitor.BURN_IN", 256)
+    monkeypatch.setattr("onlad.burnin.BURN_IN", 256)
     bank = MonitorBank(Monitor(warmup=64), 2, names=("a", "b", "c"), device="cuda")
     X = streams(2, 600, 3, seed=6)
     blocks = [X[:, first : first + 150] for first in range(0, 600, 150)]
