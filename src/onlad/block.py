@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlad import _kernel
+from onlad._kernel import BLOCK_ROWS as ROWS
 from onlad.reference import Array
 
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
 
-ROWS = _kernel.BLOCK_ROWS  # rows per block
 CHUNK = 512  # rows whose product with alpha is computed at once
 
 

@@ -17,7 +17,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import _kernel, compiled, fields, samples
+from onlad import compiled, fields, samples
+from onlad._kernel import Watching as Compiled
 from onlad.burnin import BurnIn, burn_in
 from onlad.counter import rising
 from onlad.fields import LARGEST_COUNT, Numbers, Within
@@ -158,7 +159,7 @@ class Monitor:
         self.n_seen = 0
         self.paused = False  # while it is, samples are judged and none is learned
         self._burn_in: BurnIn | None = BurnIn(np.empty((0, 0)))
-        self._watching: _kernel.Watching | None = None
+        self._watching: Compiled | None = None
         self._counting: Array = np.zeros(0, bool)  # which features are counters
         self._rhythm: Rhythm | None = None  # if samples have times
         self._late: Monitor | None = None  # of all features, if some came later
@@ -499,7 +500,7 @@ class Monitor:
             first = stop
         return verdicts
 
-    def beside(self, rows: int) -> _kernel.Watching | None:
+    def beside(self, rows: int) -> Compiled | None:
         """Return what may judge this number of rows in the kernel, beside others; `judged` is next.
 
         None if they must be given to `observe_many`: it has not started, may start anew, or has
