@@ -1,6 +1,6 @@
 """What is compared, all behind one seam: a series in, scores, alarms and causes out.
 
-Each method sees the rows in order and each row once. Only `told` methods are told which rows are
+Each method sees the rows in order and each row once. Only `told` methods know which rows are
 history; the others see the same rows. Where a method cannot have missing values,
 the last one stands in.
 """

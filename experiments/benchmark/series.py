@@ -103,7 +103,7 @@ class Outcome:
     drifting
         (rows,) the feature that drifts slowly, or -1.
     told
-        So many rows were learned as history; they do not count.
+        Number of first rows that were learned as history; they do not count.
     """
 
     score: Array

@@ -239,7 +239,7 @@ def test_a_stored_case_is_lost_where_it_was():
         if tuple(r[name] for name in ablation.Case._fields) == wanted
     ]
     found = ablation.measure(wanted)["lost_after"]
-    # When rounding wins hangs on the order of sums, which is the machine's.
+    # When rounding wins depends on the order of sums, which is the machine's.
     assert abs(found - stored[-1]["lost_after"]) <= 10
 
 

@@ -374,7 +374,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
             newest.get_by_role("button", name="Seen").click()
             expect(newest.get_by_text("seen", exact=True)).to_be_visible()
 
-            # Maintenance: every week, which is taken out again, and once. Nothing is told.
+            # Maintenance: every week, which is taken out again, and once. Nothing is reported.
             page.get_by_role("button", name="Plan maintenance").click()
             page.get_by_label("Or when, such as Sat 22:00-23:30").fill("Sun 03:00-04:00")
             page.get_by_role("button", name="Add").click()
@@ -397,7 +397,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
             page.get_by_role("button", name="Add").click()
             expect(page.get_by_text("Noted").last).to_be_visible()
             plant.send(fault())
-            expect(page.get_by_text("Maintenance: nothing is told or learned")).to_be_visible()
+            expect(page.get_by_text("Maintenance: nothing is reported or learned")).to_be_visible()
             assert len(_described(client, "north")["alarms"]) == 3
             plant.send(machine(100, seed=9))
             page.get_by_role("button", name="Take a snapshot").click()

@@ -79,7 +79,7 @@ class Device:
             f"The last sample came {shown.ago(watcher.seen)}"
             f"{shown.drifting(watcher)}{shown.learning(watcher)}",
         ]
-        said += ["Maintenance: nothing is told or learned"] * watcher.serviced
+        said += ["Maintenance: nothing is reported or learned"] * watcher.serviced
         said += [f"{too_many} beyond the budget, and suppressed"] * bool(watcher.suppressed)
         self._counts.text = ". ".join(said)
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
@@ -196,7 +196,7 @@ class Device:
     def _maintain(self) -> None:
         """Let a person say when the device is serviced."""
         own = self._watcher
-        with _dialog("While it is serviced, nothing is told or learned.") as dialog:
+        with _dialog("During maintenance nothing is reported or learned.") as dialog:
 
             async def keep(windows: tuple[str, ...]) -> None:
                 dialog.close()
