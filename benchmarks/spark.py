@@ -5,7 +5,7 @@ Rows per second of: the plain loop (`observe` per sample, one core), the loop in
 For the streaming query also the processor time of Java and Python together, and where it goes: the
 model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
 and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
-its own. The first micro-batches are left out: Java compiles. So many are timed that each bank is
+its own. The first micro-batches are left out: Java compiles. Enough are timed that each bank is
 written once if a device sends one row in each. `--page` makes the four runs of the page.
 """
 
