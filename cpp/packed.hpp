@@ -1,6 +1,6 @@
-// A monitor between two calls, in a third of the bytes: sums as roots in three bytes a number,
-// recent scores in two, rows in half precision, the rest in single. Where a number is not rounded,
-// that is because it does not lie near 0.
+// A monitor between two calls, in a third of the bytes: sums as roots and rows in three bytes a
+// number, recent scores in twelve bits but for the highest, the rest in single precision.
+// Where a number is not rounded, that is because it does not lie near 0.
 //
 // Between ticks a row needs no sums, so these are not unpacked for it, and not packed after it.
 
@@ -51,6 +51,28 @@ public:
         float value;
         std::memcpy(&value, &wide, sizeof value);
         return double(value * up);
+    }
+};
+
+// A number in the upper three bytes of a float, none of them infinite.
+class Short {
+    std::uint8_t bytes[3];
+
+public:
+    Short() = default;
+    explicit Short(double value) {
+        const float bounded = float(std::min(std::max(value, -1e38), 1e38));
+        std::uint32_t wide;
+        std::memcpy(&wide, &bounded, sizeof wide);
+        wide = value != value ? 0x7fc00000u : wide + 0x80u;
+        for (int k = 0; k < 3; ++k) bytes[k] = std::uint8_t(wide >> (8 * k + 8));
+    }
+    operator double() const {
+        const std::uint32_t wide = std::uint32_t(bytes[0]) << 8 | std::uint32_t(bytes[1]) << 16 |
+                                   std::uint32_t(bytes[2]) << 24;
+        float value;
+        std::memcpy(&value, &wide, sizeof value);
+        return double(value);
     }
 };
 
@@ -240,34 +262,58 @@ inline void pass_anchor(Bytes& bytes, const Layer& l, Anchor& a) {
 
 // -- the limit -------------------------------------------------------------------------------
 
-// Roots of scores in two bytes each, in steps of a power of 2: the tail of the largest matters.
-// They are read in their order, or sorted.
+// Roots of scores. The limit follows from the highest, which are kept as they are; of the others
+// the rank counts, and twelve bits hold them. They are read in their order, and sorted.
 inline void pass_scores(Bytes& bytes, std::vector<float>& values, std::vector<float>* sorted) {
-    constexpr float most = 65535.0f;
-    static thread_local std::vector<std::uint16_t> steps, by_low;
-    float top = 0.0f;
-    for (const float each : values) top = std::max(top, each);
-    float size = top > 0.0f ? std::exp2(std::ceil(std::log2(top))) : 1.0f;
-    bytes.pass<float>(size);
-    steps.resize(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i)
-        steps[i] = std::uint16_t(std::lround(values[i] / size * most));
-    bytes.pass_all<std::uint16_t>(steps);
+    constexpr std::uint16_t most = 4094, is_high = 4095;
+    static thread_local std::vector<std::uint16_t> steps;
+    static thread_local std::vector<float> high;
+    std::uint32_t count = std::uint32_t(values.size());
+    bytes.pass<std::uint32_t>(count);
+    steps.assign(count + count % 2, 0);
+    float step = 0.0f;
+    if (bytes.writes) {
+        high = values;
+        float cut = -1.0f;  // above it they are high: thrice as many as the tail has
+        const std::size_t few = count / 16 + 24;
+        if (count > few) {
+            const auto last = high.end() - std::ptrdiff_t(few) - 1;
+            std::nth_element(high.begin(), last, high.end());
+            cut = *last;
+        }
+        high.clear();
+        step = std::max(cut / most, std::numeric_limits<float>::min());
+        for (std::size_t i = 0; i < count; ++i) {
+            if (values[i] > cut) high.push_back(values[i]);
+            steps[i] = values[i] > cut ? is_high : std::uint16_t(std::lround(values[i] / step));
+        }
+    }
+    bytes.pass<float>(step);
+    bytes.pass_all<float>(high);
+    std::uint8_t* p = bytes.next(steps.size() / 2 * 3);
+    for (std::size_t i = 0; i < steps.size(); i += 2, p += 3) {
+        if (bytes.writes) {
+            p[0] = std::uint8_t(steps[i]);
+            p[1] = std::uint8_t(steps[i] >> 8 | steps[i + 1] << 4);
+            p[2] = std::uint8_t(steps[i + 1] >> 4);
+        } else {
+            steps[i] = std::uint16_t(p[0] | (p[1] & 15) << 8);
+            steps[i + 1] = std::uint16_t(p[1] >> 4 | p[2] << 4);
+        }
+    }
     if (bytes.writes) return;
-    const auto read = [&](std::vector<float>& to) {
-        to.resize(steps.size());
-        for (std::size_t i = 0; i < steps.size(); ++i) to[i] = float(steps[i]) * (size / most);
-    };
-    read(values);
+    values.resize(count);
+    auto next = high.begin();
+    for (std::size_t i = 0; i < count; ++i)
+        values[i] = steps[i] == is_high ? *next++ : float(steps[i]) * step;
     if (!sorted) return;
-    // By the low byte, then by the high one: ten times as fast as std::sort.
-    std::size_t low[257] = {}, high[257] = {};
-    for (const std::uint16_t each : steps) ++low[(each & 255) + 1], ++high[(each >> 8) + 1];
-    for (std::size_t k = 1; k < 257; ++k) low[k] += low[k - 1], high[k] += high[k - 1];
-    by_low.resize(steps.size());
-    for (const std::uint16_t each : steps) by_low[low[each & 255]++] = each;
-    for (const std::uint16_t each : by_low) steps[high[each >> 8]++] = each;
-    read(*sorted);
+    std::uint32_t found[is_high + 1] = {};
+    for (std::size_t i = 0; i < count; ++i) ++found[steps[i]];
+    sorted->clear();
+    for (std::size_t k = 0; k <= most; ++k)
+        sorted->insert(sorted->end(), found[k], float(k) * step);
+    std::sort(high.begin(), high.end());
+    sorted->insert(sorted->end(), high.begin(), high.end());
 }
 
 // -- the monitor -----------------------------------------------------------------------------
@@ -284,7 +330,7 @@ public:
 
     std::size_t nbytes() const {
         return sizeof *this + moving.size() + judged.size() + summed.size() +
-               kept.size() * sizeof(Half);
+               kept.size() * sizeof(Short);
     }
 
     // Give rows to the monitor, which is unpacked for as long.
@@ -320,7 +366,7 @@ private:
     std::vector<std::uint8_t> moving;  // what each row changes
     std::vector<std::uint8_t> judged;  // what rows are judged by
     std::vector<std::uint8_t> summed;  // what a tick needs besides
-    std::vector<Half> kept;            // rows of two ticks, and those before
+    std::vector<Short> kept;           // rows of two ticks, and those before
     std::vector<double> origin;        // (2, n) rows of both ticks are differences from these
 
     // Bytes in as much memory as they need.
@@ -351,11 +397,19 @@ private:
         bytes.pass<double>(w.held.data(), l.n);
         bytes.pass<float>(w.age.data(), l.n);
         bytes.pass<float>(w.patience.data(), l.n);
-        bytes.pass<double>(w.counted.data(), 2 * l.n);
+        bool counts = w.counts();
+        bytes.pass<bool>(counts);
+        if (counts)
+            bytes.pass<double>(w.counted.data(), 2 * l.n);
+        else if (!bytes.writes)
+            std::fill_n(w.counted.begin(), l.n, std::numeric_limits<double>::quiet_NaN());
         bytes.pass<float>(w.means, statistics);
         bytes.pass<float>(w.leans.data(), 2, l.n, l.s);
-        bytes.pass<float>(w.score.data(), 2 * T);
-        bytes.pass<std::uint16_t>(w.run.data(), 2 * T);
+        bytes.pass<Short>(w.score.data(), 2 * T);
+        if (l.width <= 256)
+            bytes.pass<std::uint8_t>(w.run.data(), 2 * T);
+        else
+            bytes.pass<std::uint16_t>(w.run.data(), 2 * T);
         for (std::size_t t = 0; t < 2 * T; ++t) {
             int flags = int(w.mode[t]) << 2 | int(w.open[t]) << 1 | int(w.refused[t]);
             bytes.pass<std::uint8_t>(flags);
@@ -407,17 +461,6 @@ private:
         bytes.pass_all<double>(w.quarantine);
     }
 
-    // The units of rows that are kept, in which half precision has differences of up to 7e7 scales,
-    // and rounds none by more than 1e-4 scales or 0.05 %. What never moved has none.
-    std::vector<double> units(const Watching& w) const {
-        std::vector<double> found(layer->n);
-        for (std::size_t j = 0; j < found.size(); ++j) {
-            const double scale = w.modes[0]->scale[j];
-            found[j] = scale > 0.0 ? std::exp2(std::ceil(std::log2(1024.0 * scale))) : 0.0;
-        }
-        return found;
-    }
-
     // From which rows of a tick are differences, of the row at a place among those that are kept.
     const double* origin_of(const Watching& w, std::size_t row) const {
         return origin.data() + (row < layer->width - 1 + w.tick_rows ? 0 : layer->n);
@@ -428,11 +471,10 @@ private:
         pass_judged(bytes, w, sorts);
         if (whole) {
             const std::size_t n = layer->n, window = w.tick_rows + w.at;
-            const std::vector<double> unit = units(w);
             for (std::size_t r = 0; r < kept.size() / n; ++r) {
                 if (r >= window && r < window + layer->width - 1) continue;  // they are there
                 for (std::size_t j = 0; j < n; ++j)
-                    w.kept[r * n + j] = origin_of(w, r)[j] + double(kept[r * n + j]) * unit[j];
+                    w.kept[r * n + j] = origin_of(w, r)[j] + kept[r * n + j];
             }
             Bytes rest(summed, false);
             pass_summed(rest, w);
@@ -460,12 +502,9 @@ private:
     // Keep rows, by their places.
     void keep(const Watching& w, std::size_t first, std::size_t stop) {
         const std::size_t n = layer->n;
-        const std::vector<double> unit = units(w);
         for (std::size_t r = first; r < stop; ++r)
-            for (std::size_t j = 0; j < n; ++j) {
-                const double moved = w.kept[r * n + j] - origin_of(w, r)[j];
-                kept[r * n + j] = Half(unit[j] > 0.0 || moved != moved ? moved / unit[j] : 0.0);
-            }
+            for (std::size_t j = 0; j < n; ++j)
+                kept[r * n + j] = Short(w.kept[r * n + j] - origin_of(w, r)[j]);
     }
 };
 
