@@ -187,7 +187,7 @@ class Limits(Pool):
             ring[order],
             fresh[:waiting],
             float(self.factor[at]),
-            self.episode[at].to(FLOAT).cpu().numpy().copy(),
+            self.array("episode", at),
         )
 
 
