@@ -290,22 +290,25 @@ inline void pass_scores(Bytes& bytes, std::vector<float>& values, std::vector<fl
     }
     bytes.pass<float>(step);
     bytes.pass_all<float>(high);
-    std::uint8_t* p = bytes.next(steps.size() / 2 * 3);
-    for (std::size_t i = 0; i < steps.size(); i += 2, p += 3) {
-        if (bytes.writes) {
-            p[0] = std::uint8_t(steps[i]);
-            p[1] = std::uint8_t(steps[i] >> 8 | steps[i + 1] << 4);
-            p[2] = std::uint8_t(steps[i + 1] >> 4);
-        } else {
-            steps[i] = std::uint16_t(p[0] | (p[1] & 15) << 8);
-            steps[i + 1] = std::uint16_t(p[1] >> 4 | p[2] << 4);
-        }
+    // The low bytes of all, and then two high halves to a byte: loops that compilers unroll.
+    const std::size_t half = steps.size() / 2;
+    std::uint8_t *low = bytes.next(3 * half), *rest = low + 2 * half;
+    std::uint16_t *one = steps.data(), *other = one + half;
+    if (bytes.writes) {
+        for (std::size_t i = 0; i < 2 * half; ++i) low[i] = std::uint8_t(one[i]);
+        for (std::size_t i = 0; i < half; ++i)
+            rest[i] = std::uint8_t(one[i] >> 8 | (other[i] >> 8) << 4);
+        return;
     }
-    if (bytes.writes) return;
+    for (std::size_t i = 0; i < half; ++i) one[i] = std::uint16_t(low[i] | (rest[i] & 15) << 8);
+    for (std::size_t i = 0; i < half; ++i)
+        other[i] = std::uint16_t(low[i + half] | (rest[i] >> 4) << 8);
     values.resize(count);
-    auto next = high.begin();
+    float* value = values.data();
+    for (std::size_t i = 0; i < count; ++i) value[i] = float(one[i]) * step;
+    const float* next = high.data();
     for (std::size_t i = 0; i < count; ++i)
-        values[i] = steps[i] == is_high ? *next++ : float(steps[i]) * step;
+        if (one[i] == is_high) value[i] = *next++;
     if (!sorted) return;
     std::uint32_t found[is_high + 1] = {};
     for (std::size_t i = 0; i < count; ++i) ++found[steps[i]];
