@@ -166,7 +166,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
             time.sleep(0.1)
         # The warm-up: 320 samples of each device.
         send(port, 20_000, 0.016 * args.devices + 0.01, args.qos, args.devices, block=20)
-        if args.stagger:  # the models of devices do not all move on at the same sample
+        if args.stagger:  # the models of devices are not all updated at the same sample
             for more in range(64):
                 few = args.devices * (63 - more) // 64
                 send(port, 20_000, few / 20_000, args.qos, max(1, few))

@@ -73,7 +73,7 @@ def message(i: int, args: argparse.Namespace) -> bytes:
 
 
 class Sensor(threading.Thread):
-    """Publishes until it is told to stop. Sample i is of device i % devices."""
+    """Publishes until it is stopped. Sample i is of device i % devices."""
 
     def __init__(self, port: int, first: int, args: argparse.Namespace) -> None:
         super().__init__(daemon=True)

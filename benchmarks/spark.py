@@ -7,7 +7,7 @@ of as many numbers as a row has to be multiplied with), a batch query and a stre
 For the streaming query also the processor time of Java and Python together, and where it goes: the
 model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
 and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
-its own. The first micro-batches are left out: Java compiles. So many are timed that each bank is
+its own. The first micro-batches are left out: Java compiles. Enough are timed that each bank is
 written once if a device sends one row in each. `--page` makes the four runs of the page.
 """
 

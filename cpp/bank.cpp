@@ -18,19 +18,18 @@ using namespace nb::literals;
 
 namespace {
 
-// What a model has of its own beside beta and S: rows of the arrays `numbers` and `counts`.
-struct Numbers {
-    double trace, trace_start, shrink, weight, a;
-};
-struct Counts {
-    std::int64_t seen, skipped, paused;
+// A row of the array `numbers`; one of `counts` has Counts.
+struct Row {
+    Numbers learned;
+    double a;
 };
 
 // Above which multiple of its start trace(P) is wound up: trace_limit of reference.py.
 template <class T>
 double wind_up(const Model<T>& m, double a) {
     const bool bends = m.activation == Activation::sigmoid || m.activation == Activation::tanh;
-    return m.c.wound_up / std::max(bends ? std::pow(a, 3.0 * double(m.N)) : 1.0, m.c.least_growth);
+    return m.c.wound_up /
+           std::max(bends ? std::pow(a, m.c.oldest * double(m.N)) : 1.0, m.c.least_growth);
 }
 
 // What a thread writes to, between two models.
@@ -134,7 +133,7 @@ bool bank_update(Out<T, 2> alpha, Out<T, 1> b, Out<T, 3> beta, Out<T, 3> S, Out<
         return reinterpret_cast<std::uintptr_t>(array.data()) % alignment == 0;
     };
     require(m.n > 0 && m.N > 0 && m.stride * sizeof(T) % alignment == 0 && m.stride >= m.N &&
-                m.padded_n % group == 0 && m.padded_n >= m.n && m.padded_N % group == 0 &&
+                m.padded_n % row_group == 0 && m.padded_n >= m.n && m.padded_N % row_group == 0 &&
                 m.padded_N >= m.N && lies_well(alpha) && lies_well(b) && lies_well(beta) &&
                 lies_well(S),
             "the models are not padded to whole cache lines");
@@ -162,26 +161,20 @@ bool bank_update(Out<T, 2> alpha, Out<T, 1> b, Out<T, 3> beta, Out<T, 3> S, Out<
             const std::size_t first = next.fetch_add(share);
             for (std::size_t i = first; i < first + share && i < models; ++i) {
                 Model<T>& one = scratch[k].m;
-                Numbers& number = reinterpret_cast<Numbers*>(numbers.data())[i];
+                Row& row = reinterpret_cast<Row*>(numbers.data())[i];
                 Counts& count = reinterpret_cast<Counts*>(counts.data())[i];
                 one.beta = beta.data() + i * m.padded_n * m.stride;
                 one.S = S.data() + i * m.padded_N * m.stride;
-                one.trace = number.trace;
-                one.trace_start = number.trace_start;
-                one.trace_limit = wind_up(m, number.a) * number.trace_start;
-                one.shrink = number.shrink;
-                one.weight = number.weight;
-                one.seen = std::uint64_t(count.seen);
-                one.skipped = std::uint64_t(count.skipped);
-                one.paused = std::uint64_t(count.paused);
+                static_cast<Numbers&>(one) = row.learned;
+                static_cast<Counts&>(one) = count;
+                one.trace_limit = wind_up(m, row.a) * one.trace_start;
                 ops.bank_rows(
                     one,
-                    {X.data() + i * rows * m.n, mask.data() + i * rows, rows, number.a, learn,
-                     blocks, losses.data() + i * rows, leverages.data() + i * rows},
+                    {X.data() + i * rows * m.n, mask.data() + i * rows, rows, row.a, learn, blocks,
+                     losses.data() + i * rows, leverages.data() + i * rows},
                     scratch[k].b);
-                number = {one.trace, one.trace_start, one.shrink, one.weight, number.a};
-                count = {std::int64_t(one.seen), std::int64_t(one.skipped),
-                         std::int64_t(one.paused)};
+                row.learned = one;
+                count = one;
             }
             if (first + share >= models) return;
         }

@@ -6,7 +6,8 @@
 
 namespace onlad {
 
-constexpr std::size_t bank_block = 32;  // rows per block, as in block.py
+// Rows per block: enough for the products, few enough for the triangular solve.
+constexpr std::size_t bank_block = 32;
 
 // What a call asks of one model.
 template <class T>
@@ -77,7 +78,7 @@ void transpose(T* __restrict to, std::size_t to_stride, const T* __restrict from
 // Some rows of X alpha, `vectors` vectors of columns from c on.
 template <std::size_t rows, std::size_t vectors, class T>
 ONLAD_INLINE void project_tile(const Model<T>& m, const T* X, T* XA, std::size_t c) {
-    constexpr std::size_t L = Lanes<T>::size;
+    constexpr std::size_t L = InVector<T>::size;
     Vec<T> acc[rows][vectors] = {};
     const T* alpha = m.alpha + c;
     for (std::size_t j = 0; j < m.n; ++j, alpha += m.stride) {
@@ -96,7 +97,7 @@ ONLAD_INLINE void project_tile(const Model<T>& m, const T* X, T* XA, std::size_t
 // XA <- X alpha; X and XA hold a whole number of fours of rows.
 template <class T>
 void project_rows(const Model<T>& m, const T* X, T* XA, std::size_t rows) {
-    constexpr std::size_t L = Lanes<T>::size;
+    constexpr std::size_t L = InVector<T>::size;
     for (std::size_t t = 0; t < rows; t += 4) {
         std::size_t c = 0;
         for (; c + 2 * L <= m.stride; c += 2 * L)

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "level.hpp"
@@ -80,10 +81,10 @@ constexpr double magnitude_limit = sizeof(T) == sizeof(float) ? 1e12 : 1e100;
 template <class T>
 class Kernel {
 public:
-    Kernel(In<T, 2> alpha, In<T, 1> b, In<T, 2> beta, In<T, 2> S, int activation, int score,
-           int loss, double trace, double trace_start, double trace_limit, double shrink,
-           double weight, std::uint64_t seen, std::uint64_t skipped, std::uint64_t paused,
-           nb::handle constants) {
+    // The arrays of the state come with their type, to which they are converted.
+    Kernel(nb::handle state, In<T, 2> alpha, In<T, 1> b, In<T, 2> beta, In<T, 2> S, int activation,
+           int score, int loss, double trace_limit, nb::handle constants) {
+        Values v(state);
         m.n = alpha.shape(0);
         m.N = alpha.shape(1);
         require(m.n > 0 && m.N > 0, "alpha is empty");
@@ -91,8 +92,8 @@ public:
                     S.shape(0) == m.N && S.shape(1) == m.N,
                 "alpha, b, beta and S do not fit each other");
         m.stride = whole_lines<T>(m.N);
-        m.padded_n = (m.n + group - 1) / group * group;
-        m.padded_N = (m.N + group - 1) / group * group;
+        m.padded_n = (m.n + row_group - 1) / row_group * row_group;
+        m.padded_N = (m.N + row_group - 1) / row_group * row_group;
         memory = Memory<T>((2 * m.padded_n + m.padded_N + 4) * m.stride +
                            2 * whole_lines<T>(m.padded_n));
         m.alpha = memory.take(m.padded_n * m.stride);
@@ -112,16 +113,24 @@ public:
         m.activation = Activation(activation);
         m.score = Score(score);
         m.loss = Loss(loss);
-        m.trace_start = trace_start;
         m.trace_limit = trace_limit;
-        m.shrink = shrink;
-        m.weight = weight;
-        m.seen = seen;
-        m.skipped = skipped;
-        m.paused = paused;
         m.c = step_constants(constants);
-        m.trace = trace;
-        if (std::isnan(trace)) ops.measure(m);
+        numbers(v);
+        if (std::isnan(m.trace)) ops.measure(m);
+    }
+
+    // All of the state but the memory of the forgetting policy.
+    nb::dict values() {
+        Values v;
+        numbers(v);
+        v.found["alpha"] = array(m.alpha, {m.n, m.N}, m.stride);
+        v.found["b"] = array(m.b, {m.N}, 0);
+        v.found["S"] = array(m.S, {m.N, m.N}, m.stride);
+        std::vector<T> beta(m.N * m.n);
+        for (std::size_t j = 0; j < m.n; ++j)
+            for (std::size_t i = 0; i < m.N; ++i) beta[i * m.n + j] = m.beta[j * m.stride + i];
+        v.found["beta"] = array(beta.data(), {m.N, m.n}, m.n);
+        return v.found;
     }
 
     // Nothing comes back for what is not a finite float vector of the model's length: the caller
@@ -188,14 +197,6 @@ public:
         }
     }
 
-    // Rows of memory that Python may look at; `columns` of `stride` are real.
-    nb::object view(T* data, std::size_t rows, std::size_t columns, std::size_t row_stride,
-                    nb::handle self) {
-        std::size_t shape[2] = {rows, columns};
-        std::int64_t strides[2] = {std::int64_t(row_stride), 1};
-        return nb::cast(nb::ndarray<nb::numpy, T>(data, 2, shape, self, strides));
-    }
-
     // x <- a float vector of the right length, finite and in range; returns whether it is one.
     bool read(nb::handle x) {
         Py_buffer buffer;
@@ -220,6 +221,16 @@ public:
     const Operations<T>& ops = operations<T>();
 
 private:
+    void numbers(Values& v) {
+        v.pass("trace", m.trace);
+        v.pass("trace_start", m.trace_start);
+        v.pass("shrink", m.shrink);
+        v.pass("weight", m.weight);
+        v.pass("seen", m.seen);
+        v.pass("skipped", m.skipped);
+        v.pass("paused", m.paused);
+    }
+
     template <class U>
     bool copy(const U* from) {
         bool fine = true, equal = true;
@@ -255,15 +266,22 @@ private:
 template <class T>
 void bind(nb::module_& module, const char* name) {
     using K = Kernel<T>;
+    // Rows of memory that Python may look at: data, rows, columns, and how far rows are apart.
+    using View = std::tuple<T*, std::size_t, std::size_t, std::size_t>;
     auto view = [](auto pick) {
-        return [pick](nb::handle self) { return pick(nb::cast<K&>(self), self); };
+        return [pick](nb::handle self) {
+            const auto [data, rows, columns, stride] = pick(nb::cast<K&>(self).m);
+            const std::size_t shape[] = {rows, columns};
+            const std::int64_t strides[] = {std::int64_t(stride), 1};
+            return nb::cast(nb::ndarray<nb::numpy, T>(data, 2, shape, self, strides));
+        };
     };
     nb::class_<K>(module, name)
-        .def(nb::init<In<T, 2>, In<T, 1>, In<T, 2>, In<T, 2>, int, int, int, double, double, double,
-                      double, double, std::uint64_t, std::uint64_t, std::uint64_t, nb::handle>(),
-             "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a, "loss"_a, "trace"_a,
-             "trace_start"_a, "trace_limit"_a, "shrink"_a, "weight"_a, "seen"_a, "skipped"_a,
-             "paused"_a, "constants"_a)
+        .def(nb::init<nb::handle, In<T, 2>, In<T, 1>, In<T, 2>, In<T, 2>, int, int, int, double,
+                      nb::handle>(),
+             "state"_a, nb::kw_only(), "alpha"_a, "b"_a, "beta"_a, "S"_a, "activation"_a, "score"_a,
+             "loss"_a, "trace_limit"_a, "constants"_a)
+        .def("values", &K::values)
         .def("score", &K::score, nb::arg().none(), nb::arg())
         .def("update", &K::update, nb::arg().none(), nb::arg())
         .def("take_back", &K::take_back)
@@ -275,27 +293,15 @@ void bind(nb::module_& module, const char* name) {
         .def("update_blocks", &K::update_blocks, nb::kw_only(), "X"_a.noconvert(),
              "XA"_a.noconvert(), "a"_a.noconvert(), "beta"_a.noconvert(), "block_rows"_a,
              "loss"_a.noconvert(), "leverage"_a.noconvert())
-        .def_prop_ro("alpha", view([](K& k, nb::handle self) {
-                         return k.view(k.m.alpha, k.m.n, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("b", view([](K& k, nb::handle self) {
-                         return k.view(k.m.b, 1, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("beta_t", view([](K& k, nb::handle self) {
-                         return k.view(k.m.beta, k.m.n, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("S", view([](K& k, nb::handle self) {
-                         return k.view(k.m.S, k.m.N, k.m.N, k.m.stride, self);
-                     }))
-        .def_prop_ro("error", view([](K& k, nb::handle self) {
-                         return k.view(k.m.e, 1, k.m.n, k.m.n, self);
-                     }))
+        .def_prop_ro("alpha", view([](auto& m) { return View{m.alpha, m.n, m.N, m.stride}; }))
+        .def_prop_ro("b", view([](auto& m) { return View{m.b, 1, m.N, m.stride}; }))
+        .def_prop_ro("beta_t", view([](auto& m) { return View{m.beta, m.n, m.N, m.stride}; }))
+        .def_prop_ro("S", view([](auto& m) { return View{m.S, m.N, m.N, m.stride}; }))
+        .def_prop_ro("error", view([](auto& m) { return View{m.e, 1, m.n, m.n}; }))
         .def_prop_ro("leverage", [](K& k) { return k.m.last_leverage; })
         .def_prop_ro("trace", [](K& k) { return k.m.trace; })
-        .def_prop_ro("trace_start", [](K& k) { return k.m.trace_start; })
         .def_prop_ro("trace_limit", [](K& k) { return k.m.trace_limit; })
         .def_prop_ro("shrink", [](K& k) { return k.m.shrink; })
-        .def_prop_ro("weight", [](K& k) { return k.m.weight; })
         .def_prop_ro("seen", [](K& k) { return k.m.seen; })
         .def_prop_ro("skipped", [](K& k) { return k.m.skipped; })
         .def_prop_ro("paused", [](K& k) { return k.m.paused; });
@@ -314,6 +320,9 @@ NB_MODULE(_kernel, module) {
     nanobind::set_leak_warnings(false);
     module.attr("LEVEL") = onlad::level;
     module.attr("VERSION") = ONLAD_VERSION;
+    module.attr("LINE") = onlad::alignment;
+    module.attr("ROW_GROUP") = onlad::row_group;
+    module.attr("BLOCK_ROWS") = onlad::bank_block;
     module.attr("LARGEST32") = onlad::magnitude_limit<float>;
     module.attr("LARGEST64") = onlad::magnitude_limit<double>;
     onlad::bind<float>(module, "Kernel32");

@@ -29,7 +29,7 @@ template <class T>
 ONLAD_INLINE void copy_strip(T* to, std::size_t to_stride, const T* from, std::size_t from_stride,
                              std::size_t rows, std::size_t width) {
     typedef T Loose __attribute__((vector_size(ONLAD_VECTOR_BYTES), may_alias, aligned(sizeof(T))));
-    constexpr std::size_t L = Lanes<T>::size;
+    constexpr std::size_t L = InVector<T>::size;
     for (std::size_t i = 0; i < rows; ++i, to += to_stride, from += from_stride) {
         std::size_t j = 0;
         for (; j + L <= width; j += L)
@@ -44,7 +44,7 @@ ONLAD_INLINE void copy_strip(T* to, std::size_t to_stride, const T* from, std::s
 template <bool add, class T, class Factor>
 ONLAD_INLINE void multiply_strip(T* out, std::size_t count, const T* rows, std::size_t depth,
                                  Factor factor) {
-    constexpr std::size_t L = Lanes<T>::size, W = strip_vectors * L;
+    constexpr std::size_t L = InVector<T>::size, W = strip_vectors * L;
     for (std::size_t i = 0; i < count; i += 4)
         for (std::size_t c = 0; c < W; c += 2 * L) {
             Vec<T> acc[4][2];
@@ -69,7 +69,7 @@ ONLAD_INLINE void multiply_strip(T* out, std::size_t count, const T* rows, std::
 template <class T>
 void update_block(Model<T>& m, const T* X, const T* XA, std::size_t samples, const double* a,
                   T* beta, const BlockMemory<T>& memory, double* losses, double* leverages) {
-    constexpr std::size_t L = Lanes<T>::size, W = strip_vectors * L;
+    constexpr std::size_t L = InVector<T>::size, W = strip_vectors * L;
     const std::size_t stride = m.stride, n = m.n, N = m.N;
     T *H = memory.H, *gain = memory.gain, *A = memory.A, *E = memory.E, *B = memory.B;
     std::size_t sample_of[2 * max_block_samples];  // of each row; `samples` for a restored ridge
@@ -78,7 +78,7 @@ void update_block(Model<T>& m, const T* X, const T* XA, std::size_t samples, con
 
     for (std::size_t t = 0; t < samples; ++t) {
         double a_t = a[t];
-        const bool held = m.trace > m.trace_limit;
+        const bool paused = m.trace > m.trace_limit;
         T *h = H + rows * stride, *g = gain + rows * stride;
         for (std::size_t i = 0; i < N; ++i) h[i] = XA[t * N + i] + m.b[i];
         finish_hidden(m, h);
@@ -90,7 +90,7 @@ void update_block(Model<T>& m, const T* X, const T* XA, std::size_t samples, con
         else
             zero(g, stride);
         sample_of[rows++] = t;
-        m.paused += held;
+        m.paused += paused;
         if (m.trace > m.trace_limit) {
             T h_k;
             const std::size_t k = restore_root(m, h_k);

@@ -35,6 +35,7 @@
     X(limit, RECENT)        \
     X(limit, FRESH)         \
     X(limit, TAIL)          \
+    X(limit, FEWEST)        \
     X(limit, EXPONENTIAL)   \
     X(limit, HEAVIEST)      \
     X(limit, HIGH)          \
@@ -60,6 +61,7 @@
     X(severity, POINTS)     \
     X(severity, TAIL)       \
     X(severity, LATELY)     \
+    X(severity, HIGHEST)    \
     X(watching, TICK)       \
     X(watching, REFUSED)    \
     X(watching, YOUNG)      \

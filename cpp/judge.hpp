@@ -135,7 +135,7 @@ ONLAD_INLINE std::ptrdiff_t step(const Layer& l, std::size_t run) {
     return run + 1 < l.width ? 0 : -std::ptrdiff_t(l.n);
 }
 
-// What is missing for much longer than usual is made up by the other features.
+// What is missing for much longer than usual is estimated from the other features.
 ONLAD_APART void fill(JudgeState& s, double* held, const ModeWorkspace& scratch,
                       const JudgeWorkspace& own) {
     const Layer& l = *s.layer;

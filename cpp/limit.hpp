@@ -131,8 +131,8 @@ private:
     // The root that normal rows exceed with probability `rate`; if `clustered`, their clusters.
     double tail(bool clustered) const {
         const std::size_t n = sorted.size();
-        const std::size_t k =
-            std::min(std::max(std::size_t(double(n) * c.limit_TAIL), std::size_t(8)), n - 1);
+        const std::size_t k = std::min(
+            std::size_t(std::max(std::floor(double(n) * c.limit_TAIL), c.limit_FEWEST)), n - 1);
         if (k < 2) return sorted.back();
         const double u = sorted[n - k - 1];
         double b0 = 0.0, b1 = 0.0;

@@ -105,7 +105,7 @@ namespace onlad::ONLAD_LEVEL {
 namespace {
 
 using Doubles = Vec<double>;
-constexpr std::size_t L = Lanes<double>::size;
+constexpr std::size_t L = InVector<double>::size;
 static_assert(L <= 2 * lanes);
 
 ONLAD_INLINE Doubles load(const double* p) {

@@ -27,16 +27,26 @@ enum class Score { reconstruction, leverage, combined };
 enum class Loss { squared, absolute };
 
 constexpr std::size_t alignment = 64;  // bytes; a cache line, and the widest vector
-constexpr std::size_t group = 8;       // rows that are worked on together
+constexpr std::size_t row_group = 8;   // rows that are worked on at once
 
 // The constants of reference.py, which the bindings take from there.
 struct StepConstants {
-    double least_leverage, largest_leverage, wound_up, least_growth;
-    std::uint64_t trace_interval;
+    double least_leverage, largest_leverage, wound_up, least_growth, oldest;
+    std::int64_t trace_interval;
+};
+
+// What a model has learned beside its arrays.
+struct Numbers {
+    double trace, trace_start;  // of P: now, and at the start
+    double shrink;              // product of a^2 since the start: what is left of the ridge
+    double weight;              // of all samples learned, the newest counting 1
+};
+struct Counts {
+    std::int64_t seen, skipped, paused;
 };
 
 template <class T>
-struct Model {
+struct Model : Numbers, Counts {
     std::size_t n, N;
     std::size_t stride;              // N rounded up to whole cache lines
     std::size_t padded_n, padded_N;  // n and N rounded up to whole groups of rows
@@ -46,11 +56,7 @@ struct Model {
     T *alpha, *b, *beta, *S;          // beta transposed: (n, stride); S: (N, stride)
     T *x, *h, *f, *g, *e;             // the last sample and what came of it,
     double last_loss, last_leverage;  // its loss, and d - 1
-    double trace, trace_start;        // of P: now, and at the start
     double trace_limit;               // forgetting pauses while the trace is above it
-    double shrink;                    // product of a^2 since the start: what is left of the ridge
-    double weight;                    // of all samples learned, the newest counting 1
-    std::uint64_t seen, skipped, paused;
     StepConstants c;
 };
 
@@ -66,7 +72,7 @@ struct Pack {
     typedef T type __attribute__((vector_size(bytes), may_alias));
 };
 template <class T>
-struct Lanes {
+struct InVector {
     static constexpr std::size_t size = ONLAD_VECTOR_BYTES / sizeof(T);
 };
 template <class T>
@@ -145,7 +151,7 @@ ONLAD_INLINE T sum(const Vec<T>& v) {
 template <class T>
 ONLAD_INLINE double dot(const T* p, const T* q, std::size_t stride) {
     Vec<T> s0{}, s1{};
-    constexpr std::size_t L = Lanes<T>::size;
+    constexpr std::size_t L = InVector<T>::size;
     std::size_t i = 0;
     for (; i + 2 * L <= stride; i += 2 * L) {
         s0 += at(p + i) * at(q + i);
@@ -160,7 +166,7 @@ ONLAD_INLINE double dot(const T* p, const T* q, std::size_t stride) {
 template <class T>
 ONLAD_INLINE void combine_rows(const T* rows, const T* weights, std::size_t count,
                                std::size_t stride, const T* start, T* out) {
-    constexpr std::size_t L = Lanes<T>::size, K = 8;
+    constexpr std::size_t L = InVector<T>::size, K = 8;
     std::size_t c = 0;
     for (; c + K * L <= stride; c += K * L) {
         Vec<T> acc[K];
@@ -266,10 +272,10 @@ ONLAD_APART double project(Model<T>& m, double& a) {
     return dot(m.f, m.f, m.stride);
 }
 
-// out (group) <- the products of a group of rows with v.
+// out (row_group) <- the products of some rows with v.
 template <class T>
 ONLAD_INLINE void dot_rows(const T* rows, const T* v, std::size_t stride, T* out) {
-    constexpr std::size_t L = Lanes<T>::size, R = group;
+    constexpr std::size_t L = InVector<T>::size, R = row_group;
     Vec<T> acc[R] = {};
     for (std::size_t j = 0; j < stride; j += L) {
         const Vec<T> v_j = at(v + j);
@@ -278,11 +284,11 @@ ONLAD_INLINE void dot_rows(const T* rows, const T* v, std::size_t stride, T* out
     for (std::size_t k = 0; k < R; k += 4) sums(acc + k, out + k);
 }
 
-// One Potter step: S <- (S - g f' w/(D + a sqrt(D))) / a with g = S f, a group of rows at a time so
+// One Potter step: S <- (S - g f' w/(D + a sqrt(D))) / a with g = S f, some rows at a time so
 // that the sums of one overlap with the products of another.
 template <class T>
 ONLAD_APART void root_step(Model<T>& m, double a, double w, double D) {
-    constexpr std::size_t L = Lanes<T>::size, R = group;
+    constexpr std::size_t L = InVector<T>::size, R = row_group;
     const std::size_t stride = m.stride, rows = m.padded_N;
     const T c = T(w / ((D + a * std::sqrt(D)) * a));
     const Vec<T> inverse_a = Vec<T>{} + T(1.0 / a);
@@ -339,13 +345,14 @@ ONLAD_APART std::size_t restore_root(Model<T>& m, T& h_k) {
 template <class T>
 ONLAD_INLINE void teach(Model<T>& m, std::size_t feature, T error) {
     T* row = m.beta + feature * m.stride;
-    for (std::size_t c = 0; c < m.stride; c += Lanes<T>::size) at(row + c) += error * at(m.g + c);
+    for (std::size_t c = 0; c < m.stride; c += InVector<T>::size)
+        at(row + c) += error * at(m.g + c);
 }
 
 // beta <- beta + g e' for all features; e is zero beyond n.
 template <class T>
 ONLAD_APART void teach_all(Model<T>& m) {
-    constexpr std::size_t L = Lanes<T>::size, R = group;
+    constexpr std::size_t L = InVector<T>::size, R = row_group;
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
     const T* __restrict g = m.g, * __restrict e = m.e;
@@ -384,8 +391,8 @@ ONLAD_INLINE bool learn_hidden(Model<T>& m, double a, double squared) {
 }
 
 template <class T>
-ONLAD_INLINE void guard(Model<T>& m, bool held) {
-    if (held) ++m.paused;
+ONLAD_INLINE void guard(Model<T>& m, bool paused) {
+    if (paused) ++m.paused;
     if (m.trace > m.trace_limit) restore(m);
 }
 
@@ -406,7 +413,7 @@ ONLAD_APART double loss_sum(Loss loss, const T* e, std::size_t n) {
 // at hand. Returns the loss. Rows beyond n are zero, and so are their x and e.
 template <bool learning, class T>
 ONLAD_APART double reconstruct(Model<T>& m) {
-    constexpr std::size_t L = Lanes<T>::size, R = group;
+    constexpr std::size_t L = InVector<T>::size, R = row_group;
     const std::size_t stride = m.stride, rows = m.padded_n;
     T* __restrict beta = m.beta;
     T* __restrict e = m.e;
@@ -447,11 +454,11 @@ double score(Model<T>& m, double a) {
 
 template <class T>
 double update(Model<T>& m, double a) {
-    bool held = m.trace > m.trace_limit;
+    bool paused = m.trace > m.trace_limit;
     double squared = take_leverage(m, a);
     if (learn_hidden(m, a, squared)) {
         m.last_loss = reconstruct<true>(m);
-        guard(m, held);
+        guard(m, paused);
     } else {
         m.last_loss = reconstruct<false>(m);
     }
@@ -461,10 +468,10 @@ double update(Model<T>& m, double a) {
 // Learn the sample whose score was just taken: h, f and e are still at hand.
 template <class T>
 bool learn_scored(Model<T>& m, double a) {
-    const bool held = m.trace > m.trace_limit;
-    if (!learn_hidden(m, held ? 1.0 : a, dot(m.f, m.f, m.stride))) return false;
+    const bool paused = m.trace > m.trace_limit;
+    if (!learn_hidden(m, paused ? 1.0 : a, dot(m.f, m.f, m.stride))) return false;
     teach_all(m);
-    guard(m, held);
+    guard(m, paused);
     return true;
 }
 

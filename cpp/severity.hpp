@@ -11,9 +11,9 @@ namespace onlad {
 
 // To a tenth, as Python's round does it: by the exact value, and a tie to the even one.
 inline double to_tenth(double x) {
-    const double scaled = x * 10.0, rest = std::fma(x, 10.0, -scaled);
-    double whole = std::floor(scaled);
-    const double part = scaled - whole;
+    const double tenths = x * 10.0, rest = std::fma(x, 10.0, -tenths);
+    double whole = std::floor(tenths);
+    const double part = tenths - whole;
     const bool odd = std::fmod(whole, 2.0) != 0.0;
     if (part > 0.5 || (part == 0.5 && (rest > 0.0 || (rest == 0.0 && odd)))) whole += 1.0;
     return whole / 10.0;
@@ -26,7 +26,7 @@ inline double severity_of(double ratio, double p_value, double unusual, double r
         ratio > 1.0
             ? std::log10(std::pow(ratio, c.severity_TAIL) * std::max(unusual, 1.0) / rate)
             : std::log10(1.0 / std::max({p_value, rate, (unusual - 1.0) / c.severity_LATELY}));
-    return to_tenth(std::min(c.severity_POINTS * decades, 100.0));
+    return to_tenth(std::min(c.severity_POINTS * decades, c.severity_HIGHEST));
 }
 
 }  // namespace onlad

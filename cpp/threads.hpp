@@ -9,8 +9,8 @@
 
 namespace onlad {
 
-// Run work(0) here and work(1) .. work(threads - 1) beside it. Where no thread is to be had, those
-// that are there must do it all.
+// Run work(0) here and work(1) .. work(threads - 1) beside it. If no thread can be started, those
+// that are there do it all.
 template <class Work>
 void beside(std::size_t threads, Work work) {
     std::vector<std::thread> others;

@@ -44,7 +44,7 @@ public:
     std::vector<std::int64_t> mode, run;
     std::unique_ptr<bool[]> refused, open;
     std::size_t at = 0;  // rows of this tick
-    // What moves on with each row.
+    // What changes with each row.
     std::vector<double> held, age, patience, leans;  // leans: (2, s)
     std::vector<double> counted;  // (2, n): of counters the last value, else NaN; rows since then
     double means[statistics] = {};
@@ -100,7 +100,7 @@ public:
         gate = c.watching_REFUSED * std::max(1.0, limit.edge) * trust;
     }
 
-    // Judge rows, and move on at each tick.
+    // Judge rows, and update the model at each tick.
     void watch(const double* X, std::size_t count, bool paused, const Columns& out,
                Workspace& scratch) {
         const std::size_t n = layer->n;

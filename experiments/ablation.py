@@ -25,6 +25,7 @@ from experiments.records import Record
 from experiments.settings import paper
 from onlad import kernel, reference
 from onlad.reference import Activation, Array, State
+from onlad.state import DetectorState
 
 COMMAND = "python -m experiments.ablation run"
 FORMS = ("printed", "one product", "symmetric", "root", "guarded")
@@ -74,16 +75,14 @@ def stepper(form: str, state: State, a: float, activation: Activation, dtype: st
     if form in ("root", "guarded"):
         start = float(np.trace(state.P))
         limit = reference.trace_limit(start, len(state.P), a, activation)
+        alpha, b, beta, P = state
+        root, memory = np.linalg.cholesky(P), np.array([a])
         model = kernel.make(
-            state.alpha,
-            state.b,
-            state.beta,
-            np.linalg.cholesky(state.P),
+            DetectorState(S=root, alpha=alpha, b=b, beta=beta, memory=memory, trace_start=start),
             activation=activation,
             score="reconstruction",
             loss="squared",
             dtype=dtype,
-            trace_start=start,
             trace_limit=limit if form == "guarded" else np.inf,
         )
         return lambda x: (model.update(x, a), bool(np.isfinite(model.trace)))

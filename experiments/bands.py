@@ -30,6 +30,10 @@ def run(kind: str, seed: int) -> dict[str, Any]:
     severity = verdicts.severity[verdicts.ready]
     incidents = Incidents()
     ended = incidents.add(verdicts) + incidents.finish()
+    alone = np.ones(len(X), bool)  # outside of incidents
+    for incident in ended:
+        alone[incident.begin : incident.end + 1] = False
+    alone = alone[verdicts.ready]
     return {
         "kind": kind,
         "seed": seed,
@@ -37,6 +41,11 @@ def run(kind: str, seed: int) -> dict[str, Any]:
         "feature": [round(float(share), 4) for share in (each.min(), each.max())],
         "rows": len(severity),
         "severe": {str(least): int(np.sum(severity >= least)) for least in ROWS},
+        "times": {
+            str(least): int(np.sum(alone & (severity >= least)))
+            + sum(incident.severity >= least for incident in ended)
+            for least in ROWS
+        },
         "incidents": {str(s): sum(e.severity >= s for e in ended) for s in INCIDENTS},
         **ORIGIN,
     }
@@ -56,7 +65,8 @@ def table() -> str:
         least = min(record["feature"][0] for record in own)
         most = max(record["feature"][1] for record in own)
         total = sum(record["rows"] for record in own)
-        counted = [("severe", s) for s in ROWS] + [("incidents", s) for s in INCIDENTS]
+        counted = [("severe", s) for s in ROWS] + [("times", s) for s in ROWS[1:]]
+        counted += [("incidents", s) for s in INCIDENTS]
         each = [sum(record[name][str(s)] for record in own) / total for name, s in counted]
         rows.append(
             [kind, f"{np.mean(shares):.1%}", f"{least:.1%} to {most:.1%}"]
@@ -64,6 +74,7 @@ def table() -> str:
         )
     heads = ["normal data", "in the band", "by sensor"]
     heads += [f"samples of {s} and more" for s in ROWS]
+    heads += [f"{s} and more, an incident once" for s in ROWS[1:]]
     return markdown(heads + [f"incidents of {s} and more" for s in INCIDENTS], rows)
 
 

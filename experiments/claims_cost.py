@@ -217,7 +217,7 @@ CLAIMS = [
     ),
     Claim("3.1", "a chunk of k costs more than k chunks of one: I_k >= k I_1", "", batch_of_one),
     Claim("3.1", "OS-ELM learns the same in chunks and one by one", "", chunks_do_not_matter),
-    Claim("3.1", "what backpropagation learns hangs on the batch size", "", batches_do_matter),
+    Claim("3.1", "what backpropagation learns depends on the batch size", "", batches_do_matter),
     Claim("2.2", "OS-ELM trains faster than backpropagation", "", faster_than_backpropagation),
     Claim("3.2", "forgetting adds a tiny cost to OS-ELM", "", forgetting_is_small),
     Claim(

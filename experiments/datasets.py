@@ -154,8 +154,8 @@ DATASETS = {
         ),
         "ossci-datasets.s3.amazonaws.com or OpenML 554",
     ),
-    # The paper's own set (UCI 364) is not to be had: this is the older one of the same kind. Its
-    # values are rounded to multiples of 2^-13.
+    # The paper's own set (UCI 364) could not be obtained: this is the older one of the same kind.
+    # Its values are rounded to multiples of 2^-13.
     "smartphone_har": Entry(
         "Smartphone HAR",
         "26cbde71ba4784b960a865c6666600a969289f550bd12348b9b6bf3f6106e7b9",

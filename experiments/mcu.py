@@ -74,7 +74,7 @@ class Unburnt(Monitor):
 
     def _begin(self, X: Array, scale: tuple[Array, Array] | None = None) -> None:
         super()._begin(X, scale)
-        self._kept = None
+        self._burn_in = None
 
 
 KINDS: dict[str, Callable[[], Monitor | PortableMonitor]] = {

@@ -27,6 +27,7 @@ from experiments.records import read
 from onlad import (
     Detector,
     Monitor,
+    burnin,
     counter,
     forgetting,
     incident,
@@ -47,7 +48,7 @@ from onlad.cli import session
 from onlad.fleet import together
 from onlad.fleet.exchange import sums
 from onlad.fleet.spark import herd
-from onlad.mcu.definition import WIDER
+from onlad.mcu import definition
 from onlad.serve import checkpoint, connection, disk, marks, service
 from onlad.streams import block, lines
 
@@ -124,9 +125,14 @@ def messages() -> str:
     return "\n".join(lines)
 
 
+def kilobytes(count: int) -> str:
+    """Return a number of bytes in kB."""
+    return f"{count / 1000:.0f} kB"
+
+
 NUMBERS: dict[str, Callable[[], str]] = {
     "warmup": lambda: str(default("warmup")),
-    "burn-in": lambda: f"{monitor.BURN_IN:,}",
+    "burn-in": lambda: f"{burnin.BURN_IN:,}",
     "budget": lambda: f"1 in {1 / default('false_alarms'):,.0f}",
     "budget per day": lambda: WORDS[round(86400 * default("false_alarms"))],
     "modes": lambda: WORDS[watching.MODES],
@@ -142,6 +148,20 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "quiet": lambda: str(incident.QUIET),
     "gap": lambda: WORDS[round(rhythm.GAP)],
     "renewed": lambda: f"{rhythm.RENEWED} days",
+    "block maxima": lambda: str(definition.BLOCK),
+    "octave": lambda: str(definition.OCTAVE),
+    "widest": lambda: str(instance.WIDEST),
+    "tanh sums": lambda: kilobytes(
+        8 * instance.GROUPS * instance.HIDDEN * (instance.HIDDEN + 1) // 2
+    ),
+    "two ticks of eight": lambda: kilobytes(
+        (watching.default_window(8) - 1 + 2 * watching.TICK) * 64
+    ),
+    "recent scores": lambda: kilobytes(limit.RECENT * 4),
+    "bins": lambda: str(rhythm.BINS),
+    "hours of a week": lambda: str(rhythm.WEEKDAYS * rhythm.HOURS),
+    "trust": lambda: str(rhythm.TRUST),
+    "least share": lambda: str(rhythm.LEAST),
     "young": lambda: str(watching.YOUNG),
     "candidate": lambda: str(watching.CANDIDATE),
     "held": lambda: WORDS[round(watching.HELD)],
@@ -157,7 +177,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "stuck": lambda: f"{score_choice.STUCK:,}",
     "ablation units": lambda: str(ablation.N),
     "band step": lambda: f"{mode.COVERED / (1 - mode.COVERED):.0f}",
-    "full burn-in": lambda: str(monitor.MOST_KEPT // monitor.BURN_IN),
+    "full burn-in": lambda: str(burnin.MOST_KEPT // burnin.BURN_IN),
     "projected": lambda: str(instance.PROJECTED),
     "level quantile": lambda: str(mode.QUANTILE),
     "winsor": lambda: WORDS[round(mode.WINSOR)],
@@ -197,7 +217,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "soft float": mcu.soft_float,
     "seeded layer": mcu.seeded,
     "fixed parts": mcu.profiled,
-    "wider": lambda: f"{WIDER:.0f}",
+    "wider": lambda: f"{definition.WIDER:.0f}",
     "smd layers": lambda: mcu.spread("smd"),
     "gecco layers": lambda: mcu.spread("gecco"),
     "float64 differs": mcu.rounded,

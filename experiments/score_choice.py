@@ -28,6 +28,7 @@ from experiments.records import append, origin, read
 from experiments.settings import paper
 from onlad import kernel, reference
 from onlad.reference import Array
+from onlad.state import DetectorState
 
 PAPER = {  # tb:eval_online_hp and tb:eval_offline_hp: activation, N, a
     dataset: {
@@ -167,7 +168,9 @@ def _begin(s: Setting, X: Array, seed: int, wound: float = WIND_UP) -> kernel.Ke
     limit = wound * trace if s.guard == "restore" else np.inf
     kinds = {"activation": s.activation, "score": "combined", "loss": "squared", "dtype": "float64"}
     beta = S @ (S.T @ (H.T @ X))
-    return kernel.make(alpha, b, beta, S, **kinds, trace_start=trace, trace_limit=limit)
+    memory = np.array([s.forgetting])
+    state = DetectorState(S=S, alpha=alpha, b=b, beta=beta, memory=memory, trace_start=trace)
+    return kernel.make(state, **kinds, trace_limit=limit)
 
 
 def _learn(s: Setting, model: kernel.Kernel, X: Array) -> tuple[Array, Array, float]:

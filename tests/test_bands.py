@@ -1,11 +1,13 @@
 """What is expected of each sensor, the band around it, and how severe an alarm is."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 
-from onlad import Monitor, kernel
-from onlad.severity import LATELY, POINTS, TAIL, severity
+import onlad
+from onlad import Monitor, _kernel
+from onlad.severity import LATELY, severity
 from onlad.verdict import Verdicts
 from onlad.watching import TICK
 from plants import smooth
@@ -158,9 +160,9 @@ def test_the_kernel_rounds_severities_as_python_does():
     p_value, rate = 10 ** rng.uniform(-4, 0, rows), 10 ** rng.uniform(-6, -1, rows)
     unusual = rng.integers(0, 65, rows).astype(float)
     found = np.zeros(rows)
-    kernel.severities(
+    _kernel.severities(
         ratio=ratio, p_value=p_value, unusual=unusual, rate=rate,
-        points=POINTS, tail=TAIL, lately=LATELY, out=found,
+        constants=onlad.severity, out=found,
     )  # fmt: skip
     columns = (each.tolist() for each in (ratio, p_value, unusual, rate))
     expected = [severity(r, p, int(u), f) for r, p, u, f in zip(*columns, strict=True)]
@@ -169,7 +171,8 @@ def test_the_kernel_rounds_severities_as_python_does():
     ties = np.array([0.25, 0.35, 0.45, 2.25, 2.35, 99.95, 12.05, 0.05])
     raised, one = 10.0**ties, np.ones(len(ties))
     out = np.zeros(len(ties))
-    kernel.severities(
-        ratio=raised, p_value=one, unusual=one, rate=one, points=1.0, tail=1.0, lately=1.0, out=out
+    logarithms = SimpleNamespace(POINTS=1.0, TAIL=1.0, LATELY=1.0, HIGHEST=100.0)
+    _kernel.severities(
+        ratio=raised, p_value=one, unusual=one, rate=one, constants=logarithms, out=out
     )
     assert out.tolist() == [round(math.log10(r), 1) for r in raised.tolist()]

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from onlad import Monitor, compiled, kernel, watching
+from onlad import Monitor, _kernel, compiled, watching
 from onlad.instance import WIDEST
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import TICK, Watching
@@ -264,9 +264,9 @@ def test_arrays_that_do_not_fit_are_refused():
     for name, value in changes.items():
         with refusal:
             changed = dataclasses.replace(values, **{name: value})
-            kernel.Watching(layer, RATE, changed, names, Verdict)
+            _kernel.Watching(layer, RATE, changed, names, Verdict)
     with refusal:
-        kernel.Watching(layer, RATE, values, ("a", "b"), Verdict)
+        _kernel.Watching(layer, RATE, values, ("a", "b"), Verdict)
     with refusal:
         said(own, np.zeros((4, 2)), False)
     with refusal:
@@ -291,6 +291,6 @@ def test_the_kernel_takes_its_constants_by_name():
     given = {"width": 1, "alpha": np.zeros((1, 32)), "b": np.zeros(32), "groups": 1}
     given["projection"] = np.empty((0, 0))
     with pytest.raises(KeyError, match=re.escape("limit.STEP")):
-        kernel.Layer(**given, features=1, constants=known)
+        _kernel.Layer(**given, features=1, constants=known)
     with pytest.raises(ValueError, match="do not fit"):
-        kernel.Layer(**given, features=2, constants=compiled.constants())
+        _kernel.Layer(**given, features=2, constants=compiled.constants())

@@ -33,6 +33,14 @@ CONSTANTS = [
     ("$c$", "mode.CORRELATED", "rows over which errors are taken to be alike in an EWMA"),
     ("", "judge.KEEP", "score up to which the mode of the row before is kept"),
     ("", "watching.HELD", "usual gaps for which a missing value is held"),
+    (
+        "$\\eta$",
+        "rhythm.NEW_DAY, rhythm.NEW_WEEK",
+        "weight of the newest day, or week, in a pattern",
+    ),
+    ("", "rhythm.LEVEL", "weight of the newest day in the level of a feature"),
+    ("", "rhythm.TRUST, rhythm.LEAST", "share of a pattern: weight per day of age, least share"),
+    ("", "rhythm.FEWEST", "least parts of a day with a value"),
     ("$G$", "split.GAIN", "gain from which a history is split"),
     ("$m_q$", "watching.CANDIDATE", "refused rows that make a candidate"),
     ("", "watching.EXPIRING", "of them let go in a tick with none to add"),
@@ -43,6 +51,11 @@ CONSTANTS = [
         "rows to explain: share of those learned, least, most",
     ),
     ("", "watching.MODES", "most modes"),
+    (
+        "",
+        "recurring.TIMES, recurring.ALIKE, recurring.AS_LARGE",
+        "events that recur: least number, least cosine of two jumps, largest ratio of their sizes",
+    ),
     ("$\\tau$", "watching.TICK", "rows of a tick"),
     ("", "watching.REFUSED, watching.SPARED", "delayed learning: share of the edge, of rows"),
     ("$m_g$", "watching.YOUNG", "rows learned at which twice as high a score is still learned"),
@@ -66,6 +79,11 @@ CONSTANTS = [
         "$m_\\ell$, $D$",
         "anchor.MEAN, anchor.OUTSIDE",
         "rows of the mean error, reach of a drift",
+    ),
+    (
+        "",
+        "anchor.SLACK, anchor.GROWS",
+        "baseline deviations added to that reach; growth of the mean error of a random walk",
     ),
 ]
 

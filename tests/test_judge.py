@@ -100,7 +100,7 @@ def test_no_window_reaches_over_a_change_between_modes_of_the_start():
 
 
 def test_a_value_made_up_does_not_count_against_the_others():
-    # The common cause is new in each row, so a value made up in the row before would be wrong.
+    # The common cause is new in each row, so a value estimated in the row before would be wrong.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1200, 1)) + 0.1 * rng.normal(size=(1200, 4))
     mode, X = made(X[:600], 1), X[600:]

@@ -5,11 +5,13 @@ import platform
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from onlad import kernel, reference
+from onlad import _kernel, kernel, reference
+from onlad.state import DetectorState
 from oracle import assert_near, assert_positive_definite, tolerance
 
 DTYPES = ["float64", "float32"]
@@ -22,16 +24,20 @@ def pair(n, N, dtype, *, ridge=RIDGE, activation="sigmoid", score="combined", lo
     """Return a compiled model and the reference state that it must follow."""
     state = reference.init(n, N, weights="normal", ridge=ridge, seed=2)
     trace = N / ridge
+    begun = DetectorState(
+        S=np.eye(N) / np.sqrt(ridge),
+        alpha=state.alpha,
+        b=state.b,
+        beta=state.beta,
+        memory=np.ones(1),
+        trace_start=trace,
+    )
     model = kernel.make(
-        state.alpha,
-        state.b,
-        state.beta,
-        np.eye(N) / np.sqrt(ridge),
+        begun,
         activation=activation,
         score=score,
         loss=loss,
         dtype=dtype,
-        trace_start=trace,
         trace_limit=reference.trace_limit(trace, N, 0.9, activation),
     )
     return model, state
@@ -213,13 +219,14 @@ def test_activations_saturate_far_out(activation, low, dtype):
 
 
 def test_a_model_is_made_only_of_arrays_that_fit():
-    _, state = pair(3, 5, "float64")
-    numbers = (0, 0, 0, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, 0, reference)
-    kind = type(pair(3, 5, "float64")[0])
+    model, _ = pair(3, 5, "float64")
+    good = DetectorState(**model.values(), memory=np.ones(1))
+    kinds = {"activation": "relu", "score": "combined", "loss": "squared", "dtype": "float64"}
     with pytest.raises(ValueError, match="alpha, b, beta and S do not fit each other"):
-        kind(state.alpha, state.b, state.beta, np.eye(4), *numbers)
+        kernel.make(replace(good, S=np.eye(4)), **kinds, trace_limit=1.0)
+    none = replace(good, alpha=np.empty((0, 5)), beta=np.empty((5, 0)))
     with pytest.raises(ValueError, match="alpha is empty"):
-        kind(np.empty((0, 5)), state.b, np.empty((5, 0)), np.eye(5), *numbers)
+        kernel.make(none, **kinds, trace_limit=1.0)
 
 
 def test_outputs_that_do_not_fit_are_refused():
@@ -280,7 +287,7 @@ NAMES = ("speed", "load", "heat")
 
 def read(row, size=3):
     out = np.full(size, np.nan)
-    return kernel.read_dict(row, NAMES, out, 1e100), out.tolist()
+    return _kernel.read_dict(row, NAMES, out, 1e100), out.tolist()
 
 
 @pytest.mark.parametrize(
@@ -320,10 +327,10 @@ def test_read_dict_leaves_what_is_too_large_to_its_caller(value):
 
 def test_causes_are_the_shares_above_0_with_the_largest_first():
     shares = np.array([[0.2, 0.0, 0.3, np.nan, 0.2, 0.3]])
-    found = kernel.causes(tuple("abcdef"), shares[0])
+    found = _kernel.causes(tuple("abcdef"), shares[0])
     assert list(found.items()) == [("c", 0.3), ("f", 0.3), ("a", 0.2), ("e", 0.2)]
     with pytest.raises(ValueError, match="one share for each name"):
-        kernel.causes(("a",), shares[0])
+        _kernel.causes(("a",), shares[0])
 
 
 def test_read_dict_wants_a_place_for_each_name():
@@ -331,7 +338,7 @@ def test_read_dict_wants_a_place_for_each_name():
 
 
 def test_a_reader_puts_numbers_where_it_is_told():
-    read = kernel.DictReader(("a", "b", "c"), np.array([2, 0, 1]))
+    read = _kernel.DictReader(("a", "b", "c"), np.array([2, 0, 1]))
     for row in ({"a": 1.0, "b": 2.0, "c": 3.0}, {"c": 3.0, "a": 1.0, "b": 2.0}):
         assert read(row).tolist() == [2.0, 3.0, 1.0]
     assert read({"a": 1.0, "b": 2.0}) is None
@@ -339,15 +346,15 @@ def test_a_reader_puts_numbers_where_it_is_told():
         read([1.0, 2.0, 3.0])
     for wrong in ([0, 1, 3], [-1, 0, 1]):
         with pytest.raises(ValueError, match="a place lies outside"):
-            kernel.DictReader(("a", "b", "c"), np.array(wrong))
+            _kernel.DictReader(("a", "b", "c"), np.array(wrong))
     with pytest.raises(ValueError, match="one place a name is needed"):
-        kernel.DictReader(("a", "b", "c"), np.array([0]))
+        _kernel.DictReader(("a", "b", "c"), np.array([0]))
 
 
 def test_a_reader_sees_every_change_of_a_dict():
     """It reads a dict once that comes twice, and must never take an old one for a new one."""
     names = tuple("abc")
-    read = kernel.DictReader(names, np.arange(3))
+    read = _kernel.DictReader(names, np.arange(3))
     row = dict.fromkeys(names, 1.0)
     assert read(row).tolist() == read(row).tolist() == [1.0, 1.0, 1.0]
     row["b"] = 2.0
@@ -366,7 +373,7 @@ def test_a_reader_sees_every_change_of_a_dict():
 
 
 def test_a_copied_reader_has_a_row_of_its_own():
-    read = kernel.DictReader(("a", "b"), np.array([1, 0]))
+    read = _kernel.DictReader(("a", "b"), np.array([1, 0]))
     row = {"a": 1.0, "b": 2.0}
     mine = read(row)
     for copy in (deepcopy(read), pickle.loads(pickle.dumps(read))):

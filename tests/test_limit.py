@@ -79,7 +79,7 @@ def test_a_distribution_that_widens_is_followed():
     rng = np.random.default_rng(0)
     limit = Limit(1e-3, rng.exponential(0.2, 1000))
     wide = live(limit, 4 * rng.exponential(0.2, TICK * 2000))
-    assert wide[: TICK * 20].mean() > 1e-3  # it was told too little at the start
+    assert wide[: TICK * 20].mean() > 1e-3  # it learned too little at the start
     assert episodes(wide[TICK * 1000 :]) / (TICK * 1000) < 3e-3
 
 

@@ -12,8 +12,8 @@ DTYPES = ["float64", "float32"]
 PERIODS = 20  # of the drift, in one life; a checkpoint after each
 YOUNG, OLD = slice(2, 6), slice(16, 20)  # periods that are compared
 
-# How far two mean AUCs may lie apart. Where few sensors drive many units, a life hangs on rounding:
-# from seed to seed float32 moves against float64 by a standard deviation of up to 0.016
+# How far two mean AUCs may lie apart. Where few sensors drive many units, a life depends on
+# rounding: from seed to seed float32 moves against float64 by a standard deviation of up to 0.016
 # (experiments/results/precision.jsonl), old against young by up to 0.02. Their means over sixteen
 # seeds move by 0.004 and 0.005, and the bound is five and four of these. One dead model of sixteen
 # moves the mean by 0.025. With sixteen sensors the deviation is 0.001, and four seeds are enough.
@@ -22,7 +22,7 @@ SEEDS = {2: 16, 16: 4}
 
 
 def drifting(n, rows, first, period, seed=0):
-    """Return the rows from `first` of a stream whose sensors move on circles, and its anomalies.
+    """Return the rows from `first` of a stream whose sensors follow circles, and its anomalies.
 
     Two hidden causes (one, for two sensors) drive all sensors, with phases that go round once a
     period. An anomaly of one row in fifty adds noise that the causes do not explain.
@@ -178,10 +178,10 @@ def test_after_a_fault_a_wide_model_scores_as_a_twin_without_it(fault, dtype, ac
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_after_a_fault_a_model_with_dead_directions_is_as_good_as_a_twin(fault, dtype, activation):
-    # More units than the stream can excite: there the guard acts all the time, in the twin too, and
-    # what it does hangs on rounding. Two such models agree in their level, not in each score. With
-    # relu the logarithm of their ratio moves by about 1 from seed to seed, and the median of eight
-    # by 1.25 / sqrt(8) = 0.44: a factor of 4 is three of these.
+    # More units than the stream can excite: there the guard acts all the time, in the twin too,
+    # and what it does depends on rounding. Two such models agree in their level, not in each score.
+    # With relu the logarithm of their ratio moves by about 1 from seed to seed, and the median of
+    # eight by 1.25 / sqrt(8) = 0.44: a factor of 4 is three of these.
     levels = []
     for seed in range(8):
         found, expected, _ = after(fault, 5_000, dtype=dtype, activation=activation, seed=seed)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlad import Monitor
+from onlad.burnin import BURN_IN, MOST_KEPT, burn_in
 from onlad.fields import values
 from onlad.limit import SINGLE
-from onlad.monitor import BURN_IN, MOST_KEPT, burn_in
 from onlad.watching import SPARED, TICK
 from plants import plant, smooth, white
 

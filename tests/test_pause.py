@@ -1,4 +1,4 @@
-"""A monitor that is paused learns nothing; one that is told that an alarm was none learns that."""
+"""A monitor that is paused learns nothing; a person can make it learn a false alarm."""
 
 import copy
 import pickle

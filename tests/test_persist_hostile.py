@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from model_files import described, put, refused, refused_in_little_memory, spelled, stream, written
 from onlad import persist, watching
 from onlad.anchor import SETTLED
+from onlad.burnin import BURN_IN
 from onlad.errors import ModelFileError
 from onlad.fields import values
 from onlad.instance import HIDDEN, PROJECTED
 from onlad.limit import GAP, RECENT
 from onlad.mode import packed
-from onlad.monitor import BURN_IN, FEWEST, Monitor
+from onlad.monitor import FEWEST, Monitor
 from onlad.persist import load, save
 from onlad.watching import CANDIDATE, MODES, TICK
 

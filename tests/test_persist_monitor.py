@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from model_files import described, same, stream, written
 from onlad import persist
 from onlad.anchor import SETTLED
+from onlad.burnin import BURN_IN
 from onlad.errors import ModelFileError
-from onlad.monitor import BURN_IN, FEWEST, Monitor
+from onlad.monitor import FEWEST, Monitor
 from onlad.persist import load, save
 from onlad.watching import TICK
 

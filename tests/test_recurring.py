@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from onlad import Monitor
-from onlad.monitor import BURN_IN
+from onlad.burnin import BURN_IN
 from onlad.recurring import AS_LARGE, TIMES, recurring
 
 ROWS, EVERY = 6_000, 300

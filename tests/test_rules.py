@@ -18,7 +18,7 @@ def watched(step=30.0, feature=1, rows=2000):
     X[1500:1510, feature] += step
     verdicts = Monitor(names=NAMES).observe_many(X)
     assert verdicts.is_anomaly[1500:1510].all()
-    verdicts.is_anomaly[1510:] = False  # what follows is told with it
+    verdicts.is_anomaly[1510:] = False  # what follows is reported with it
     verdicts.is_anomaly[:1500] = False
     return verdicts
 
@@ -161,6 +161,6 @@ def test_a_budget_counts_by_day():
 
     numbered = [replace(incident, number=k) for k in range(1, 6)]
     assert [budget.allows(each, 0) for each in numbered[:3]] == [True, True, False]
-    assert budget.allows(numbered[0], 0)  # it was told
+    assert budget.allows(numbered[0], 0)  # it was reported
     assert budget.allows(numbered[3], 1)
     assert Budget().allows(incident, 0)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlad.kernel import causes
+from onlad._kernel import causes
 from onlad.verdict import Verdict, Verdicts
 
 COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift")

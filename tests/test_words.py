@@ -14,7 +14,8 @@ PRIVATE = re.compile(
     r" an? (row|sample|key|topic|line|class|host|equation)\b"
     r"|\b(rows|samples|requests|bytes|times) an? (second|minute|read|step)\b|\bthe core fares\b"
     r"|\b(for|a stream of|at most|of) so many\b|\byouth\b|\buntold\b"
-    r"|\b(not|neither|what is) told\b",
+    r"|\b(not|neither|what is) told\b|\btold nothing\b|\bnothing is told\b|\bas ever\b"
+    r"|\bso many (rows|samples)\b|\bhangs? on\b|\bto be had\b|\bmade up\b|\bmoves? on\b",
     re.IGNORECASE,
 )
 

@@ -4,7 +4,7 @@
     python -m experiments.benchmark.choice summary      # from the records alone, for the page
 
 Each variant sets some constants. Its value on a collection is the mean of the collection's own
-measure over its series, over random layers of several seeds, told nothing and with history: single
+measure over its series, over random layers of several seeds, without and with history: single
 seeds differ by more than most variants do. For each collection in turn, the variant is taken that
 is best in the mean over all others; what it reaches on the one left out is what a user may expect.
 Beside it stands the variant that is best when no collection is left out, which is the default.
@@ -40,8 +40,8 @@ VARIANTS: dict[str, Mapping[str, float]] = {  # by module and name
     DEFAULT: {},
     "young 1,024": {"limit.YOUNG": 1_024.0},
     "young 4,096": {"limit.YOUNG": 4_096.0},
-    "burn-in 2,048": {"monitor.BURN_IN": 2_048},
-    "burn-in 8,192": {"monitor.BURN_IN": 8_192},
+    "burn-in 2,048": {"burnin.BURN_IN": 2_048},
+    "burn-in 8,192": {"burnin.BURN_IN": 8_192},
     "gate 0.4": {"watching.REFUSED": 0.4},
     "gate 0.6": {"watching.REFUSED": 0.6},
     "modes stay 32 rows": {"split.STAY": 32},

@@ -26,7 +26,7 @@ class Machine:
     """What a simulated machine is made of."""
 
     sensors: int
-    lags: int = 0  # a sensor sees each factor up to so many rows late
+    lags: int = 0  # a sensor sees each factor up to this number of rows late
     modes: int = 1
     nonlinear: bool = False
 

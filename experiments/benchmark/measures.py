@@ -16,7 +16,7 @@ from experiments.benchmark.series import Outcome, Range, Series
 from experiments.records import Record
 from experiments.testbeds import Array
 
-GAP = 10  # alarms less than so many rows apart are one episode
+GAP = 10  # alarms fewer rows apart than this are one episode
 GRACE = 10  # rows before and after a fault in which an alarm is due to it
 
 
@@ -120,7 +120,7 @@ def shares(flags: Array, ranges: Sequence[Range]) -> float:
 def measure(series: Series, outcome: Outcome) -> Record:
     """Return all that can be said of a method on a series, rounded.
 
-    A history that the method was told does not count, but for VUS-PR, which is of all rows.
+    A history that the method was given does not count, but for VUS-PR, which is of all rows.
     """
     rows = len(series.X)
     for name in ("score", "alarm", "ready", "drifting", "shares"):

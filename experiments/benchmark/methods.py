@@ -1,6 +1,6 @@
 """What is compared, all behind one seam: a series in, scores, alarms and causes out.
 
-Each method sees the rows in order and each row once. Only `told` methods are told which rows are
+Each method sees the rows in order and each row once. Only `told` methods know which rows are
 history; the others see the same rows. Where a method cannot have missing values,
 the last one stands in.
 """
@@ -67,16 +67,17 @@ def outcome(*parts: Verdicts) -> Outcome:
 
 
 def monitor(series: Series) -> Outcome:
-    return outcome(Monitor().observe_many(series.X))
+    return outcome(Monitor().observe_many(series.X, times=series.times))
 
 
 def monitor_told(series: Series) -> Outcome:
     """Score the history too, with a copy of what was learned from it: VUS-PR counts all rows."""
-    history = series.X[: series.history]
-    fitted = Monitor().fit(history)
+    times = [None, None] if series.times is None else np.split(series.times, [series.history])
+    history, later = np.split(series.X, [series.history])
+    fitted = Monitor().fit(history, times=times[0])
     return outcome(
-        copy.deepcopy(fitted).observe_many(history),
-        fitted.observe_many(series.X[series.history :]),
+        copy.deepcopy(fitted).observe_many(history, times=times[0]),
+        fitted.observe_many(later, times=times[1]),
     )
 
 

@@ -64,7 +64,7 @@ def quantised(rng: Generator, rows: int) -> Array:
 
 
 def _switches(rng: Generator, rows: int, n: int, on: float, off: float) -> Array:
-    """Return switches that stay on and off for random times, so many rows on average."""
+    """Return switches that stay on and off for random times with the given means, in rows."""
     state = np.zeros((rows, n))
     for j in range(n):
         stays = rng.geometric(1 / np.where(np.arange(2 * rows) % 2, on, off))

@@ -50,6 +50,7 @@ def page(folder: Path = FOLDER) -> str:
     parts = {
         "scores": tables.scores(),
         "cuts": tables.cut_otherwise(),
+        "timed": tables.with_times(),
         "alarms": tables.labelled_alarms(),
         "published": tables.beside_published(ranked),
         "choice": tables.choice(),

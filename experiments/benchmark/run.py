@@ -35,8 +35,9 @@ from experiments.benchmark import (
     plants,
     report,
     scenarios,
+    timed,
 )
-from experiments.benchmark.methods import METHODS
+from experiments.benchmark.methods import METHODS, OURS
 from experiments.records import Record
 from experiments.reproduce import in_parallel
 from experiments.testbeds import Array
@@ -50,6 +51,7 @@ COLLECTIONS = {
         normals.COLLECTION,
         plants.COLLECTION,
         scenarios.COLLECTION,
+        timed.COLLECTION,
     )
 }
 # No series: what is shown next depends on what was said. Who is asked, and what the answer is.
@@ -105,13 +107,15 @@ def tasks(names: Iterable[str], methods: Sequence[str]) -> list[Task]:
     for name in names:
         if name in ASKED:
             able = [m for m in methods if METHODS[m].start]
-            found += [Task(name, f"seed {s}", m) for s in range(scenarios.SEEDS) for m in able]
+            seeds = range(scenarios.ASKED_SEEDS[name])
+            found += [Task(name, f"seed {s}", m) for s in seeds for m in able]
             continue
         missing = COLLECTIONS[name].missing()
         if missing:
             print(missing, file=sys.stderr)
             continue
-        found += [Task(name, series, m) for series in COLLECTIONS[name].names() for m in methods]
+        able = [m for m in methods if m in OURS] if name == "timed" else methods
+        found += [Task(name, series, m) for series in COLLECTIONS[name].names() for m in able]
     return found
 
 

@@ -21,6 +21,7 @@ SENSORS, FACTORS = 8, 3
 HISTORY, LONG = 5_000, 6_000
 PROBE = 10.0  # noise deviations
 SEEDS = 3
+ASKED_SEEDS = {"poisoning": 3, "probes": 10}  # the share of 150 probes differs much between plants
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _modes(*parts: tuple[int, int]) -> Array:
 
 
 def _probe(p: Plant, values: Array, start: int, every: int) -> tuple[Array, list[Range]]:
-    """Put a probe into every so many rows from `start` on; return labels and rows."""
+    """Put a probe into rows at equal distances from `start` on; return labels and rows."""
     y = np.zeros(len(values), int)
     rows = np.arange(start + every, len(values), every)
     sensors = p.rng.integers(values.shape[1], size=len(rows))
@@ -200,7 +201,7 @@ PASSES: tuple[Callable[[Any], bool], ...] = (
 
 
 def poisoned(start: Callable[[Array], Watcher], seed: int, rows: int = 1_000) -> float:
-    """Return by how many deviations an attacker moves one sensor in so many rows without an alarm.
+    """Return by how many deviations an attacker moves one sensor in `rows` without an alarm.
 
     The attacker tries each step on a copy of the watcher and takes the boldest that passes. Where
     none does, the sensor shows its true value; an alarm then ends the attack. Attackers are bold or

@@ -31,6 +31,8 @@ class Series:
         Features in which a fault shows, by the rows of the fault.
     marks
         Rows for which the share in alarm is asked, by name.
+    times
+        (rows,) of the rows, in seconds, for methods that are given them.
     """
 
     collection: str
@@ -42,6 +44,7 @@ class Series:
     causes: Mapping[Range, tuple[int, ...]] = field(default_factory=dict)
     marks: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
     ordered: bool = True
+    times: Array | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.X)
@@ -100,7 +103,7 @@ class Outcome:
     drifting
         (rows,) the feature that drifts slowly, or -1.
     told
-        So many rows were learned as history; they do not count.
+        Number of first rows that were learned as history; they do not count.
     """
 
     score: Array

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import records
-from experiments.benchmark import cuts, machines, normals, plants, scenarios
+from experiments.benchmark import cuts, machines, normals, plants, scenarios, timed
 from experiments.benchmark.methods import METHODS, OURS
 from experiments.pages import markdown
 from experiments.records import Record
@@ -27,7 +27,7 @@ SCORED = {
     "nab": ("NAB", "auc", "AUC"),
     "records": ("records", "auc", "AUC"),
 }
-SIMULATED = ("machines", "plants", "normals", "scenarios", "poisoning", "probes")
+SIMULATED = ("machines", "plants", "normals", "scenarios", "poisoning", "probes", "timed")
 
 
 def read(collection: str) -> dict[str, list[Record]]:
@@ -79,6 +79,19 @@ def cut_otherwise() -> str:
                 by[SCORED[collection][0]].append(record[measures[collection][1]])
         cells[method] = {title: float(np.mean(by[title])) for title in units}
     return _scored(cells, units)
+
+
+def with_times() -> str:
+    """Return what `Monitor` reaches without times, and with them."""
+    rows: dict[str, dict[str, str]] = {name: {} for name in OURS}
+    for collection in timed.SECONDS:
+        title, measure, unit = SCORED[collection]
+        without = read(collection)
+        for method, records_with in complete("timed").items():
+            own = [r for r in records_with if r["series"].startswith(f"{collection}: ")]
+            means = [np.mean([r[measure] for r in each]) for each in (without[method], own)]
+            rows[method][f"{title}, {unit}"] = "{:.3f}, {:.3f}".format(*means)
+    return _table("method", rows, [f"{SCORED[c][0]}, {SCORED[c][2]}" for c in timed.SECONDS])
 
 
 def _scored(cells: dict[str, dict[str, float]], units: dict[str, str]) -> str:

@@ -72,6 +72,13 @@ class Offline:
         raise NotImplementedError("learns once: there is no stream")
 
 
+class Forest(Offline):
+    """An isolation forest. Each tree takes columns of all rows, so they are stored by columns."""
+
+    def fit(self, X: Array) -> None:
+        self.model.fit(np.asfortranarray(X))
+
+
 class Pca(Offline):
     """The mean squared error of a reconstruction from principal components."""
 
@@ -108,7 +115,7 @@ def kitnet(hyperparameters: Hyperparameters, n_features: int, seed: int) -> PySa
 def isolation_forest(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
     from sklearn.ensemble import IsolationForest  # noqa: PLC0415
 
-    return Offline(IsolationForest(random_state=seed, **hyperparameters))
+    return Forest(IsolationForest(random_state=seed, **hyperparameters))
 
 
 def pca(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Pca:
@@ -138,9 +145,9 @@ def nearest_neighbours(hyperparameters: Hyperparameters, n_features: int, seed: 
 
 
 def one_class_svm_rbf(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Offline:
-    from sklearn.svm import OneClassSVM  # noqa: PLC0415
+    from experiments.methods import _once  # noqa: PLC0415
 
-    return Offline(OneClassSVM(**hyperparameters))
+    return Offline(_once.RbfSvm(**hyperparameters))
 
 
 def run_once(

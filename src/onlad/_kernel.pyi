@@ -3,6 +3,9 @@ from typing import Any
 
 from onlad.reference import Array
 
+LINE: int
+ROW_GROUP: int
+BLOCK_ROWS: int
 LARGEST32: float
 LARGEST64: float
 LEVEL: str
@@ -10,10 +13,10 @@ VERSION: str
 
 class Kernel32:
     def __init__(
-        self, alpha: Array, b: Array, beta: Array, S: Array, activation: int, score: int, loss: int,
-        trace: float, trace_start: float, trace_limit: float, shrink: float, weight: float,
-        seen: int, skipped: int, paused: int, constants: ModuleType,
+        self, state: Any, *, alpha: Array, b: Array, beta: Array, S: Array, activation: int,
+        score: int, loss: int, trace_limit: float, constants: ModuleType,
     ) -> None: ...  # fmt: skip
+    def values(self) -> dict[str, Any]: ...
     def score(self, x: Any, a: float, /) -> float | None: ...
     def update(self, x: Any, a: float, /) -> float | None: ...
     def take_back(self, x: Any, /) -> bool: ...
@@ -30,10 +33,8 @@ class Kernel32:
     error: Array
     leverage: float
     trace: float
-    trace_start: float
     trace_limit: float
     shrink: float
-    weight: float
     seen: int
     skipped: int
     paused: int
@@ -89,8 +90,8 @@ def watch_fleet(
     paused: Array, verdicts: Any, detailed: int, widest: int, threads: int,
 ) -> tuple[Array, Array]: ...  # fmt: skip
 def severities(
-    *, ratio: Array, p_value: Array, unusual: Array, rate: Array,
-    points: float, tail: float, lately: float, out: Array,
+    *, ratio: Array, p_value: Array, unusual: Array, rate: Array, constants: ModuleType,
+    out: Array,
 ) -> None: ...  # fmt: skip
 
 class DictReader:

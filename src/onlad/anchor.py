@@ -22,8 +22,8 @@ from onlad.reference import Array
 SETTLED = 2_048  # rows that a mode must have learned
 MEASURED = 4_096  # rows for which the lean is measured
 MEAN = 512  # rows of a mean
-OUTSIDE = 3.0  # how many times as far as ever measured is a drift,
-SLACK = 0.5  # and how many deviations more
+OUTSIDE = 3.0  # times the largest lean that was measured is a drift,
+SLACK = 0.5  # deviations added to it
 FARTHEST = 5.0  # the largest scaled value at which it follows: beyond, a stream is elsewhere
 GROWS = 2.0  # a lean that grows by so much from one half to the next is a walk
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onlad._kernel import BLOCK_ROWS as ROWS
 from onlad.reference import Array
 
 if TYPE_CHECKING:
     from onlad.kernel import Kernel
 
-ROWS = 32  # rows per block: enough for the products, few enough for the triangular solve
 CHUNK = 512  # rows whose product with alpha is computed at once
 
 

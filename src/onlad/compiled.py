@@ -12,7 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onlad import anchor, counter, instance, judge, kernel, limit, mode, severity, watching
+from onlad import anchor, counter, instance, judge, limit, mode, severity, watching
+from onlad._kernel import Layer, Watching
+from onlad._kernel import watch_all as judge_all
+from onlad._kernel import watch_fleet as judge_fleet
 from onlad.anchor import AnchorState
 from onlad.limit import LimitState
 from onlad.mode import ModeState
@@ -40,24 +43,24 @@ def constants() -> dict[str, float]:
 
 
 @lru_cache(maxsize=64)
-def layer(features: int, width: int, seed: int) -> kernel.Layer:
+def layer(features: int, width: int, seed: int) -> Layer:
     """Return what all monitors of one shape and seed share."""
     tanh, linear = mode.Mode(features, width, True, seed).instances
     projected = linear.kind == "projected"
     projection = linear.alpha[:, :-1] if projected else np.empty((0, 0))
-    return kernel.Layer(
+    return Layer(
         features=features, width=width, alpha=tanh.alpha, b=tanh.b, groups=len(tanh.gram),
         projection=np.ascontiguousarray(projection), constants=constants(),
     )  # fmt: skip
 
 
-def resumed(state: WatchingState, rate: float, seed: int, names: Names) -> kernel.Watching:
+def resumed(state: WatchingState, rate: float, seed: int, names: Names) -> Watching:
     """Return a monitor that continues from what `learned`, or `Watching.learned`, returned."""
     own = layer(len(names), state.width, seed)
-    return kernel.Watching(own, rate, state, names, Verdict)
+    return Watching(own, rate, state, names, Verdict)
 
 
-def learned(own: kernel.Watching) -> WatchingState:
+def learned(own: Watching) -> WatchingState:
     """Return all that was learned."""
     values = own.values()
     candidate = values["candidate"]
@@ -70,14 +73,14 @@ def learned(own: kernel.Watching) -> WatchingState:
     return WatchingState(**values)
 
 
-def watch(own: kernel.Watching, X: Array, paused: bool, verdicts: Verdicts, part: slice) -> None:
+def watch(own: Watching, X: Array, paused: bool, verdicts: Verdicts, part: slice) -> None:
     """Score rows, update the model at each tick, and fill in a part of the verdicts."""
     own.watch(X, paused=paused, verdicts=verdicts, first=part.start)
     verdicts.values[part], verdicts.rate[part] = X, own.rate
 
 
 def watch_all(
-    owns: list[kernel.Watching | None], names: list[Names], counts: Array, X: Array, paused: Array
+    owns: list[Watching | None], names: list[Names], counts: Array, X: Array, paused: Array
 ) -> list[Verdicts]:
     """Return the verdicts of monitors with as many features, each of which is given once.
 
@@ -86,7 +89,7 @@ def watch_all(
     """
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
     said = Verdicts((), len(X), X.shape[1])
-    kernel.watch_all(owns, first_row=first, X=X, paused=paused, verdicts=said, threads=1)
+    judge_all(owns, first_row=first, X=X, paused=paused, verdicts=said, threads=1)
     said.values = X
     said.rate = np.repeat([0.0 if own is None else own.rate for own in owns], counts)
     edges = zip(names, first[:-1].tolist(), first[1:].tolist(), strict=True)
@@ -94,7 +97,7 @@ def watch_all(
 
 
 def watch_fleet(
-    owns: list[kernel.Watching | None],
+    owns: list[Watching | None],
     counts: Array,
     widths: Array,
     X: Array,
@@ -113,7 +116,7 @@ def watch_fleet(
     """
     first = np.concatenate(([0], np.cumsum(counts, dtype="int64")))
     values = np.concatenate(([0], np.cumsum(counts * widths, dtype="int64")))
-    return kernel.watch_fleet(
+    return judge_fleet(
         owns, first_row=first, first_value=values, X=X, paused=paused, verdicts=said,
         detailed=detailed, widest=said.wide.shape[2], threads=threads,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from onlad import block, kernel, reference, samples
 from onlad.errors import NotInModelError, OnladError
 from onlad.forgetting import Constant, Forgetting
 from onlad.reference import Activation, Array, Loss, Score, State, Weights
-from onlad.state import DetectorSettings, DetectorState, Dtype, of_kernel, to_kernel
+from onlad.state import DetectorSettings, DetectorState, Dtype, to_kernel
 
 
 class Detector:
@@ -285,7 +285,7 @@ class Detector:
 
     def started(self) -> DetectorState:
         """Return what `learned` returns, of a detector that has started."""
-        return of_kernel(self.compiled(), np.array(self._memory))
+        return DetectorState(**self.compiled().values(), memory=np.array(self._memory))
 
     @classmethod
     def resumed(cls, settings: DetectorSettings, state: DetectorState | None = None) -> Detector:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad import kernel
+from onlad._kernel import causes
 from onlad.reference import Array
 from onlad.verdict import Verdicts
 
@@ -183,7 +183,7 @@ class Incidents:
             end=int(number[last]),
             times=(now.times[0], when[1], now.times[2]),
             anomalies=(before.anomalies if before else 0) + len(part),
-            causes=kernel.causes(verdicts.names, self._shares / max(self._shares.sum(), 1e-300)),
+            causes=causes(verdicts.names, self._shares / max(self._shares.sum(), 1e-300)),
             similar=tuple(past.number for past in alike),
             label=(before and before.label) or next((p.label for p in alike if p.label), None),
         )

@@ -1,6 +1,6 @@
 """`Judge`: rows in, scores out, one row after the other. The definition of the kernel's judge.
 
-It holds what moves on with each row: the value that each feature had last, the rows before, the
+It holds what changes with each row: the value that each feature had last, the rows before, the
 running means, the leans, and the mode that the machine is in. The modes themselves change only
 between calls.
 
@@ -22,7 +22,7 @@ from onlad.mode import LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WIN
 from onlad.reference import Array
 
 KEEP = 0.5
-FILLED = 5.0  # the largest scaled value that is made up
+FILLED = 5.0  # the largest scaled value of an estimate
 
 
 class Moving(NamedTuple):

@@ -27,6 +27,7 @@ LEAST = 0.1  # of a limit: 1 is twice as far out as the 0.999 quantile of the st
 RECENT = 2_048  # normal scores
 FRESH = 16  # the limit is fitted again when a share of 1 / FRESH of them is new
 TAIL = 0.02  # share of the scores that is fitted
+FEWEST = 8  # of them, if there are so few
 LEAST_SPREAD = 1e-12  # of a tail, in units of its mean: scores may all be equal
 EXPONENTIAL, HEAVIEST = 1e-6, 0.5  # shapes of a tail: below the first it is exponential
 HIGH = 0.999  # quantile of the scores
@@ -171,7 +172,7 @@ def tail(recent: Array, rate: float, *, clustered: bool) -> float:
     """
     n = len(recent)
     roots = np.sort(recent.astype("float64"))
-    k = min(max(int(n * TAIL), 8), n - 1)
+    k = min(max(int(n * TAIL), FEWEST), n - 1)
     if k < 2:
         return float(roots[-1])
     u = float(roots[-k - 1])

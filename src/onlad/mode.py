@@ -50,7 +50,7 @@ WIDENING = 0.02  # by which a value outside of its band raises the logarithm of 
 NARROWEST = 1e-3  # of the root of the usual square: no band is narrower
 
 # In a file: wider than any stream needs, and narrow enough that no square or quotient overflows.
-LARGEST_UNIT = 1e120  # a mode may be made of values that another mode made up
+LARGEST_UNIT = 1e120  # a mode may start from values that another mode estimated
 SMALLEST_UNIT = 1e-30  # what moves by less is still
 LARGEST_SUM = 1e14  # of products of scaled values: the ridge is still seen beside it
 LARGEST_SQUARE = 1e60  # of an error

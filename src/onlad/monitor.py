@@ -1,16 +1,9 @@
 """`Monitor`: raw samples in, verdicts out.
 
 The way of a sample: names -> row (`onlad.rows`) -> judge -> verdict. Every 64 samples the model
-moves on (`onlad.watching`), so that a block of any size gives what single samples give.
+is updated (`onlad.watching`), so that blocks of any size give the same verdicts as single samples.
 
-A stream begins with a burn-in of BURN_IN samples, all of which are kept. If a lasting change is
-confirmed in it, the first samples were too few to show what is normal: the change does not become a
-second mode; all samples so far become the start. So they do if what seemed to be a counter falls.
-At the end of the burn-in a stream with an order starts once more, with all samples that were
-normal: modes and levels of some thousand samples are better than those of the first 256. Events
-that recur in the same way count as normal (`onlad.recurring`). If many samples were not normal, all
-are split into modes. If that gives more modes than were known, they are the start. Otherwise there
-were faults, or the model does not know the stream: then it goes on as it is.
+A stream begins with a burn-in, whose samples are kept (`onlad.burnin`).
 
 If samples come with their times, the patterns of a day and of a week are taken out of them before
 they are judged (`onlad.rhythm`).
@@ -24,7 +17,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from onlad import compiled, fields, kernel, samples
+from onlad import compiled, fields, samples
+from onlad._kernel import Watching as Compiled
+from onlad.burnin import BurnIn, burn_in
 from onlad.counter import rising
 from onlad.fields import LARGEST_COUNT, Numbers, Within
 from onlad.mode import check_unit
@@ -36,7 +31,6 @@ from onlad.rows import LARGEST, Names, read_many, read_one
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import (
     LARGEST_WINDOW,
-    LONGEST,
     SPARED,
     TICK,
     Watching,
@@ -46,9 +40,7 @@ from onlad.watching import (
 )
 
 FEWEST = 64  # samples of a start
-BURN_IN = LONGEST  # samples; no candidate has to explain more
 MOST_LATE = 4  # times that features may come later
-MOST_KEPT = 2**18  # numbers in them, so that wide streams have a shorter one
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +104,6 @@ class MonitorState:
             need(each, "refused must have an entry for each row of warming")
 
 
-def burn_in(n_features: int) -> int:
-    """Return how many samples the burn-in of a stream has."""
-    return min(BURN_IN, MOST_KEPT // n_features)
-
-
 class Monitor:
     """Monitors a stream of samples in raw units: what is unusual, and which features cause it.
 
@@ -171,11 +158,8 @@ class Monitor:
             raise ValueError(f"names must differ from each other, got {list(self._names)!r:.200}")
         self.n_seen = 0
         self.paused = False  # while it is, samples are judged and none is learned
-        self._kept: Array | None = np.empty((0, 0))  # samples of the burn-in
-        self._refused: Array = np.zeros(0, bool)  # which of them were not normal
-        self._watching: kernel.Watching | None = None
-        self._new: list[tuple[Array, Array]] = []  # more of both
-        self._at = 0  # samples since the last tick, in the burn-in
+        self._burn_in: BurnIn | None = BurnIn(np.empty((0, 0)))
+        self._watching: Compiled | None = None
         self._counting: Array = np.zeros(0, bool)  # which features are counters
         self._rhythm: Rhythm | None = None  # if samples have times
         self._late: Monitor | None = None  # of all features, if some came later
@@ -235,7 +219,7 @@ class Monitor:
     @property
     def young(self) -> bool:
         """Whether the stream is in its burn-in: a lasting change becomes part of its start."""
-        return self._kept is not None
+        return self._burn_in is not None
 
     @property
     def false_alarms(self) -> float:
@@ -278,7 +262,7 @@ class Monitor:
             check_unit(*scale, rows.shape[1])
         seconds = None if times is None else _seconds(times, len(rows))
         self._names, self.n_seen, self._rhythm, self._late = names, len(rows), None, None
-        self._kept, self._new = None, []
+        self._burn_in = None
         if seconds is not None:
             useful = self._without_pattern(rows, seconds)[~np.isnan(rows).all(axis=1)]
         self._begin(useful, scale)
@@ -417,7 +401,7 @@ class Monitor:
         if self._late is not None:
             said["late"] = self._late.describe()
         if self._watching is None:
-            missing = self.warmup - (0 if self._kept is None else len(self._kept))
+            missing = self.warmup - (0 if self._burn_in is None else len(self._burn_in))
             why = f"{missing} more samples with a value are needed" if self.n_seen else ""
             return said | {"why": why or "no sample yet"}
         state = compiled.learned(self._watching)
@@ -452,7 +436,7 @@ class Monitor:
         for part in rhythm.days(seconds):
             fresh = rhythm.fresh(seconds[part.start])
             if fresh is not None and self._watching is not None and len(fresh) >= FEWEST:
-                self._kept, self._new = None, []
+                self._burn_in = None
                 self._begin(fresh)
             pattern = rhythm.pattern(seconds[part])
             told = self._watch_parts(X[part] - pattern, gaps[part], paused[part])
@@ -492,8 +476,7 @@ class Monitor:
         self._rhythm.gaps(seconds)
         for part in self._rhythm.days(seconds):
             self._rhythm.take(seconds[part], X[part])
-        fresh = self._rhythm.fresh(seconds[-1])
-        del fresh  # this is a start already
+        self._rhythm.fresh(seconds[-1])  # it is not needed: this is a start already
         return np.asarray(X - self._rhythm.at(seconds))
 
     def _watch(self, X: Array, pause: Array | None) -> Verdicts:
@@ -505,26 +488,28 @@ class Monitor:
             if self._watching is None:
                 stop = self._keep(X, first, paused)
             else:
-                stop, young = next(edge for edge in edges if edge > first), self.young
-                if young:
-                    stop = min(stop, first + TICK - self._at)
+                stop = next(edge for edge in edges if edge > first)
+                if self._burn_in is not None:
+                    stop = min(stop, first + self._burn_in.left())
                 part, still = slice(first, stop), bool(paused[first])
                 compiled.watch(self._watching, X[part], still, verdicts, part)
-                if young:
+                if self.young:
                     refused = ~verdicts.learned[part]
                     self._grow(X[part], refused, still, bool(verdicts.drift[stop - 1]))
             self.n_seen += stop - first
             first = stop
         return verdicts
 
-    def beside(self, rows: int) -> kernel.Watching | None:
-        """Return what may judge so many rows in the kernel, beside others; `judged` is next.
+    def beside(self, rows: int) -> Compiled | None:
+        """Return what may judge this number of rows in the kernel, beside others; `judged` is next.
 
         None if they must be given to `observe_many`: it has not started, may start anew, or has
         times or features that came later.
         """
-        alone = self.timed or self.widened or (self.young and rows > TICK - self._at)
-        return None if alone or self._is_due(rows) else self._watching
+        young, alone = self._burn_in, self.timed or self.widened
+        if young is not None and rows >= young.left():  # the start at its end takes a while
+            alone = alone or rows > young.left() or young.ends(len(self._names), rows)
+        return None if alone else self._watching
 
     def judged(self, X: Array, learned: Array, confirmed: bool) -> None:
         """Go on after the kernel has judged rows, at the last of which a mode was confirmed or not.
@@ -537,28 +522,29 @@ class Monitor:
 
     def _keep(self, X: Array, first: int, paused: Array) -> int:
         """Keep samples for the start, and start when they are enough; return where it stopped."""
-        assert self._kept is not None
+        assert self._burn_in is not None
+        kept, _ = self._burn_in.samples()
         useful = first + np.flatnonzero(~(np.isnan(X[first:]).all(axis=1) | paused[first:]))
-        useful = useful[: self.warmup - len(self._kept)]
-        self._kept = np.concatenate((self._kept.reshape(-1, X.shape[1]), X[useful]))
-        self._refused = np.zeros(len(self._kept), bool)
-        if len(self._kept) < self.warmup:
+        useful = useful[: self.warmup - len(kept)]
+        kept = np.concatenate((kept.reshape(-1, X.shape[1]), X[useful]))
+        self._burn_in = BurnIn(kept)
+        if len(kept) < self.warmup:
             return len(X)
-        self._begin(self._kept)
+        self._begin(kept)
         return int(useful[-1]) + 1
 
     def _grow(self, X: Array, refused: Array, paused: bool, confirmed: bool) -> None:
         """Keep the samples of the burn-in; start anew with them if that is due."""
-        assert self._kept is not None
-        self._at += len(X)
+        young = self._burn_in
+        assert young is not None
+        young.at += len(X)
         if not paused:
-            some = ~np.isnan(X).all(axis=1)
-            self._new.append((X[some], refused[some]))
-        if self._at < TICK:
+            young.add(X, refused)
+        if young.at < TICK:
             return
-        self._at = 0
-        kept, refused = self._young_rows()
-        over = len(kept) > burn_in(X.shape[1])
+        young.at = 0
+        kept, refused = young.samples()
+        over = young.ends(X.shape[1])
         if confirmed or not rising(kept[:, self._counting]).all():
             self._begin(kept)
         elif over and self._watching and self._watching.ordered:
@@ -568,23 +554,7 @@ class Monitor:
             if not many or len(started.modes) > len(compiled.learned(self._watching).modes):
                 self._continue_from(started, kept)
         if over:
-            self._kept = None
-
-    def _is_due(self, rows: int) -> bool:
-        """Return whether the burn-in ends with these rows: the start at its end takes a while."""
-        if self._kept is None or self._watching is None or self._at + rows < TICK:
-            return False
-        kept = len(self._kept) + sum(len(new) for new, _ in self._new) + rows
-        return kept > burn_in(len(self._names))
-
-    def _young_rows(self) -> tuple[Array, Array]:
-        """Return the samples of the burn-in, and which were not normal."""
-        assert self._kept is not None
-        if self._new:
-            rows, refused = zip(*self._new, strict=True)
-            self._kept = np.concatenate((self._kept, *rows))
-            self._refused, self._new = np.concatenate((self._refused, *refused)), []
-        return self._kept, self._refused
+            self._burn_in = None
 
     def _started(
         self, X: Array, scale: tuple[Array, Array] | None = None, usual: Array | None = None
@@ -597,7 +567,6 @@ class Monitor:
 
     def _continue_from(self, state: WatchingState, X: Array) -> None:
         """Continue after a start from the samples `X`."""
-        self._refused = np.zeros(len(X), bool)
         if self.young:
             # The rows are not known to be normal: anchors are measured later. And a limit that has
             # learned from its alarms keeps what it learned.
@@ -605,9 +574,10 @@ class Monitor:
             if self._watching is not None:
                 factor = compiled.learned(self._watching).limit.factor
                 state = replace(state, limit=replace(state.limit, factor=factor))
-            self._kept = X if len(X) <= burn_in(X.shape[1]) else None
+            self._burn_in = BurnIn(X)
+            if self._burn_in.ends(X.shape[1]):
+                self._burn_in = None
         self._go_on(state)
-        self._at = 0
 
     def _go_on(self, state: WatchingState) -> None:
         self._watching = compiled.resumed(state, self._rate, self.seed, self._names)
@@ -623,7 +593,7 @@ class Monitor:
         """Return all that the monitor has beyond its settings; None before the first sample."""
         if self.n_seen == 0:
             return None
-        kept, refused = self._young_rows() if self.young else (None, None)
+        kept, refused = (None, None) if self._burn_in is None else self._burn_in.samples()
         watching = None if self._watching is None else compiled.learned(self._watching)
         rhythm = None if self._rhythm is None else self._rhythm.learned()
         late = None if self._late is None else self._late.learned()
@@ -649,17 +619,17 @@ class Monitor:
         if state is None:
             return self
         self._names, self.n_seen = state.names, state.n_seen
-        self._kept = None if state.warming is None else state.warming.copy()
-        if self._kept is not None:
-            none = np.zeros(len(self._kept), bool)  # or a file of before
-            self._refused = none if state.refused is None else state.refused.copy()
+        self._burn_in = None
+        if state.warming is not None:
+            refused = None if state.refused is None else state.refused.copy()
+            at = 0 if state.watching is None else state.watching.at
+            self._burn_in = BurnIn(state.warming.copy(), refused, at)
         if state.rhythm is not None:
             self._rhythm = Rhythm.resumed(state.rhythm)
         if state.late is not None:
             self._late = Monitor.resumed(settings, state.late)
         if state.watching is not None:
             self._go_on(state.watching)
-            self._at = state.watching.at
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

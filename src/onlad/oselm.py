@@ -135,7 +135,7 @@ class OsElm:
     # -- inside -----------------------------------------------------------------------------
 
     def _begin(self, X: Array, T: Array) -> None:
-        """Start from these rows and targets, or with none of either, from the ridge alone."""
+        """Start from these rows and targets; without rows, from the ridge alone."""
         n, N = X.shape[1], self.n_hidden
         alpha, b = reference.draw(n, N, self.weights, self.seed)
         H = reference.activate(X @ alpha + b, self.activation)

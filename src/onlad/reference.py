@@ -42,6 +42,7 @@ EPSILON = 1e-4  # alg:detector: no learning when d is below it
 LEAST_LEVERAGE = 1e-3  # so that h = 0 (all relu units off) cannot hide an error
 LARGEST_LEVERAGE = 1e30  # h P h' from which the compiled step, which has no EPSILON, skips a sample
 WOUND_UP = 1e4  # P is wound up when its trace is above this times its start, by the growth of P
+OLDEST = 3  # times N samples ago is the oldest one that P is determined by
 LEAST_GROWTH = 1e-4  # so that a short memory does not put the limit out of reach
 TRACE_INTERVAL = 64  # samples between measurements of trace(P), where it is followed by differences
 
@@ -278,7 +279,7 @@ def trace_limit(start: float, N: int, forgetting: float, activation: Activation)
     directions in the end; of the others some are never excited, and a higher limit would not help
     them. Measured in docs/explanation/score-measurements.md.
     """
-    growth = 1.0 if activation in ("identity", "relu") else forgetting ** (3 * N)
+    growth = 1.0 if activation in ("identity", "relu") else forgetting ** (OLDEST * N)
     return WOUND_UP / max(growth, LEAST_GROWTH) * start
 
 

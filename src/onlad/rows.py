@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onlad import kernel, samples
+from onlad._kernel import read_dict
 from onlad.reference import Array
 
 Names: TypeAlias = tuple[Hashable, ...]
@@ -24,7 +25,7 @@ def read_one(x: Any, names: Names) -> tuple[Array, Names]:
     if isinstance(x, Mapping):
         names = names or tuple(x)
         row: Array = np.empty(len(names))
-        if type(x) is dict and names and kernel.read_dict(x, names, row, LARGEST):
+        if type(x) is dict and names and read_dict(x, names, row, LARGEST):
             return row, names
         row = _from_mapping(x, names)
     else:

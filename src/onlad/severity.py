@@ -15,6 +15,7 @@ import math
 
 POINTS = 10.0  # for a factor of ten
 TAIL = 2.0  # power with which scores above the threshold become rare
+HIGHEST = 100.0
 LATELY = 64  # samples, with the newest, among which the unusual ones are counted
 
 
@@ -36,4 +37,4 @@ def severity(ratio: float, p_value: float, unusual: int, rate: float) -> float:
         decades = math.log10(ratio**TAIL * max(unusual, 1) / rate)
     else:
         decades = math.log10(1 / max(p_value, rate, (unusual - 1) / LATELY))
-    return round(min(POINTS * decades, 100.0), 1)
+    return round(min(POINTS * decades, HIGHEST), 1)

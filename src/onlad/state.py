@@ -80,22 +80,9 @@ class DetectorState:
 
 def to_kernel(settings: DetectorSettings, state: DetectorState) -> kernel.Kernel:
     """Return a compiled model with a copy of the state."""
-    start, a, activation = state.trace_start, settings.forgetting.start[0], settings.activation
+    a, activation = settings.forgetting.start[0], settings.activation
+    limit = reference.trace_limit(state.trace_start, settings.n_hidden, a, activation)
     return kernel.make(
-        state.alpha, state.b, state.beta, state.S,
-        activation=activation, score=settings.score, loss=settings.loss, dtype=settings.dtype,
-        trace=state.trace, trace_start=start,
-        trace_limit=reference.trace_limit(start, settings.n_hidden, a, activation),
-        shrink=state.shrink, weight=state.weight,
-        seen=state.seen, skipped=state.skipped, paused=state.paused,
-    )  # fmt: skip
-
-
-def of_kernel(k: kernel.Kernel, memory: Array) -> DetectorState:
-    """Return a copy of what a compiled model has learned."""
-    return DetectorState(
-        S=np.array(k.S), alpha=np.array(k.alpha), b=np.array(k.b[0]),
-        beta=np.array(k.beta_t.T, order="C"), memory=memory,
-        seen=k.seen, skipped=k.skipped, paused=k.paused,
-        trace=k.trace, trace_start=k.trace_start, shrink=k.shrink, weight=k.weight,
+        state, activation=activation, score=settings.score, loss=settings.loss,
+        dtype=settings.dtype, trace_limit=limit,
     )  # fmt: skip

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from onlad import kernel
+from onlad import severity
+from onlad._kernel import causes as causes_of
+from onlad._kernel import severities
 from onlad.reference import Array
-from onlad.severity import LATELY, POINTS, TAIL, severity
 
 
 class Around(NamedTuple):
@@ -47,7 +48,7 @@ class _LateCauses:
         def __getattr__(self, name: str) -> Any:
             if name != "causes":
                 raise AttributeError(f"a Verdict has no attribute {name!r}")
-            causes = kernel.causes(self._names, np.frombuffer(self._shares))
+            causes = causes_of(self._names, np.frombuffer(self._shares))
             object.__setattr__(self, "causes", causes)
             return causes
 
@@ -154,7 +155,8 @@ class Verdict(_LateCauses):
     def severity(self) -> float:
         """The severity, 0 to 100."""
         around = self.around
-        return severity(self.score / self.threshold, self.p_value, around.unusual, around.rate)
+        ratio = self.score / self.threshold
+        return severity.severity(ratio, self.p_value, around.unusual, around.rate)
 
 
 class Verdicts(Sequence[Verdict]):
@@ -242,7 +244,7 @@ class Verdicts(Sequence[Verdict]):
             threshold=float(self.threshold[index]),
             p_value=float(self.p_value[index]),
             is_anomaly=bool(self.is_anomaly[index]),
-            causes=kernel.causes(self.names, self.shares[index]),
+            causes=causes_of(self.names, self.shares[index]),
             learned=bool(self.learned[index]),
             drift=bool(self.drift[index]),
             drifting=self.names[drifting] if drifting >= 0 else None,
@@ -280,8 +282,8 @@ class Verdicts(Sequence[Verdict]):
         """The severity of each sample, 0 to 100."""
         found = np.zeros(len(self))
         ratio, unusual = self.score / self.threshold, np.ascontiguousarray(self.unusual)
-        kernel.severities(
+        severities(
             ratio=ratio, p_value=self.p_value, unusual=unusual, rate=self.rate,
-            points=POINTS, tail=TAIL, lately=LATELY, out=found,
+            constants=severity, out=found,
         )  # fmt: skip
         return found

@@ -1,6 +1,6 @@
 """`Watching`: what a monitor does after its start, row by row and tick by tick.
 
-Each row is judged at once. Every TICK rows the rest happens: the limit moves on, and the rows of
+Each row is judged at once. Every TICK rows the rest happens: the limit is updated, and the rows of
 the tick before are learned, late enough to see what followed them. A row is learned if it was
 usual and fewer than a tenth of the rows after it were refused. So a fault that begins slowly is
 refused before its first rows are learned. What is refused for long goes into quarantine. There a
@@ -47,7 +47,7 @@ LARGEST_WINDOW = 4_096
 # arrays of about the same size for each feature, so short windows are in proportion to the file.
 SHORT_WINDOW, LARGEST_INPUTS = 4, 2**14
 LARGEST = kernel.LARGEST["float64"]
-LARGEST_HELD = 1e122  # a value that is made up lies up to 5 units from its centre
+LARGEST_HELD = 1e122  # an estimated value lies up to 5 units from its centre
 LARGEST_SCORE = 1e30
 
 
@@ -281,7 +281,7 @@ class Watching:
         self.anchors.append(anchor)
 
     def _meet(self, moving: judge.Moving) -> None:
-        """Give a judge what moves on and the modes."""
+        """Give a judge what changes with each row, and the modes."""
         self._judge = judge.Judge(moving, self.modes, self.first_modes)
         self._inform()
 
@@ -297,7 +297,7 @@ class Watching:
 
     @property
     def moving(self) -> judge.Moving:
-        """What moves on with each row."""
+        """What changes with each row."""
         return self._judge.moving
 
     @property
@@ -363,7 +363,7 @@ class Watching:
     # -- ticks --------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """Move on after TICK rows; return whether a new mode was confirmed."""
+        """Update the model after TICK rows; return whether a new mode was confirmed."""
         is_open = self.open[TICK:]  # while paused nothing follows the stream
         ratio = self.score[TICK:] / self._limits(slice(TICK, 2 * TICK))
         self.limit.follow(ratio[is_open], self.refused[TICK:][is_open])

@@ -31,6 +31,13 @@ def test_severities_of_samples_are_about_as_rare_as_they_say_on_every_kind():
         assert 0.005 <= shares[1] <= most, kind
 
 
+def test_severity_20_comes_about_once_in_100_samples_on_every_kind_if_an_incident_counts_once():
+    for kind in NORMALS:
+        own = [record for record in bands.found() if record["kind"] == kind]
+        share = sum(record["times"]["20"] for record in own) / sum(each["rows"] for each in own)
+        assert 0.005 <= share <= 0.025, kind
+
+
 def test_a_run_makes_the_record_again():
     old = next(record for record in bands.found() if record["kind"] == "gaussian")
     new = bands.run("gaussian", old["seed"])

@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from experiments.benchmark import (
     run,
     scenarios,
     tables,
+    timed,
     volume,
 )
 from experiments.benchmark.series import Collection, Outcome, series
@@ -251,6 +253,34 @@ def test_a_cut_has_other_rows_or_features(kind, rows, features, history, monkeyp
     assert part.y.sum() == 1
 
 
+@pytest.mark.parametrize("watch", [methods.monitor, methods.monitor_told])
+def test_a_monitor_is_given_the_times_of_a_series_that_has_them(watch):
+    hours = np.arange(0, 24 * 28, 0.25)
+    X = np.random.default_rng(0).normal([20.0, 3.0], 0.5, (len(hours), 2))
+    X[:, 0] += 10 * ((hours % 24 > 7) & (hours % 24 < 19))
+    X[-90:-86, 0] += 10  # by night
+    whole = series("any", "any", X, history=len(X) // 2)
+    assert not watch(whole).alarm[-90:-86].any()
+    assert watch(replace(whole, times=3_600 * hours)).alarm[-90:-86].all()
+
+
+def test_only_monitors_watch_streams_with_times(monkeypatch):
+    for variable in (collections.BENCHMARK, collections.STREAMS):
+        monkeypatch.setenv(variable, ".")
+    monkeypatch.setattr(timed, "names", lambda: ["asd: omi1"])
+    collection = replace(timed.COLLECTION, names=timed.names)
+    monkeypatch.setattr(run, "COLLECTIONS", {"timed": collection})
+    todo = run.tasks(["timed"], list(methods.METHODS))
+    assert [task.method for task in todo] == list(methods.OURS)
+
+
+@pytest.mark.skipif("ONLAD_BENCHMARK" not in os.environ, reason="ONLAD_BENCHMARK is not set")
+def test_a_stream_with_times_is_the_whole_one():
+    made, whole = timed.load("asd: omi1"), collections.asd("omi1")
+    np.testing.assert_array_equal(made.X, whole.X)
+    assert np.diff(made.times).tolist() == [300.0] * (len(whole.X) - 1)
+
+
 @pytest.mark.skipif("ONLAD_BENCHMARK" not in os.environ, reason="ONLAD_BENCHMARK is not set")
 def test_causes_are_features_from_0_in_rows_of_the_whole_series():
     made = collections.asd("omi5")
@@ -320,11 +350,11 @@ class Fake:
     def __init__(self):
         self.total = 0.0
 
-    def fit(self, X):
+    def fit(self, X, times=None):
         self.total += float(np.nansum(X))
         return self
 
-    def observe_many(self, X):
+    def observe_many(self, X, times=None):
         score = self.total + np.cumsum(np.nansum(X, axis=1))
         self.total = float(score[-1])
         nothing = np.zeros(len(X), bool)

@@ -1,4 +1,4 @@
-"""kNN, LOF and PCA that share work: the scores of PyOD and scikit-learn, for all settings."""
+"""kNN, LOF, PCA and an SVM that share work: scores of PyOD and scikit-learn, for all settings."""
 
 from collections import OrderedDict
 
@@ -9,7 +9,9 @@ KNN = pytest.importorskip("pyod.models.knn").KNN
 
 from experiments.methods import _once, peers  # noqa: E402
 from sklearn.decomposition import PCA  # noqa: E402
+from sklearn.ensemble import IsolationForest  # noqa: E402
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors  # noqa: E402
+from sklearn.svm import OneClassSVM  # noqa: E402
 
 
 @pytest.fixture
@@ -56,6 +58,42 @@ def test_pca_has_scikit_learns_reconstruction(rows, settings):
     assert model.model.n_components == its.n_components_
     # Sums of 64 products in float32, of parts up to 10 for an error that is at least 1e-4.
     np.testing.assert_allclose(model.score(X), np.mean((X - back) ** 2, axis=1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("settings", peers.GRIDS["ocsvm-rbf"])
+def test_one_class_svm_has_scikit_learns_scores(rows, settings):
+    train, X = (part * np.float32(0.1) for part in rows)
+    model = peers.one_class_svm_rbf(settings, 64, 0)
+    model.fit(train)
+    its = -OneClassSVM(**settings).fit(train).score_samples(X)
+    # One problem, whose kernels differ by float64's rounding, and one solver.
+    np.testing.assert_allclose(model.score(X), its, rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", peers.GRIDS["iforest"][:12:3])
+def test_an_isolation_forest_has_scikit_learns_scores(rows, settings):
+    train, X = rows
+    model = peers.isolation_forest(settings, 64, 3)
+    model.fit(train)
+    its = -IsolationForest(random_state=3, **settings).fit(train).score_samples(X)
+    np.testing.assert_array_equal(model.score(X), its)  # the order in memory changes no number
+
+
+def test_distances_are_found_once_for_all_settings(rows, monkeypatch):
+    calls = []
+    plain = _once._squares
+    monkeypatch.setattr(_once, "_squares", lambda X: calls.append(1) or plain(X))
+    for settings in peers.GRIDS["ocsvm-rbf"]:
+        peers.one_class_svm_rbf(settings, 64, 0).fit(rows[0])
+    assert len(calls) == 1
+
+
+def test_what_is_kept_has_a_bound(rows, monkeypatch):
+    train, _ = rows
+    monkeypatch.setattr(_once, "KEPT", 3 * 400 * 399 // 2 * 8)
+    for k in range(5):
+        peers.one_class_svm_rbf({}, 64, 0).fit(train + k)
+    assert len(_once._found) == 3
 
 
 def test_components_are_found_once_for_all_settings(rows, monkeypatch):

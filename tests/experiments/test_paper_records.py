@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from experiments.methods import registry
+from experiments.methods import peers, registry
 from experiments.settings import paper
 from experiments.tables import Aucs
 
@@ -18,6 +18,7 @@ from experiments import (
     reproduce,
     scaling,
     tables,
+    tune,
     ways,
 )
 from onlad import reference
@@ -72,6 +73,29 @@ def test_reproduce_runs_every_trial_that_the_tables_have():
                 settings,
             )
             assert len(found) <= registry()[method].trials, (testbed, name, method, settings)
+
+
+def test_a_search_from_nothing_tries_the_settings_that_are_stored():
+    neural = pytest.importorskip("experiments.neural")
+    for path in sorted((records.RESULTS / "tune").glob("*.jsonl")):
+        testbed, method = path.stem.split("-", 1)
+        for name in DATASETS:
+            if method in neural.PAPERS:
+                first = neural.candidates(testbed, name, method)
+            else:
+                first = tune.grid(testbed, method, name)
+            wanted = {tune._without_score(each) for each in first}
+            stored = [r for r in records.read(f"tune/{path.stem}") if r["dataset"] == name]
+            tried = {tune._without_score(r["hyperparameters"]) for r in stored}
+            if method in tune.METHODS and method not in peers.GRIDS:
+                assert tune.tasks(testbed, name, method) == []
+            if method == "onlad-plus":  # the second stage has other ridges
+                wanted |= {
+                    tune._without_score(each | {"ridge": ridge})
+                    for each in first
+                    for ridge in tune.RIDGES
+                }
+            assert tried <= wanted, (path.stem, name)
 
 
 def test_reproduce_runs_what_every_other_page_is_made_of():
@@ -215,7 +239,7 @@ def test_a_stored_case_is_lost_where_it_was():
         if tuple(r[name] for name in ablation.Case._fields) == wanted
     ]
     found = ablation.measure(wanted)["lost_after"]
-    # When rounding wins hangs on the order of sums, which is the machine's.
+    # When rounding wins depends on the order of sums, which is the machine's.
     assert abs(found - stored[-1]["lost_after"]) <= 10
 
 

@@ -601,5 +601,5 @@ def test_memory_begins_at_a_cache_line():
 
 def test_constants_are_those_of_the_definition():
     assert models.AT_ONCE > 0
-    source = (host.LINE, host.GROUP)
+    source = (host.LINE, host.ROW_GROUP)
     assert source == (64, 8)

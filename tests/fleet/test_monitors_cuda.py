@@ -126,7 +126,7 @@ def streams(devices, rows, n, seed=0):
     if devices > 1:
         X[1, rows // 4 :] = 30 - 2 * X[1, rows // 4 :]  # becomes a mode
     if devices > 2:
-        X[2, rows // 3 :, 0] = NAN  # a sensor dies: its values are made up
+        X[2, rows // 3 :, 0] = NAN  # a sensor dies: its values are estimated
     if devices > 3:
         X[3, rows // 2 : rows // 2 + 400, 0] += 25.0  # a fault that ends
     return X
@@ -353,7 +353,7 @@ def test_devices_with_other_features_are_sorted_on_a_gpu_too(tmp_path):
 
 
 def test_a_device_that_is_no_longer_young_moves_to_the_gpu(monkeypatch):
-    monkeypatch.setattr("onlad.monitor.BURN_IN", 256)
+    monkeypatch.setattr("onlad.burnin.BURN_IN", 256)
     bank = MonitorBank(Monitor(warmup=64), 2, names=("a", "b", "c"), device="cuda")
     X = streams(2, 600, 3, seed=6)
     blocks = [X[:, first : first + 150] for first in range(0, 600, 150)]

@@ -253,7 +253,7 @@ def test_no_window_reaches_over_a_change_between_modes_of_the_start(kept):
     start = Monitor.resumed(start.settings(), both)
     X = np.stack([history(700, 3, seed=seed) for seed in (2, 3)])
     X += 40 * (np.arange(700) // 85 % 2)[None, :, None]
-    X[1, 500:540, 1] = np.nan  # what is missing for long is made up, in the mode that it is in
+    X[1, 500:540, 1] = np.nan  # what is missing for long is estimated, in the mode that it is in
     bank = MonitorBank(start, 2, **kept)
     bank.observe_many(X[:, :88])
     assert (bank[0].learned().watching.run < 3).any()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from serving import ONLAD, Client, Served, free_port, machine, until
+from serving import ONLAD, Client, Served, free_port, machine, sample, until
 
 from onlad.serve import config, tables
 from onlad.serve.discovery import configs
@@ -165,6 +165,26 @@ def test_the_first_service_may_be_pasted_as_one_block(tmp_path, broker):
         assert json.loads(out[-1])[0]["samples"] == 401
     finally:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+
+
+def test_the_page_on_alarms(tmp_path):
+    (toml,) = blocks("alarms.md", "toml")
+    (maintain,) = blocks("alarms.md")
+    http = free_port()
+    path = tmp_path / "onlad.toml"
+    path.write_text(toml.replace("[http]\n", f"[http]\nport = {http}\npage = false\n"))
+    with Served(path):
+        wait_until_ready(http)
+        shell = Shell(tmp_path, 1883, http)
+        rows = json.dumps([sample(x) for x in machine(20)])
+        (tmp_path / "rows.json").write_text(rows)
+        there = f"http://127.0.0.1:{http}/streams/pumps"
+        shell.run(f"curl -sf '{there}/samples?device=north' -d @rows.json")
+        said = json.loads(shell.run(maintain))
+        assert said == json.loads(ask(http, "/streams/pumps/maintenance?device=north")) != []
+        tried = "device=north&false_alarms=0.001"
+        assert f"`GET /streams/pumps/backtest?{tried}`" in (DOCS / "alarms.md").read_text()
+        assert json.loads(ask(http, f"/streams/pumps/backtest?{tried}"))["incidents"] == []
 
 
 def test_every_key_stands_on_the_page_with_its_default():

@@ -96,7 +96,7 @@ def survive(folder, broker, version, kills, rows=200):
     path = write_config(folder, broker.port, CONFIG.replace("VERSION", version))
     most = rows * (kills + 1)
     X = machine(most, faults=range(1200, most, 501))
-    # So many samples are sent for each kill: a slow machine gets no backlog that stays.
+    # This number of samples is sent for each kill: a slow machine gets no backlog that stays.
     rng, stop, sent, allowed = random.Random(0), threading.Event(), [], [rows]
     with Client(broker.port) as client, closing(Forker(path)) as forker:
 

@@ -239,7 +239,7 @@ def test_a_block_of_the_journal_that_ended_a_start_is_replayed_record_by_record(
     assert same_as_alone(careful, X, "")
     crash(careful)
     sizes.clear()
-    started(tmp_path).close()  # the next one is as fast as ever
+    started(tmp_path).close()  # the next one is as fast as before
     assert sizes == [64, 26]
 
 

@@ -376,7 +376,7 @@ def retained(port, topics):
 
 
 class Told:
-    """In place of a connection: keeps what the broker is told, in order."""
+    """In place of a connection: keeps what the broker receives, in order."""
 
     owed = 0
 

@@ -9,7 +9,8 @@ from serving import machine
 
 from onlad.serve import tables
 from onlad.serve.across import peers
-from onlad.serve.watcher import KEPT_ALARMS, Watcher
+from onlad.serve.alarm import KEPT
+from onlad.serve.watcher import Watcher
 
 FAULTS = [30, 31, 32, 33, 34]
 
@@ -120,11 +121,11 @@ def test_a_named_fault_is_known_however_many_alarms_follow():
     give(own, 900)
     _, (first,) = give(own, 40, 900.0, FAULTS, seed=3)
     own.put_label(first, "fault", "a worn valve")
-    for k in range(KEPT_ALARMS + 5):
+    for k in range(KEPT + 5):
         other = machine(40, seed=3) + 9.0 * (np.arange(40) == 30)[:, None] * [1, 0, 0, 0]
         own.observe(other, 1000.0 * k + 1000 + np.arange(40.0))
         give(own, 100, 1000.0 * k + 1100, seed=k)
-    assert len(own.alarms) == KEPT_ALARMS
+    assert len(own.alarms) == KEPT
     _, (again,) = give(own, 40, 1e6, FAULTS, seed=3)
     assert again.like == "a worn valve"
 

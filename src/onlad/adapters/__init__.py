@@ -4,6 +4,7 @@ The constructors are alike by design: each host wants its parameters written out
 """
 
 import inspect
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -26,12 +27,12 @@ def keep(adapter: Any, arguments: Mapping[str, Any]) -> None:
     vars(adapter).update({name: arguments[name] for name in arguments if name not in hidden})
 
 
-def made(kind: type[T], parameters: Mapping[str, Any], seed: int) -> T:
+def made(kind: type[T], parameters: Mapping[str, Any], seed: int | None) -> T:
     """Return a `Detector` or an `OsElm` with the parameters of an adapter that it has too.
 
-    Its `score` is the `score_type` of the adapter.
+    Its `score` is the `score_type` of the adapter. Without a seed it draws its own.
     """
-    own = {**parameters, "seed": seed}
+    own = {**parameters, "seed": secrets.randbelow(2**31) if seed is None else seed}
     if "score_type" in own:
         own["score"] = own["score_type"]
     return kind(**{name: own[name] for name in inspect.signature(kind).parameters if name in own})

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from onlad import kernel, reference
+from onlad import _kernel, kernel, reference
 from onlad.adapters import keep, made, needs
 from onlad.detector import Detector
 from onlad.forgetting import Forgetting
@@ -68,10 +68,9 @@ class OnladDetector(AnomalyDetector):
         keep(self, locals())
         if ridge == 0:
             raise ValueError("ridge must be above 0: River gives no samples to start from, got 0")
-        drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed
-        self._model = made(Detector, vars(self), drawn)
+        self._model = made(Detector, vars(self), seed)
         self._names: Names = ()
-        self._read: kernel.DictReader | None = None  # while there are no features
+        self._read: _kernel.DictReader | None = None  # while there are no features
 
     def learn_one(self, x: dict[Hashable, Any]) -> None:
         """Learn one sample; features that it is the first to have are added to the model."""
@@ -148,7 +147,7 @@ class OnladDetector(AnomalyDetector):
         # The model has its own order of features, so that rounding does not depend on the order
         # in a dict. Dicts nearly always come in the same order, for which reading is fast.
         place = {name: i for i, name in enumerate(self._names)}
-        self._read = kernel.DictReader(keys, np.array([place[name] for name in keys], "int64"))
+        self._read = _kernel.DictReader(keys, np.array([place[name] for name in keys], "int64"))
 
     def _finite(self, x: dict[Hashable, Any]) -> dict[Hashable, float]:
         values = {name: _number(value) for name, value in x.items()}

@@ -32,8 +32,7 @@ class _OsElmBase:
         seed: int | None = None,
     ) -> None:
         keep(self, locals())
-        drawn = int(np.random.default_rng().integers(2**31)) if seed is None else seed
-        self._model = made(OsElm, vars(self), drawn)
+        self._model = made(OsElm, vars(self), seed)
         self._names: tuple[Hashable, ...] = ()
         self._classes: list[Any] = []  # of a classifier
 

@@ -75,35 +75,19 @@ class Watched(NamedTuple):
 class Tally(NamedTuple):
     """How many faults were found, and how many episodes were true.
 
-    A ratio of 0 to 0 is NaN.
+    A ratio of 0 to 0 is NaN, and so is the median of no delays.
     """
 
     faults: int
     found: int
     episodes: int
     true_episodes: int
-    named: int
-    delays: tuple[int, ...]
-
-    @property
-    def precision(self) -> float:
-        """The share of episodes that are true."""
-        return ratio(self.true_episodes, self.episodes)
-
-    @property
-    def recall(self) -> float:
-        """The share of faults that are found."""
-        return ratio(self.found, self.faults)
-
-    @property
-    def naming(self) -> float:
-        """The share of found faults whose sensor is the top cause."""
-        return ratio(self.named, self.found)
-
-    @property
-    def median_delay(self) -> float:
-        """Samples from the start of a fault to its first alarm."""
-        return float(np.median(self.delays)) if self.delays else math.nan
+    named: int  # found faults whose sensor is the top cause
+    delays: tuple[int, ...]  # samples from the start of a found fault to its first alarm
+    precision: float  # true episodes of all
+    recall: float  # found faults of all
+    naming: float  # named faults of those found
+    median_delay: float
 
 
 def first_alarm(episode: Episode, fault: Fault) -> int | None:
@@ -118,12 +102,16 @@ def fault_of(episode: Episode, faults: Sequence[Fault]) -> Fault | None:
 
 def tally(episodes: Sequence[Episode], faults: Sequence[Fault]) -> Tally:
     """Count episodes and faults."""
-    found, named, delays = 0, 0, []
+    named, delays = 0, list[int]()
     for fault in faults:
-        about = [e for e in episodes if first_alarm(e, fault) is not None]
+        about = [(each, t) for each in episodes if (t := first_alarm(each, fault)) is not None]
         if about:
-            found += 1
-            named += about[0].top_cause == fault.sensor
-            delays.append((first_alarm(about[0], fault) or 0) - fault.start)
-    true = sum(fault_of(episode, faults) is not None for episode in episodes)
-    return Tally(len(faults), found, len(episodes), true, named, tuple(delays))
+            episode, alarm = about[0]
+            named += episode.top_cause == fault.sensor
+            delays.append(alarm - fault.start)
+    found, true = len(delays), sum(fault_of(each, faults) is not None for each in episodes)
+    return Tally(
+        len(faults), found, len(episodes), true, named, tuple(delays),
+        precision=ratio(true, len(episodes)), recall=ratio(found, len(faults)),
+        naming=ratio(named, found), median_delay=float(np.median(delays)) if delays else math.nan,
+    )  # fmt: skip

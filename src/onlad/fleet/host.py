@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from onlad import _kernel, block, kernel, reference
+from onlad._kernel import LINE, ROW_GROUP
 from onlad.fields import values
 from onlad.fleet.models import Engine, Layer, Models, refuse
 from onlad.reference import ACTIVATIONS, LOSSES, Array
 
-LINE = 64  # bytes; a cache line, and the widest vector
-GROUP = 8  # rows that the kernel works on together
 BLOCK_PAYS = 8  # rows of one model from which the block form is worth its two transpositions
 
 
@@ -47,8 +46,8 @@ class HostEngine(Engine):
         stride = _up(N, LINE // dtype.itemsize)
         self._alpha, self._b = aligned((n, stride), dtype), aligned((stride,), dtype)
         self._alpha[:, :N], self._b[:N] = layer.alpha, layer.b
-        beta = aligned((count, _up(n, GROUP), stride), dtype)
-        S = aligned((count, _up(N, GROUP), stride), dtype)
+        beta = aligned((count, _up(n, ROW_GROUP), stride), dtype)
+        S = aligned((count, _up(N, ROW_GROUP), stride), dtype)
         numbers, counts = np.zeros((count, 5)), np.zeros((count, 3), "int64")
         self._padded = Models(beta, S, numbers, counts)
         self._models = Models(beta[:, :n, :N], S[:, :N, :N], numbers, counts)

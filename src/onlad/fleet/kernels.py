@@ -34,6 +34,7 @@ NUMBERS, COUNTS = 5, 3
 LARGEST_LEVERAGE = tl.constexpr(reference.LARGEST_LEVERAGE)
 TRACE_INTERVAL = tl.constexpr(reference.TRACE_INTERVAL)
 WOUND_UP = tl.constexpr(reference.WOUND_UP)
+OLDEST = tl.constexpr(float(reference.OLDEST))
 LEAST_GROWTH = tl.constexpr(reference.LEAST_GROWTH)
 
 
@@ -76,7 +77,7 @@ def hidden(
 @triton.jit
 def _limit(start, a, N: tl.constexpr, BENDS: tl.constexpr):
     """Return the trace above which P is wound up: trace_limit of onlad.reference."""
-    growth = tl.exp(3.0 * N * tl.log(a)) if BENDS else a * 0 + 1
+    growth = tl.exp(OLDEST * N * tl.log(a)) if BENDS else a * 0 + 1
     return start * WOUND_UP / tl.maximum(growth, LEAST_GROWTH)
 
 

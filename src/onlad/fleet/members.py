@@ -55,7 +55,7 @@ class Members:
         self._settings: list[MonitorSettings] = []
         self.device = device
         self._gpu = _gpu(device)
-        # A `kernel.Watching`, or packed; on a GPU, of devices that are young alone.
+        # A `_kernel.Watching`, or packed; on a GPU, of devices that are young alone.
         self._watching: list[Any] = []
         # Of devices that have not started or are young, that have times, or later features.
         self._single: dict[int, Monitor] = {}

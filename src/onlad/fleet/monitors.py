@@ -48,7 +48,7 @@ class MonitorBank(Members):
     Attributes
     ----------
     names
-        Features of a device, unless `grow` was told others.
+        Features of a device, unless `grow` was given others.
     shapes
         Features of all kinds of devices.
     widest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 import numpy as np
 
-from onlad import kernel
+from onlad import _kernel
 from onlad.reference import Array
 from onlad.rows import Names
 from onlad.verdict import Verdict, Verdicts
@@ -101,7 +101,7 @@ class FleetVerdicts(Sequence[Verdict]):
         own = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift")
         verdict = Verdict(
             **{name: getattr(self, name)[i].item() for name in own},
-            causes=kernel.causes(shown, shares),
+            causes=_kernel.causes(shown, shares),
             drifting=names[drifting] if drifting >= 0 else None,
         )
         return verdict.with_around(

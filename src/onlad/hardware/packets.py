@@ -202,16 +202,11 @@ def _heads(mode: Mode, read: bool, start: int, count: int) -> Words:
 
 
 def answered(words: Words) -> npt.NDArray[np.bool_]:
-    """Return which input words the core answers."""
-    return reads_back(words) | computes(words)
+    """Return which input words the core answers: do_training, do_prediction, and what has R = 1."""
+    return np.asarray(words >> np.uint64(READ_SHIFT) & np.uint64(1), np.bool_) | computes(words)
 
 
 def computes(words: Words) -> npt.NDArray[np.bool_]:
     """Return which input words are do_training or do_prediction."""
-    steps = words >> np.uint64(MODE_SHIFT) <= np.uint64(Mode.TRAIN)
-    return np.asarray(steps & ~reads_back(words), np.bool_)
-
-
-def reads_back(words: Words) -> npt.NDArray[np.bool_]:
-    """Return which input words have R = 1."""
-    return np.asarray(words >> np.uint64(READ_SHIFT) & np.uint64(1), np.bool_)
+    heads = words >> np.uint64(READ_SHIFT)  # the mode, then R
+    return np.asarray((heads == Mode.PREDICT << 1) | (heads == Mode.TRAIN << 1))

@@ -398,7 +398,7 @@ class ChipLimit(limit.Limit):
             np.arange(n) - np.repeat(np.cumsum(rows) - rows, rows),
         )
         roots = low[bins] + (low[bins + 1] - low[bins]) * (nth + 0.5) / rows[bins]
-        k = min(max(int(n * limit.TAIL), 8), n - 1)
+        k = min(max(int(n * limit.TAIL), limit.FEWEST), n - 1)
         above, following = self.rows[bins[-k] :].sum(axis=0)
         begin = max(1 - following / above, 1 / above)
         edge, base = (

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from onlad import fields as rules
-from onlad import kernel, samples
+from onlad import samples
+from onlad._kernel import Portable, PortableFixed
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
 from onlad.mcu import layout
@@ -353,7 +354,7 @@ class PortableMonitor:
         if strange:
             raise ValueError(f"counters must be names of features, got {strange[0]!r}")
         alpha, bias = self.layer()
-        chip = kernel.PortableFixed if self.is_fixed else kernel.Portable
+        chip = PortableFixed if self.is_fixed else Portable
         self._chip = chip(**sizes._asdict(), alpha=alpha.ravel(), bias=bias)
         self._chip.warmup(self.warmup)
         self._chip.false_alarms(self._rate)

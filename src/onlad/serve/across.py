@@ -48,7 +48,7 @@ class Shared:
 
     @property
     def told(self) -> bool:
-        """Whether one of the alarms was told; else all were too many."""
+        """Whether one of the alarms was reported; else all were too many."""
         return any(alarm.told for alarm, _ in self.parts)
 
     @property

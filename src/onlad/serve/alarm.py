@@ -1,14 +1,19 @@
-"""An alarm of a device: what is kept and what is published of it."""
+"""An alarm of a device: what is kept and what is published of it; and those that a device has."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from onlad.incident import ALIKE, cosine
 from onlad.report.record import figures
 from onlad.verdict import Verdict
 
+KEPT = 20  # alarms of a device
+MOST_NAMED = 15  # of these that people have named, however old they are
 SENSORS = 8  # causes whose values and bands an alarm keeps
 LABELS = ("", "seen", "normal", "fault", "maintenance")
 #: What is not published of an alarm.
@@ -68,6 +73,13 @@ class Alarm:
         usual = f"{sensor['low']:.4g} to {sensor['high']:.4g}"
         return f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {usual})"
 
+    def take(self, row: list[float], *, learned: bool) -> None:
+        """Keep a time with its sample, as far as there is room."""
+        if len(self.rows) < LONGEST:
+            self.times.append(row[0])
+            self.rows.append(row[1:])
+            self.learned.append(learned)
+
     def follow(self, verdict: Verdict, row: int, when: float) -> bool:
         """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
         self.last, self.end = row, when
@@ -84,6 +96,50 @@ class Alarm:
             for name in list(verdict.causes)[:SENSORS]
         }
         return True
+
+
+class Alarms(deque[Alarm]):
+    """The last alarms of a device, the oldest first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._today = (-1, 0)  # a day, and the alarms told in it
+
+    def open_at(self, row: int, quiet: int) -> Alarm | None:
+        """Return the newest alarm if it goes on at a row: `quiet` rows end it."""
+        newest = self[-1] if self else None
+        return newest if newest is not None and row - newest.last <= quiet else None
+
+    def allow(self, when: float, most: int, day_of: Callable[[float], int]) -> bool:
+        """Return whether an alarm is told, of which `most` are on a day; count it if so."""
+        day = day_of(when)
+        told = sum(alarm.told and day_of(alarm.time) == day for alarm in self)
+        if self._today[0] == day:
+            told = max(told, self._today[1])
+        self._today = (day, told + (told < most))
+        return told < most
+
+    def keep(self, alarm: Alarm) -> None:
+        """Keep an alarm; those that people have named stay longest."""
+        if len(self) == KEPT:
+            unnamed = (past for past in self if not past.comment)
+            named = sum(bool(past.comment) for past in self)
+            self.remove(self[0] if named > MOST_NAMED else next(unnamed))
+        self.append(alarm)
+
+    def like(self, alarm: Alarm, others: Iterable[Alarm]) -> str:
+        """Return what people call the most similar alarm of the past, or its id; or nothing.
+
+        One that was named among `others`, on another device of the stream, is known here too.
+        """
+        own = [past for past in self if past is not alarm]
+        named = [past for past in (*own, *others) if past.comment]
+        for known in (named, own):
+            scored = [(cosine(alarm.causes, past.causes), past) for past in known]
+            near, best = max(scored, key=lambda pair: pair[0], default=(0.0, None))
+            if best is not None and near >= ALIKE:
+                return best.comment or best.id
+        return ""
 
 
 def band(value: float, expected: float, low: float, high: float) -> dict[str, Any]:

@@ -20,9 +20,9 @@ import json
 import os
 import re
 import zlib
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from onlad import modelfile, persist
 from onlad.errors import ModelFileError, OnladError
@@ -30,7 +30,9 @@ from onlad.monitor import Monitor
 from onlad.serve.alarm import Alarm
 from onlad.serve.frames import Mark
 from onlad.serve.journal import Journal
-from onlad.serve.watcher import Said, Watcher
+
+if TYPE_CHECKING:
+    from onlad.serve.watcher import Watcher
 
 Alarms: TypeAlias = list[dict[str, Any]]  # as they stand in a file
 
@@ -44,6 +46,16 @@ _SEALED = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "state": (.*)\}\n', re.DOT
 
 class StateError(OnladError):
     """The state folder cannot be used; the message says why."""
+
+
+class Said(NamedTuple):
+    """What is published of the last sample. It survives a restart, as alarms do."""
+
+    time: float
+    ready: bool
+    score: float
+    threshold: float
+    drifting: str | None = None
 
 
 class Saved(NamedTuple):
@@ -61,6 +73,18 @@ class Saved(NamedTuple):
     alarm_file: str = ""
     since: int = 0  # the first segment of the journal with something that the model lacks
     windows: tuple[str, ...] = ()  # times of maintenance, besides those of the file
+
+
+@dataclass
+class OnDisk:
+    """What the disk has of a device."""
+
+    since: int = 0  # the first segment of the journal with what the model's file lacks, if known
+    changes: int = -1  # of the watcher when its model was written; -1: it never was
+    alarms: int = -1  # and of its alarms
+    saved: Saved | None = None
+    size: int = 0
+    snapped: float | None = None  # when the newest snapshot was taken, by the monotonic clock
 
 
 class Checkpoint(NamedTuple):

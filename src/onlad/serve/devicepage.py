@@ -33,8 +33,7 @@ class Device:
         self._tried: replay.Tried | None = None  # the last days, if they are shown
         ui.link("All devices", "/").classes("text-sm")
         with ui.row().classes("w-full items-center"):
-            name = ui.label(watcher.key).classes("text-xl font-medium break-all")
-            name.props("role=heading aria-level=1")
+            shown.heading(watcher.key, 1, "text-xl font-medium break-all")
             self._state = ui.badge().props("role=status")
         self._counts = shown.note(classes="opacity-60")
         if watcher.kept:
@@ -80,7 +79,7 @@ class Device:
             f"The last sample came {shown.ago(watcher.seen)}"
             f"{shown.drifting(watcher)}{shown.learning(watcher)}",
         ]
-        said += ["Maintenance: nothing is told or learned"] * watcher.serviced
+        said += ["Maintenance: nothing is reported or learned"] * watcher.serviced
         said += [f"{too_many} beyond the budget, and suppressed"] * bool(watcher.suppressed)
         self._counts.text = ". ".join(said)
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
@@ -133,7 +132,7 @@ class Device:
 
     def _buttons(self, alarm: Alarm) -> None:
         if alarm.marked or alarm.label:
-            ui.badge("marked as normal" if alarm.marked else alarm.label, color="grey")
+            ui.badge("marked as normal" if alarm.marked else alarm.label, color="grey-8")
             if alarm.undo or not alarm.marked:
                 shown.small("Undo", lambda: self._label(alarm, ""))
             return
@@ -197,7 +196,7 @@ class Device:
     def _maintain(self) -> None:
         """Let a person say when the device is serviced."""
         own = self._watcher
-        with _dialog("While it is serviced, nothing is told or learned.") as dialog:
+        with _dialog("During maintenance nothing is reported or learned.") as dialog:
 
             async def keep(windows: tuple[str, ...]) -> None:
                 dialog.close()
@@ -224,7 +223,7 @@ class Device:
     def _comment(self, alarm: Alarm, label: str) -> None:
         """Ask what it was; the next alarm like it is called so."""
         # Not in the list of alarms, which is made anew when one of them goes on.
-        with self._dialogs, _dialog() as dialog:
+        with self._dialogs, _dialog("The next alarm like it is called so.") as dialog:
             text = ui.input("What was it?").props("autofocus").classes("w-72")
 
             async def keep() -> None:
@@ -340,11 +339,11 @@ class Card:
 
 
 @contextlib.contextmanager
-def _dialog(title: str = "") -> Iterator[ui.dialog]:
+def _dialog(title: str) -> Iterator[ui.dialog]:
     """Open a dialog; what is made meanwhile is in it."""
     with ui.dialog(value=True) as dialog, ui.card().classes("max-w-xl"):
-        if title:
-            ui.label(title)
+        dialog.props["aria-label"] = title
+        ui.label(title)
         yield dialog
 
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from onlad.errors import OnladError
 from onlad.monitor import Monitor
 from onlad.serve import checkpoint
-from onlad.serve.checkpoint import Checkpoint, Saved, StateError, Store
+from onlad.serve.checkpoint import Checkpoint, OnDisk, Saved, StateError, Store
 from onlad.serve.frames import Record
-from onlad.serve.watcher import OnDisk, Watcher
+from onlad.serve.watcher import Watcher
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service

@@ -183,7 +183,7 @@ def _bodies(data: bytes, at: int) -> Iterator[bytes]:
 def legible(damaged: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield watcher, first row and number of rows that stood in bytes between frames.
 
-    As far as that can be told.
+    As far as that can be known.
     """
     at = damaged.find(MAGIC)
     while at >= 0:

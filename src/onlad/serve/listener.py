@@ -1,7 +1,7 @@
 """Those who hear what a service does, and alarms on their way to them.
 
-Each alarm is kept until every courier has delivered it. At most `per_hour` of them are told in an
-hour, whatever device they are of: a person can follow no more. The others are counted, and stay
+Each alarm is kept until every courier has delivered it. At most `per_hour` of them are reported in
+an hour, whatever device they are of: a person can follow no more. The others are counted, and stay
 with their devices.
 """
 
@@ -63,18 +63,18 @@ class Outbox:
 
     @property
     def told(self) -> int:
-        """How many alarms were told in the last hour."""
+        """How many alarms were reported in the last hour."""
         while self._told and self._told[0] <= time.time() - HOUR:
             self._told.popleft()
         return len(self._told)
 
     def remember(self, times: Iterable[float]) -> None:
-        """Count alarms that were told before the start."""
+        """Count alarms that were reported before the start."""
         now = time.time()
         self._told = deque(sorted(when for when in times if now - HOUR < when <= now))
 
     def allows(self) -> bool:
-        """Return whether one more alarm may be told; count it either way."""
+        """Return whether one more alarm may be reported; count it either way."""
         if self.per_hour is not None and self.told >= self.per_hour:
             self.suppressed += 1
             return False

@@ -41,6 +41,7 @@ def attach(app: FastAPI, service: Service) -> None:
     @ui.page("/", title="onlad")
     def devices() -> None:
         _frame(service)
+        shown.heading("Incidents and devices", 1, "sr-only")
         Incidents(service)
         Devices(service)
 
@@ -69,6 +70,8 @@ def _frame(service: Service) -> None:
     waiting = [client for client in Client.instances.values() if not client.has_socket_connection]
     for client in waiting[:-WAITING]:
         client.delete()
+    ui.colors(**shown.LIGHT)
+    ui.add_css(shown.CSS)
     ui.query(".nicegui-content").classes("w-full max-w-5xl mx-auto gap-3")
     with ui.header().classes("items-center py-2 bg-primary"):
         ui.link("onlad", "/").classes("text-xl font-bold text-white no-underline")
@@ -134,7 +137,7 @@ class Incidents:
             if incident.is_open:
                 shown.badge("open", "negative")
             for word in filter(None, ("" if incident.told else "suppressed", named.label)):
-                shown.badge(word, "grey")
+                shown.badge(word, "grey-8")
             if not incident.seen:
                 shown.small("Seen", lambda: self._see(incident))
 
@@ -201,7 +204,7 @@ class Row:
             with ui.column().classes("gap-0 min-w-0 grow"):
                 ui.link(watcher.key, address).classes("font-medium break-all text-inherit")
                 self._said = shown.note(classes="opacity-70 break-words w-full")
-            self._state = shown.badge("", "grey").classes("shrink-0")
+            self._state = shown.badge("", "grey-8").classes("shrink-0")
 
     def look(self, watcher: Watcher) -> None:
         """Show the current state."""
@@ -225,7 +228,7 @@ class Peers:
     def __init__(self, service: Service, stream: str) -> None:
         self._service, self._stream = service, stream
         ui.link("All devices", "/").classes("text-sm")
-        ui.label(f"{stream}: devices beside each other").classes("text-xl font-medium")
+        shown.heading(f"{stream}: devices beside each other", 1, "text-xl font-medium")
         shown.note(
             "Unusual for itself is a device in alarm; unusual among its like is one whose sensor "
             "is far from where it is on the other devices."

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlad import kernel
+from onlad import _kernel
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
 from onlad.serve.tables import StreamTable
@@ -70,7 +70,7 @@ def _block(stream: StreamTable, samples: Sequence[Any], names: Names, now: float
     if type(samples[0]) is not dict:
         return _arrays(samples, names, now)
     X = np.empty((len(samples), len(names)))
-    times, read = [now] * len(samples), kernel.read_dict
+    times, read = [now] * len(samples), _kernel.read_dict
     more = stream.time is not None or len(samples[0]) > len(names)
     time = stream.choice.time_among(samples[0], names) if more else None
     timed = time is not None and time == stream.time

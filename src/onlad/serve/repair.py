@@ -38,7 +38,7 @@ class _Repair:
         self.kept: dict[int, int] = {}
         self.lost: dict[int, int] = {}
         self.gone: dict[int, tuple[int, int]] = {}  # of each, rows that cannot be replayed
-        self.illegible = False  # whether it cannot be told whose rows stood there
+        self.illegible = False  # whether it is not known whose rows stood there
         self.left_out: list[str] = []  # what a person did and cannot be done again
         self.missing = False  # a segment of the journal
 

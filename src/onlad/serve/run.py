@@ -1,4 +1,4 @@
-"""From a configuration to a service that runs until it is told to stop."""
+"""From a configuration to a service that runs until it is asked to stop."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _stopped(config: Config) -> Iterator[Service]:
 
 
 async def run(service: Service, stop: asyncio.Event) -> None:
-    """Run a service until it is told to stop; then checkpoint, and let go of its folder."""
+    """Run a service until it is asked to stop; then checkpoint, and release its folder."""
     try:
         await _run(service, stop)
     finally:

@@ -203,7 +203,7 @@ class Service:
         self._journal([Fact("delivered", {"id": alarm})])  # else it is delivered once more
 
     def _journal(self, facts: list[Fact]) -> None:
-        """Write what can be told once more if the disk takes nothing."""
+        """Write what can be reported again if the disk takes nothing."""
         with contextlib.suppress(OSError):
             self.store.journal.append(facts)
 

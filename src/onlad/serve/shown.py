@@ -22,10 +22,21 @@ COLOURS = {
     "failed": "negative",
     "silent": "warning",
     "learning": "info",
-    "paused": "grey",
+    "paused": "grey-8",
     "normal": "positive",
 }
-SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey"))  # from which on, colour
+SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey-8"))  # from which on, colour
+#: Colours with which white text, and text of this colour on white, have a contrast of 4.5 (WCAG).
+LIGHT = {"primary": "#1b66a8", "positive": "#1b7f33", "warning": "#8a5a00", "info": "#0b7285",
+         "negative": "#c10015"}  # fmt: skip
+#: Text on a dark ground needs other colours. (Quasar's own rules are `!important`: what they refer
+#: to can be changed, they cannot.)
+CSS = """
+.nicegui-content a:not(.text-inherit) { color: var(--q-primary) }
+.body--dark :is(.nicegui-content a, .q-btn--outline, .q-btn--flat, .text-warning) {
+  --q-primary: #8fc1ee; --q-warning: #f2c037; --q-negative: #ff8a80;
+}
+"""
 
 
 def severity(alarm: Alarm) -> ui.badge:
@@ -71,9 +82,9 @@ async def done(work: Awaitable[Any], said: str | None = "") -> bool:
     return True
 
 
-def heading(text: str) -> None:
+def heading(text: str, level: int = 2, classes: str = "text-lg font-medium") -> None:
     """Show a heading, also to a screen reader."""
-    ui.label(text).classes("text-lg font-medium").props("role=heading aria-level=2")
+    ui.label(text).classes(classes).props(f"role=heading aria-level={level}")
 
 
 def like(alarm: Alarm, watcher: Watcher) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from onlad.incident import ALIKE, cosine
 from onlad.monitor import MOST_LATE, Monitor
 from onlad.reference import Array
 from onlad.rows import Names
 from onlad.serve import logs
-from onlad.serve.alarm import LABELS, LONGEST, Alarm, band, key, rounded
+from onlad.serve.alarm import LABELS, Alarm, Alarms, band, key, rounded
+from onlad.serve.checkpoint import OnDisk, Said
 from onlad.serve.frames import Fact
 from onlad.serve.history import History
 from onlad.serve.tables import StreamTable
@@ -25,11 +24,6 @@ from onlad.streams.settings import settle
 from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
-if TYPE_CHECKING:
-    from onlad.serve.checkpoint import Saved
-
-KEPT_ALARMS = 20
-MOST_NAMED = 15  # of these that people have named, however old they are
 MOST_BANDS = 32  # sensors whose bands are published with the state of a device
 MOST_NAMES = 1000  # of a device, with those that came later
 
@@ -38,28 +32,6 @@ def padded(rows: Array, width: int) -> Array:
     """Return rows with missing values where sensors came later."""
     more = width - rows.shape[1]
     return np.pad(rows, ((0, 0), (0, more)), constant_values=np.nan) if more > 0 else rows
-
-
-class Said(NamedTuple):
-    """What is published of the last sample. It survives a restart, as alarms do."""
-
-    time: float
-    ready: bool
-    score: float
-    threshold: float
-    drifting: str | None = None
-
-
-@dataclass
-class OnDisk:
-    """What the disk has of a device."""
-
-    since: int = 0  # the first segment of the journal with what the model's file lacks, if known
-    changes: int = -1  # of the watcher when its model was written; -1: it never was
-    alarms: int = -1  # and of its alarms
-    saved: Saved | None = None
-    size: int = 0
-    snapped: float | None = None  # when the newest snapshot was taken, by the monotonic clock
 
 
 class Watcher:
@@ -77,7 +49,7 @@ class Watcher:
         self.on_disk = OnDisk()
         self.lost = 0  # rows of the journal that the model has never seen
         self.history = History(history)
-        self.alarms: deque[Alarm] = deque(maxlen=KEPT_ALARMS)
+        self.alarms = Alarms()
         self.last: Said | None = None
         self.seen = 0.0  # when the last sample came, by the clock
         self.failed = ""  # why it is set aside until the next start, if it is
@@ -90,7 +62,6 @@ class Watcher:
         self.begin_counts()
         self._changes = 0  # of the model, besides samples
         self.n_alarm_changes = 0  # of the alarms
-        self._today = (-1, 0)  # a day, and the alarms told in it
         self.peers: Callable[[], Iterable[Watcher]] = tuple  # the devices of the stream
         self._before: Array | None = None  # times and rows of the window before the next sample
         self._kept = 0  # rows of a window that come before its last, at most
@@ -261,12 +232,7 @@ class Watcher:
     @property
     def alarm(self) -> Alarm | None:
         """Return the alarm that has not ended."""
-        return self._open_at(self.monitor.n_seen - 1)
-
-    def _open_at(self, row: int) -> Alarm | None:
-        """Return the newest alarm if it goes on at a row."""
-        newest = self.alarms[-1] if self.alarms else None
-        return newest if newest is not None and row - newest.last <= self.stream.quiet else None
+        return self.alarms.open_at(self.monitor.n_seen - 1, self.stream.quiet)
 
     @property
     def severity(self) -> float:
@@ -297,7 +263,8 @@ class Watcher:
             rows = np.concatenate((self._before, rows))
         self.rules.apply(verdicts, times)
         # As it was before these rows: the samples of an alarm are the same however they come.
-        matters = self._open_at(first) is not None or bool(verdicts.is_anomaly.any())
+        goes_on = self.alarms.open_at(first, self.stream.quiet) is not None
+        matters = goes_on or verdicts.is_anomaly.any()
         began = self._notice(rows, first, verdicts) if matters else []
         self._before = rows[max(0, len(rows) - self._kept) :].copy()
         self.history.add(first, times, verdicts)
@@ -329,22 +296,19 @@ class Watcher:
         began: list[Alarm] = []
         for i in range(len(verdicts)):
             here = len(rows) - len(verdicts) + i
-            alarm, (when, *row) = self._open_at(first + i), rows[here].tolist()
+            alarm, when = self.alarms.open_at(first + i, self.stream.quiet), float(rows[here, 0])
             if verdicts.is_anomaly[i]:
                 self.anomalies += 1
                 if alarm is None:
                     alarm = self._begin(verdicts[i], first + i, when)
-                    window = rows[max(0, here - self._kept) : here]
-                    alarm.rows, alarm.times = window[:, 1:].tolist(), window[:, 0].tolist()
+                    for before in rows[max(0, here - self._kept) : here].tolist():
+                        alarm.take(before, learned=True)
                     alarm.before = len(alarm.rows)
-                    alarm.learned = [True] * alarm.before
                     began += [alarm] * alarm.told
                 elif alarm.follow(verdicts[i], first + i, when):
-                    alarm.like = self._like(alarm)
-            if alarm is not None and len(alarm.rows) < LONGEST:
-                alarm.rows.append(row)
-                alarm.times.append(when)
-                alarm.learned.append(bool(verdicts.learned[i]))
+                    alarm.like = self.alarms.like(alarm, self._others)
+            if alarm is not None:
+                alarm.take(rows[here].tolist(), learned=bool(verdicts.learned[i]))
         return began
 
     def _begin(self, verdict: Verdict, row: int, when: float) -> Alarm:
@@ -353,48 +317,24 @@ class Watcher:
             verdict.threshold, verdict.p_value, causes={},
         )  # fmt: skip
         alarm.follow(verdict, row, when)
-        alarm.like = self._like(alarm)
-        most, of = self.stream.rules.incidents_per_day, self.stream.rules.calendar.day
-        if most is not None:
-            day = of(when)
-            today = sum(a.told and of(a.time) == day for a in self.alarms)
-            if self._today[0] != day:
-                self._today = (day, today)
-            alarm.told = max(today, self._today[1]) < most
-            self._today = (day, self._today[1] + alarm.told)
-            self.suppressed += not alarm.told
-        self._keep(alarm)
+        alarm.like = self.alarms.like(alarm, self._others)
+        most = self.stream.rules.incidents_per_day
+        alarm.told = most is None or self.alarms.allow(when, most, self.stream.rules.calendar.day)
+        self.suppressed += not alarm.told
+        self.alarms.keep(alarm)
         self.n_alarms += 1
         return alarm
+
+    @property
+    def _others(self) -> Iterator[Alarm]:
+        """Return the alarms of the other devices of the stream."""
+        return (alarm for peer in self.peers() if peer is not self for alarm in peer.alarms)
 
     def suppress(self, alarm: Alarm) -> None:
         """Note that an alarm is suppressed, since there were too many of all devices."""
         alarm.told = False
         self.suppressed += 1
         self.n_alarm_changes += 1
-
-    def _keep(self, alarm: Alarm) -> None:
-        """Keep an alarm; those that people have named stay longest."""
-        if len(self.alarms) == KEPT_ALARMS:
-            unnamed = (past for past in self.alarms if not past.comment)
-            named = sum(bool(past.comment) for past in self.alarms)
-            self.alarms.remove(self.alarms[0] if named > MOST_NAMED else next(unnamed))
-        self.alarms.append(alarm)
-
-    def _like(self, alarm: Alarm) -> str:
-        """Return what people call the most similar alarm of the past, or its id; or nothing.
-
-        One that was named on another device of the stream is known here too.
-        """
-        own = [past for past in self.alarms if past is not alarm]
-        others = (past for other in self.peers() if other is not self for past in other.alarms)
-        named = [past for past in (*own, *others) if past.comment]
-        for known in (named, own):
-            scored = [(cosine(alarm.causes, past.causes), past) for past in known]
-            near, best = max(scored, key=lambda pair: pair[0], default=(0.0, None))
-            if best is not None and near >= ALIKE:
-                return best.comment or best.id
-        return ""
 
     def revert(self, monitor: Monitor) -> None:
         """Go on with the model of a snapshot, as if it had seen the rows since without learning."""

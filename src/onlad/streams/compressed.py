@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import os
-import threading
 import zlib
 from pathlib import Path
 from typing import Any
 
 from onlad.streams.block import StreamError
 
-PIECE = 1 << 16  # bytes that are unpacked at a time: what a pipe holds
 #: First bytes of files that are not text, and what to do about it.
 OTHERS = {
     b"PK\x03\x04": "is an Excel workbook, or a ZIP archive. Save the table as CSV",
@@ -22,27 +18,7 @@ OTHERS = {
     b"PAR1": "is Parquet. Read it with --input parquet",
 }
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-
-
-class Unpacked:
-    """A compressed file as a pipe with its contents; a thread fills it."""
-
-    def __init__(self, path: Path, kind: bytes) -> None:
-        self._path, self._file = path, _opened(path, kind)
-        self.fd, self._end = os.pipe()
-        self.failure = ""  # known when the pipe has ended
-        threading.Thread(target=self._fill, daemon=True).start()
-
-    def _fill(self) -> None:
-        try:
-            with self._file as file, contextlib.suppress(BrokenPipeError):
-                while data := file.read(PIECE):
-                    while data:
-                        data = data[os.write(self._end, data) :]
-        except (OSError, EOFError, zlib.error) as error:
-            self.failure = f"{self._path} is damaged, or cut off: {error}"
-        finally:
-            os.close(self._end)
+DAMAGED = (OSError, EOFError, zlib.error)  # what reading such a file may raise
 
 
 def _opened(path: Path, kind: bytes) -> Any:
@@ -56,7 +32,7 @@ def _opened(path: Path, kind: bytes) -> Any:
     return pyarrow.input_stream(str(path), compression="zstd")
 
 
-def unpacked(path: Path, head: bytes, follow: bool) -> Unpacked | None:
+def unpacked(path: Path, head: bytes, follow: bool) -> Any:
     """Return the contents of a compressed file, else None; refuse files that are not text."""
     for start, what in OTHERS.items():
         if head.startswith(start):
@@ -66,4 +42,4 @@ def unpacked(path: Path, head: bytes, follow: bool) -> Unpacked | None:
         return None
     if follow:
         raise StreamError(f"{path} is compressed; only a file that grows can be followed")
-    return Unpacked(path, kind)
+    return _opened(path, kind)

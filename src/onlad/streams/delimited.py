@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlad.kernel import read_csv
+from onlad._kernel import read_csv
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
 from onlad.streams.block import (

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from onlad.streams.block import Say, StreamError
-from onlad.streams.compressed import Unpacked, unpacked
+from onlad.streams.compressed import DAMAGED, unpacked
 from onlad.streams.stop import Stop
 
 READ = 1 << 18  # bytes per read, at most
@@ -50,7 +50,7 @@ class Bytes:
     fd: int  # if the file is followed, of the one that is read now
     path: Path | None
     size: int | None  # bytes, if they are known and will not change
-    packed: Unpacked | None = None  # what fills it, if the file is compressed
+    packed: Any = None  # the file, if it is compressed
 
     def head(self, upto: int) -> str:
         """Return a digest of the file's beginning, by which it is recognised."""
@@ -72,7 +72,7 @@ def open_bytes(path: Path | None, follow: bool) -> Bytes:
     packed = unpacked(path, os.pread(fd, 8, 0), follow) if path.is_file() else None
     if packed is not None:
         os.close(fd)
-        return Bytes(packed.fd, path, None, packed)
+        return Bytes(-1, path, None, packed)
     return Bytes(fd, path, os.fstat(fd).st_size if whole else None)
 
 
@@ -135,8 +135,6 @@ def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> I
         if data:
             yield from lines.feed(data)
             continue
-        if source.packed is not None and source.packed.failure:
-            raise StreamError(source.packed.failure)
         if not (follow and source.path):
             yield from lines.finish()
             return
@@ -154,6 +152,11 @@ def chunks(source: Bytes, stop: Stop, follow: bool, say: Say, cut: int = 0) -> I
 def _read(source: Bytes, stop: Stop, cut: int) -> bytes | None:
     """Return the bytes that can be read, none at the end of the source, or None when stopped."""
     size = min(READ, cut) if cut > 0 else READ
+    if source.packed is not None:
+        try:
+            return None if stop.signal else source.packed.read(size)
+        except DAMAGED as error:
+            raise StreamError(f"{source.path} is damaged, or cut off: {error}") from None
     try:
         return None if stop.wait(source.fd) else os.read(source.fd, size)
     except OSError as error:

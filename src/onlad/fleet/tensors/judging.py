@@ -1,7 +1,7 @@
 """`Judging`: what rows of many devices score; `onlad.judge` defines it.
 
 Between two ticks a row depends on the one before only by running means, by the mode, by values that
-are made up, and by features that move for the first time. The first two are a loop over rows with
+are estimated, and by features that move for the first time. The first two are a loop over rows with
 all devices side by side. Devices for which one of the others happens take their rows one by one,
 side by side as well.
 """
@@ -251,7 +251,7 @@ class Judging(Store):
     def _made_up(
         self, devices: Any, known: Any, age: Any, present: Any, rows: Any, run: Any
     ) -> Any:
-        """Return values of one row, with those that are missing for too long made up."""
+        """Return values of one row, with estimates of those that are missing for too long."""
         current, alone = self.current[devices].long(), (run < self.width - 1)[:, None]
         made = torch.zeros_like(known[:, 0])
         for rank, (pool, at, own) in enumerate(self._modes(devices)):

@@ -13,7 +13,7 @@ from onlad.limit import LimitState
 from onlad.watching import TICK
 
 ROOM = limit.RECENT // limit.FRESH + TICK  # fresh scores; the entry after them is never read
-HIGH = max(int(limit.RECENT * limit.TAIL), 8) + 1  # scores that the tail depends on
+HIGH = max(int(limit.RECENT * limit.TAIL), limit.FEWEST) + 1  # scores that the tail depends on
 BITS, STEPS = 16, torch.int16  # of a root of a score, in steps
 EMPTY = -(2 ** (BITS - 1))  # what stands where there is none; above it they begin, with 0
 LARGEST = 2**BITS - 2
@@ -50,7 +50,7 @@ class Limits(Pool):
         top = self._roots(at, steps)
         n = self.size[at].long()
         wide = n.to(FLOAT)
-        k = torch.minimum((limit.TAIL * wide).long().clamp(min=8), n - 1)
+        k = torch.minimum((limit.TAIL * wide).long().clamp(min=limit.FEWEST), n - 1)
         inside = torch.arange(HIGH, device=self.device) < k[:, None]
         u = top.gather(1, k.clamp(min=0)[:, None])
         excess = torch.where(inside, top - u, 0.0)
@@ -84,7 +84,7 @@ class Limits(Pool):
         return 1 + limit.YOUNG / learned.to(FLOAT).clamp(min=1)
 
     def value(self, at: Any, learned: Any) -> Any:
-        """Return the limits of devices that have learned so many rows."""
+        """Return the limits of devices that have learned this number of rows."""
         return self.base[at] * self.factor[at].exp() * self.doubt(learned)
 
     def lasts(self, at: Any) -> Any:
@@ -93,7 +93,7 @@ class Limits(Pool):
         return (episode[:, 0] >= 0) & (episode[:, 1] >= limit.LASTING)
 
     def shelved(self, at: Any) -> Any:
-        """Return whose alarm has gone on for so long that it was told."""
+        """Return whose alarm has lasted so long that it was reported."""
         return self.lasts(at) & (self.episode[at][:, 3] >= limit.TOLD)
 
     def _steps(self, at: Any, roots: Any) -> Any:

@@ -24,7 +24,7 @@ class Ticking(Store):
     """Monitors that learn."""
 
     def tick(self, devices: Any) -> Any:
-        """Move on after TICK rows; return for which devices a new mode was confirmed."""
+        """Update the models after TICK rows; return for which devices a new mode was confirmed."""
         late, both = slice(TICK, 2 * TICK), slice(0, 2 * TICK)
         ratio = self.score[devices, late] / self.limits_of(devices, TICK, TICK)
         self.limits.follow(devices, ratio, self.refused[devices, late], self.open[devices, late])

@@ -24,7 +24,7 @@ class Watchers(Judging, Ticking):
     def watch(
         self, devices: Any, X: Any, counts: Any = None, paused: Any = None, *, details: str
     ) -> Said:
-        """Judge rows of devices, (devices, rows, n), and move on at each tick.
+        """Judge rows of devices, (devices, rows, n), and update the models at each tick.
 
         `devices` is a slice or indices that differ from each other. Of device i the first
         ``counts[i]`` rows are there. Details are given of ``"alarms"`` or of ``"all"`` rows.

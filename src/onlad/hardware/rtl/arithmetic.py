@@ -31,6 +31,7 @@ from onlad.hardware.rtl.interfaces import (
     Op,
     Part,
     Ports,
+    choose,
     delayed,
     is_any,
     issue_layout,
@@ -156,26 +157,18 @@ class Arithmetic(Part):
         ]
         a = Signal(signed(W), name=f"a{k}")
         b = Signal(signed(len(lane.b)), name=f"b{k}")
-        with m.Switch(self._a):
-            for choice, word in enumerate((vector, alpha, root, beta)):
-                with m.Case(choice):
-                    m.d.sync += a.eq(word)
-        with m.Switch(self._b):
-            for choice, word in enumerate((scalar, vector, root)):
-                with m.Case(choice):
-                    m.d.sync += b.eq(word)
+        choose(m, "sync", a, self._a, dict(enumerate((vector, alpha, root, beta))))
+        choose(m, "sync", b, self._b, dict(enumerate((scalar, vector, root))))
         old = Signal(signed(W), name=f"old{k}")
         m.d.sync += old.eq(Mux(self._learns_root, root, beta))
         old = delayed(m, old, 2, f"old{k}")[-1]
         base = Signal(signed(W + BASE), name=f"base{k}")
         with m.If(self._kept):
             m.d.sync += base.eq(1 << COARSE)
-        with m.Else(), m.Switch(self._how):
-            for how, bits in enumerate((placed(old), placed(old, 1), placed(old, -1))):
-                with m.Case(how):
-                    m.d.sync += base.eq(bits.as_signed())
-            with m.Default():
-                m.d.sync += base.eq(placed(old, coarse=True).as_signed())
+        with m.Else():
+            words = [placed(old, renormal).as_signed() for renormal in (0, 1, -1)]
+            coarse = placed(old, coarse=True).as_signed()
+            choose(m, "sync", base, self._how, dict(enumerate(words)), coarse)
         m.d.comb += [
             lane.a.eq(a),
             lane.b.eq(b),
@@ -198,15 +191,9 @@ class Arithmetic(Part):
         self._b = Signal(2, name="choose_b")
         self._learns_root = Signal(name="learns_root")
         op = at[2].op
-        matrices = {(Op.HIDDEN,): 1, (Op.FORWARD, Op.GAIN, Op.ROW): 2, (Op.ERRORS,): 3}
-        vectors = {(Op.SQUARE, Op.GAIN, Op.LOSS): 1, (Op.ROW,): 2}
-        for choice, cases in ((self._a, matrices), (self._b, vectors)):
-            with m.Switch(op):
-                for ops, code in cases.items():
-                    with m.Case(*ops):
-                        m.d.sync += choice.eq(code)
-                with m.Default():
-                    m.d.sync += choice.eq(0)
+        matrices = {Op.HIDDEN: 1, (Op.FORWARD, Op.GAIN, Op.ROW): 2, Op.ERRORS: 3}
+        choose(m, "sync", self._a, op, matrices, 0)
+        choose(m, "sync", self._b, op, {(Op.SQUARE, Op.GAIN, Op.LOSS): 1, Op.ROW: 2}, 0)
         m.d.sync += self._learns_root.eq(op == Op.ROOT)
         self._kept = Signal(name="kept")
         self._replace = Signal(name="replace")

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
 from onlad.hardware.packets import REFUSED, Mode, Reason
-from onlad.hardware.rtl.interfaces import Part, Ports, decoded, host_write, is_any
+from onlad.hardware.rtl.interfaces import Part, Ports, choose, decoded, host_write, is_any
 from onlad.hardware.rtl.registers import MEMORIES, flag
 
 READ_CYCLES = 5  # from the issue to the first factor of the lane that is picked
@@ -135,31 +135,22 @@ class Answers(Part):
     def build(self, m: Module) -> None:
         word = self.decoded.word
         describe = Signal(32)
-        with m.Switch(word.index[:3]):
-            for k, constant in enumerate(self.config.describe()):
-                with m.Case(k):
-                    m.d.comb += describe.eq(constant)
+        choose(m, "comb", describe, word.index[:3], dict(enumerate(self.config.describe())))
         read = Signal(32)
-        with m.Switch(word.mode):
-            for mode, value in {
-                Mode.PREDICT: describe,
-                Mode.TRAIN: self.status,
-                Mode.FF: self.register,
-                Mode.X: self.x,
-                Mode.B: self.b,
-            }.items():
-                with m.Case(mode):
-                    m.d.comb += read.eq(value)
-            with m.Default():
-                m.d.comb += read.eq(self.matrix)
+        words = {
+            Mode.PREDICT: describe,
+            Mode.TRAIN: self.status,
+            Mode.FF: self.register,
+            Mode.X: self.x,
+            Mode.B: self.b,
+        }
+        choose(m, "comb", read, word.mode, words, self.matrix)
         # TRAIN with index 1 asks for a score; a step that was not learned has none.
         failed = Mux(word.index[0], Const(REFUSED | int(Reason.SINGULAR), 32), 0)
-        with m.Switch(self.take):
-            with m.Case(Take.REFUSAL):
-                m.d.sync += self.answer.eq(Const(REFUSED, 32) | self.refusal)
-            with m.Case(Take.READ):
-                m.d.sync += self.answer.eq(Mux(self.decoded.inside, read, 0))
-            with m.Case(Take.SUCCESS):
-                m.d.sync += self.answer.eq(Mux(self.learned, 1, failed))
-            with m.Case(Take.SCORE):
-                m.d.sync += self.answer.eq(self.score)
+        answers = {
+            Take.REFUSAL: Const(REFUSED, 32) | self.refusal,
+            Take.READ: Mux(self.decoded.inside, read, 0),
+            Take.SUCCESS: Mux(self.learned, 1, failed),
+            Take.SCORE: self.score,
+        }
+        choose(m, "sync", self.answer, self.take, answers)

@@ -11,7 +11,7 @@ from amaranth.utils import ceil_log2
 from onlad.hardware import packets
 from onlad.hardware.config import Config
 from onlad.hardware.packets import Mode
-from onlad.hardware.rtl.interfaces import WORD, Part, Ports, decoded
+from onlad.hardware.rtl.interfaces import WORD, Part, Ports, choose, decoded
 
 
 class Front(Part):
@@ -72,10 +72,8 @@ class Front(Part):
             m.d.sync += one.eq(raw)  # a word that is answered stays until it is
         m.d.sync += [have_one.eq(take), have_two.eq(have_one), two.eq(one)]
         m.d.sync += [self.decoded.present.eq(have_two), self.decoded.word.eq(two)]
-        with m.Switch(one.mode):
-            for mode, size in self.sizes().items():
-                with m.Case(mode):
-                    m.d.sync += inside.eq(one.index < size)
+        sizes = {mode: one.index < size for mode, size in self.sizes().items()}
+        choose(m, "sync", inside, one.mode, sizes)
         narrow = Mux(
             one.mode == Mode.ALPHA, _fits(one.value, c.alpha_width), _fits(one.value, c.width)
         )

@@ -176,6 +176,30 @@ def is_any(value: Any, wanted: tuple[Any, ...]) -> Any:
     return found
 
 
+def choose(
+    m: Module, domain: str, target: Any, value: Any, cases: dict[Any, Any], other: Any = None
+) -> None:
+    """Let `target` be what `cases` has for `value`; else `other`, or what it was."""
+    with m.Switch(value):
+        for case, found in cases.items():
+            with m.Case(*(case if isinstance(case, tuple) else (case,))):
+                m.d[domain] += target.eq(found)
+        if other is not None:
+            with m.Default():
+                m.d[domain] += target.eq(other)
+
+
+def ask(m: Module, passes: Any, op: Any, start: Any = 0, end: Any = 0) -> Any:
+    """Ask for a pass; return the condition that it is taken."""
+    m.d.comb += [
+        passes.request.valid.eq(1),
+        passes.request.op.eq(op),
+        passes.request.start.eq(start),
+        passes.request.end.eq(end),
+    ]
+    return m.If(passes.taken)
+
+
 def delayed(m: Module, signal: Any, cycles: int, name: str) -> list[Any]:
     """Return `signal` and its copies 1 to `cycles` cycles later."""
     stages = [signal]

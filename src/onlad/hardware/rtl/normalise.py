@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.rtl.buffers import Banks
-from onlad.hardware.rtl.interfaces import Part, Ports, delayed, magnitude, normalising
+from onlad.hardware.rtl.interfaces import Part, Ports, choose, delayed, magnitude, normalising
 
 STRIDE = 8  # bits of the coarse shift
 
@@ -67,14 +67,10 @@ class Normalise(Part):
         left = Signal(signed(A), name="left")
         moved = Signal(signed(A + spare))
         m.d.sync += word.eq(sums.words[0])
-        with m.Switch(coarse):
-            for k in range(groups):
-                with m.Case(k):
-                    m.d.sync += moved.eq(word << (groups - 1 - k) * STRIDE)
-        with m.Switch(fine):
-            for k in range(STRIDE):
-                with m.Case(k):
-                    m.d.sync += left.eq(_move(moved, STRIDE - 1 - k - spare))
+        by_groups = {k: word << (groups - 1 - k) * STRIDE for k in range(groups)}
+        choose(m, "sync", moved, coarse, by_groups)
+        by_places = {k: _move(moved, STRIDE - 1 - k - spare) for k in range(STRIDE)}
+        choose(m, "sync", left, fine, by_places)
         low, high = A + c.headroom - c.width, A - c.width + 1
         m.d.sync += self.word.eq(Mux(self.train.gain, _rounded(left, high), _rounded(left, low)))
 

@@ -12,7 +12,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import Op, Part, Ports, passes
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, ask, passes
 
 
 class PredictModule(Part):
@@ -33,16 +33,10 @@ class PredictModule(Part):
         block = Signal.like(self.passes.request.start)
         ready = Signal(2)  # blocks whose errors are in place and not yet used
 
-        def ask(op: Any, start: Any, end: Any) -> Any:
-            """Ask for a pass; return the condition that it is taken."""
-            m.d.comb += [
-                self.passes.request.valid.eq(1),
-                self.passes.request.op.eq(op),
-                self.passes.request.start.eq(start),
-                self.passes.request.end.eq(end),
-                self.passes.request.slot.eq(block[0]),
-            ]
-            return m.If(self.passes.taken)
+        def asked(op: Any, start: Any, end: Any) -> Any:
+            taken = ask(m, self.passes, op, start, end)
+            m.d.comb += self.passes.request.slot.eq(block[0])
+            return taken
 
         used = Signal()
         with m.If(self.block_done & ~used):
@@ -57,16 +51,16 @@ class PredictModule(Part):
                     m.next = "HIDDEN"
                 with m.Elif(self.errors):
                     m.next = "FIRST"
-            with m.State("HIDDEN"), ask(Op.HIDDEN, 0, self.config.alpha_row - 1):
+            with m.State("HIDDEN"), asked(Op.HIDDEN, 0, self.config.alpha_row - 1):
                 m.next = "SETTLE"
-            with m.State("FIRST"), ask(Op.ERRORS, 0, 0):
+            with m.State("FIRST"), asked(Op.ERRORS, 0, 0):
                 m.next = "NEXT"
             with m.State("NEXT"):
                 with m.If(block == blocks - 1):
                     m.next = "LOSS"
-                with m.Else(), ask(Op.ERRORS, block + 1, block + 1):
+                with m.Else(), asked(Op.ERRORS, block + 1, block + 1):
                     m.next = "LOSS"
-            with m.State("LOSS"), m.If(ready != 0), ask(Op.LOSS, block, block):
+            with m.State("LOSS"), m.If(ready != 0), asked(Op.LOSS, block, block):
                 m.d.comb += used.eq(1)
                 with m.If(self.teach):
                     m.next = "TEACH"
@@ -75,7 +69,7 @@ class PredictModule(Part):
                     m.next = "NEXT"
                     with m.If(block == blocks - 1):
                         m.next = "SETTLE"
-            with m.State("TEACH"), ask(Op.TEACH, block, block):
+            with m.State("TEACH"), asked(Op.TEACH, block, block):
                 m.d.sync += block.eq(block + 1)
                 m.next = "NEXT"
                 with m.If(block == blocks - 1):

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import EXPONENTS, MANTISSA_BITS
 from onlad.hardware.packets import Ff, Mode, Reason, Status
-from onlad.hardware.rtl.interfaces import Part, Ports, decoded, is_any
+from onlad.hardware.rtl.interfaces import Part, Ports, choose, decoded, is_any
 
 DECODE_CYCLES = 3  # from the taking of a word to the first cycle of its work
 MEMORIES = (Mode.X, Mode.ALPHA, Mode.BETA, Mode.P, Mode.B)
@@ -57,10 +57,8 @@ class Registers(Part):
         m.d.comb += writes.eq(
             self.decoded.present & ~word.read & (word.mode == Mode.FF) & self.decoded.inside
         )
-        with m.Switch(word.index[:3]):
-            for register, (_, check) in table.items():
-                with m.Case(int(register)):
-                    m.d.comb += good.eq(check)
+        checks = {int(register): check for register, (_, check) in table.items()}
+        choose(m, "comb", good, word.index[:3], checks)
         for register in (Ff.FACTOR, Ff.LIMIT, Ff.RIDGE):
             with m.If(writes & good & (word.index[:3] == int(register))):
                 m.d.sync += table[register][0].eq(word.value)
@@ -130,17 +128,14 @@ class StatusWords(Part):
             with m.If(self.hidden_cut):
                 m.d.sync += self.hidden_was_cut.eq(1)
 
-        words = {Status.REASONS: self.reasons, Status.CYCLES: cycles}
+        words = {int(Status.REASONS): self.reasons, int(Status.CYCLES): cycles}
         for which, happens in {
             Status.TRAINED: self.trains,
             Status.SINGULAR: self.trained & ~self.learned,
             Status.PAUSED: self.trained & self.learned & paused,
             Status.SATURATED: self.trained & saturated,
         }.items():
-            words[which] = count = Signal(16, name=which.name.lower())
+            words[int(which)] = count = Signal(16, name=which.name.lower())
             with m.If(happens):
                 m.d.sync += count.eq(count + 1)
-        with m.Switch(self.index):
-            for which, word in words.items():
-                with m.Case(int(which)):
-                    m.d.comb += self.value.eq(word)
+        choose(m, "comb", self.value, self.index, words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, signed
@@ -10,7 +11,7 @@ from amaranth.utils import ceil_log2
 
 from onlad.hardware.config import Config
 from onlad.hardware.fixed import EXPONENTS, TRACE_BITS, TRACE_FRACTION
-from onlad.hardware.rtl.interfaces import Op, Part, Ports, normalising, passes, scaling
+from onlad.hardware.rtl.interfaces import Op, Part, Ports, ask, normalising, passes, scaling
 
 
 class TrainModule(Part):
@@ -57,16 +58,7 @@ class TrainModule(Part):
         trace, round_row = self._trace(m, commit, measure_all)
         m.d.comb += [self.paused.eq(wound), self.scaling.held.eq(wound)]
 
-        def ask(op: Any, start: Any = 0, end: Any = 0) -> Any:
-            """Ask for a pass; return the condition that it is taken."""
-            m.d.comb += [
-                self.passes.request.valid.eq(1),
-                self.passes.request.op.eq(op),
-                self.passes.request.start.eq(start),
-                self.passes.request.end.eq(end),
-            ]
-            return m.If(self.passes.taken)
-
+        asked = partial(ask, m, self.passes)
         with m.If(self.scaling.done):
             m.d.sync += ready.eq(1)
         with m.FSM(name="train"):
@@ -84,7 +76,7 @@ class TrainModule(Part):
                 m.next = "DONE"
             with m.State("FORWARD"):
                 m.d.comb += self.normalising.clear.eq(1)
-                with ask(Op.FORWARD, 0, c.alpha_row - 1):
+                with asked(Op.FORWARD, 0, c.alpha_row - 1):
                     m.next = "FORWARD_END"
             with m.State("FORWARD_END"), m.If(self.passes.settled):
                 m.d.comb += self.normalising.start.eq(1)
@@ -98,11 +90,11 @@ class TrainModule(Part):
                 m.next = "SQUARE"
                 with m.If(self.normalising.length == 0):
                     m.next = "DONE"
-            with m.State("SQUARE"), ask(Op.SQUARE):
+            with m.State("SQUARE"), asked(Op.SQUARE):
                 m.next = "GAIN"
             with m.State("GAIN"):
                 m.d.comb += self.scaling.scale.eq(self.squares_valid)
-                with ask(Op.GAIN, 0, c.hidden - 1):
+                with asked(Op.GAIN, 0, c.hidden - 1):
                     m.next = "GAIN_END"
             with m.State("GAIN_END"):
                 m.d.comb += [self.scaling.scale.eq(self.squares_valid), self.normalising.gain.eq(1)]
@@ -120,13 +112,13 @@ class TrainModule(Part):
                 m.next = "FINISHED"
             with m.State("FINISHED"), m.If(ready):
                 m.next = "ROOT_GAIN"
-            with m.State("ROOT_GAIN"), ask(Op.ROOT_GAIN):
+            with m.State("ROOT_GAIN"), asked(Op.ROOT_GAIN):
                 m.next = "BETA_GAIN"
-            with m.State("BETA_GAIN"), ask(Op.BETA_GAIN):
+            with m.State("BETA_GAIN"), asked(Op.BETA_GAIN):
                 m.next = "GAINS_END"
             with m.State("GAINS_END"), m.If(self.passes.settled):
                 m.next = "ROOT"
-            with m.State("ROOT"), ask(Op.ROOT, 0, c.hidden - 1):
+            with m.State("ROOT"), asked(Op.ROOT, 0, c.hidden - 1):
                 m.d.comb += self.errors.eq(1)
                 m.next = "LIMIT"
             with m.State("LIMIT"):
@@ -138,9 +130,9 @@ class TrainModule(Part):
                 m.next = "ROW"
             with m.State("ROW"):
                 with m.If(self.blank):
-                    ask(Op.ROW, 0, c.hidden - 1)
+                    asked(Op.ROW, 0, c.hidden - 1)
                 with m.Else():
-                    ask(Op.ROW, round_row, round_row)
+                    asked(Op.ROW, round_row, round_row)
                 with m.If(self.passes.taken):
                     m.next = "ROW_END"
             with m.State("ROW_END"), m.If(self.passes.settled & self.scaling.idle):

@@ -8,7 +8,16 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from onlad.hardware.config import Config
-from onlad.hardware.rtl.interfaces import Op, Part, Ports, is_any, issue_layout, passes
+from onlad.hardware.rtl.interfaces import (
+    KEPT,
+    Op,
+    Part,
+    Ports,
+    choose,
+    is_any,
+    issue_layout,
+    passes,
+)
 
 
 class Walk(Part):
@@ -62,24 +71,15 @@ class Walk(Part):
             self.issue.word.eq(word),
         ]
         lanes = c.lanes.bit_length() - 1
-        with m.Switch(op):
-            with m.Case(Op.HIDDEN, Op.FORWARD, Op.ERRORS):
-                m.d.comb += self.issue.scalar.eq(inner)
-            with m.Case(Op.TEACH):
-                m.d.comb += self.issue.scalar.eq(inner + row * c.lanes)
-            with m.Case(Op.ROOT_GAIN):
-                m.d.comb += self.issue.scalar.eq(inner << lanes)
-            with m.Case(Op.BETA_GAIN):
-                m.d.comb += self.issue.scalar.eq((inner + row) << lanes)
-            with m.Default():
-                m.d.comb += self.issue.scalar.eq(outer)
-        with m.Switch(op):
-            with m.Case(Op.ROOT_GAIN, Op.BETA_GAIN):
-                m.d.comb += self.issue.vector.eq(inner + row)
-            with m.Case(Op.LOSS, Op.TEACH):
-                m.d.comb += self.issue.vector.eq(slot + 2 * row)
-            with m.Default():
-                m.d.comb += self.issue.vector.eq(inner)
+        scalars = {
+            (Op.HIDDEN, Op.FORWARD, Op.ERRORS): inner,
+            Op.TEACH: inner + row * c.lanes,
+            Op.ROOT_GAIN: inner << lanes,
+            Op.BETA_GAIN: (inner + row) << lanes,
+        }
+        choose(m, "comb", self.issue.scalar, op, scalars, outer)
+        vectors = {KEPT: inner + row, (Op.LOSS, Op.TEACH): slot + 2 * row}
+        choose(m, "comb", self.issue.vector, op, vectors, inner)
 
         with m.If(active):
             m.d.sync += [inner.eq(inner + 1), word.eq(word + stride)]
