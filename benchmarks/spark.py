@@ -1,7 +1,9 @@
 """Time keyed streams on Spark beside the plain loop on one core: `python -m benchmarks.spark`.
 
 Rows per second of: the plain loop (`observe` per sample, one core), the loop in blocks
-(`observe_many` per device and micro-batch), a batch query and a streaming query on 1, 2, ... cores.
+(`observe_many` per device and micro-batch), a bank of detectors with as many inputs, memory (a sum
+of as many numbers as a row has to be multiplied with), a batch query and a streaming query on 1, 2,
+... cores.
 For the streaming query also the processor time of Java and Python together, and where it goes: the
 model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
 and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -29,7 +32,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from onlad import Monitor, persist
+from benchmarks.monitor import numbers
+from benchmarks.monitors import seconds
+from benchmarks.records import commit, read, write
+from onlad import Detector, Monitor, persist
+from onlad.fleet import Bank
 from onlad.fleet import spark as fleet
 from onlad.fleet.spark import keeper
 from onlad.fleet.spark.herd import FOLDED
@@ -138,6 +145,19 @@ def plain(devices: int, rows: int, batches: int, *, block: bool) -> float:
     return devices * rows * (batches - 1) / spent
 
 
+def others(devices: int) -> dict[str, float]:
+    """Return rows per second of a bank of detectors, and of memory, on one core."""
+    n, window = len(FEATURES), typical().describe()["window"]
+    detectors = Bank(Detector(n_hidden=64), devices, n_features=n * window, threads=1)
+    inputs = np.random.default_rng(0).normal(size=(devices, n * window))
+    walk = np.ones((devices, numbers(n, n * window)[0]))
+    works = {
+        "detectors rows/s": lambda: detectors.update(inputs),
+        "memory rows/s": lambda: walk.sum(axis=1),
+    }
+    return {name: devices / median(seconds(work) for _ in range(9)) for name, work in works.items()}
+
+
 def processor_seconds() -> float:
     """Return the processor time of this process and all that it started: Java, and its Python."""
     ticks: dict[int, tuple[int, int]] = {}  # its parent, and its time with that of dead children
@@ -218,7 +238,7 @@ def main() -> int:
             measure(devices, rows, WARM + max(WRITES // rows, 4), 1, console) | {"command": COMMAND}
             for devices, rows in RUNS
         ]
-        RECORD.write_text("".join(json.dumps(record) + "\n" for record in runs))
+        write(RECORD, runs)
     if args.page or args.paper:
         head, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         table = f"{head}{mark}\n\n{paper(records())}\n\n{END}"
@@ -247,6 +267,9 @@ def measure(
         "batches": batches,
         "loop rows/s": plain(devices, rows, LOOPS, block=False),
         "blocks rows/s": plain(devices, rows, LOOPS, block=True),
+        **others(devices),
+        "load": round(os.getloadavg()[0], 1),
+        "commit": commit(),
         "cores": {},
     }
     command = [sys.executable, "-m", "benchmarks.spark"]
@@ -275,7 +298,7 @@ def measure(
 
 def records() -> list[dict[str, Any]]:
     """Return the records of the runs of the page."""
-    return [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
+    return read(RECORD)
 
 
 def costs(runs: list[dict[str, Any]]) -> tuple[float, float, float, float]:
@@ -326,8 +349,9 @@ def show(console: Console, record: dict[str, Any]) -> None:
     for heading in ("", "rows/s", "of the loop", *PARTS, "spark"):
         table.add_column(heading, justify="right" if heading else "left")
     table.add_row("plain loop, 1 core", f"{loop:,.0f}", "1.00")
-    blocks = record["blocks rows/s"]
-    table.add_row("in blocks, 1 core", f"{blocks:,.0f}", f"{blocks / loop:.2f}")
+    for name, what in (("blocks", "in blocks"), ("detectors", "detectors"), ("memory", "memory")):
+        rate = record[f"{name} rows/s"]
+        table.add_row(f"{what}, 1 core", f"{rate:,.0f}", f"{rate / loop:.2f}")
     for cores, result in record["cores"].items():
         batch, stream = result["batch rows/s"], result["stream rows/s"]
         table.add_row(f"batch, {cores} core(s)", f"{batch:,.0f}", f"{batch / loop:.2f}")

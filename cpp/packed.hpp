@@ -1,276 +1,14 @@
-// A monitor between two calls, in a third of the bytes: sums as roots in three bytes a number,
-// recent scores in two, rows in half precision, the rest in single. Where a number is not rounded,
-// that is because it does not lie near 0.
+// A monitor between two calls, in a third of the bytes: sums as roots and rows in three bytes a
+// number, recent scores in twelve bits but for the highest, the rest in single precision.
+// Where a number is not rounded, that is because it does not lie near 0.
 //
 // Between ticks a row needs no sums, so these are not unpacked for it, and not packed after it.
 
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "watching.hpp"
+#include "packing.hpp"
 
 namespace onlad {
-
-// Element (i, j) of a kept half of a gram matrix.
-inline std::size_t place(std::size_t i, std::size_t j, std::size_t across, std::size_t stride) {
-    return row_begin(i, across, stride) + j * across - first_column(i, across);
-}
-
-// All pairs i <= j in the order of a packed half, with those below the diagonal that are kept too.
-template <class Work>
-void each_pair(std::size_t units, std::size_t across, Work work) {
-    std::size_t p = 0;
-    for (std::size_t i = 0; i < units; ++i)
-        for (std::size_t j = i; j < units; ++j, ++p) {
-            work(p, i, j);
-            if (j > i && i * across >= first_column(j, across)) work(p, j, i);
-        }
-}
-
-// A number in half precision, rounded to nearest, none of them infinite.
-class Half {
-    static constexpr float down = 0x1p-112f,
-                           up = 0x1p112f;  // the exponents of both lie so far apart
-    std::uint16_t bits;
-
-public:
-    Half() = default;
-    explicit Half(double value) {
-        const float bounded = float(std::min(std::max(value, -65504.0), 65504.0)) * down;
-        std::uint32_t wide;
-        std::memcpy(&wide, &bounded, sizeof wide);
-        const std::uint32_t size = wide & 0x7fffffffu;
-        bits = std::uint16_t((wide >> 16 & 0x8000u) | (size + 0xfffu + (size >> 13 & 1u)) >> 13);
-        if (value != value) bits = 0x7e00u;
-    }
-    explicit operator double() const {
-        if ((bits & 0x7c00u) == 0x7c00u) return std::numeric_limits<double>::quiet_NaN();
-        const std::uint32_t wide = std::uint32_t(bits & 0x8000u) << 16 | (bits & 0x7fffu) << 13;
-        float value;
-        std::memcpy(&value, &wide, sizeof value);
-        return double(value * up);
-    }
-};
-
-// Puts numbers into bytes one after the other, or takes them out: one description does both.
-class Bytes {
-    std::vector<std::uint8_t>& bytes;
-    std::size_t at = 0;
-
-public:
-    const bool writes;
-
-    Bytes(std::vector<std::uint8_t>& bytes, bool writes) : bytes(bytes), writes(writes) {
-        if (writes) bytes.clear();
-    }
-
-    std::uint8_t* next(std::size_t count) {
-        if (writes) bytes.resize(at + count);
-        return bytes.data() + (at += count) - count;
-    }
-
-    // Numbers as those of another type.
-    template <class As, class T>
-    void pass(T* values, std::size_t count) {
-        std::uint8_t* p = next(count * sizeof(As));
-        for (std::size_t i = 0; i < count; ++i, p += sizeof(As)) {
-            As kept;
-            if (writes) {
-                kept = As(values[i]);
-                std::memcpy(p, &kept, sizeof kept);
-            } else {
-                std::memcpy(&kept, p, sizeof kept);
-                values[i] = T(kept);
-            }
-        }
-    }
-    template <class As, class T>
-    void pass(T& value) {
-        pass<As>(&value, 1);
-    }
-    // The first columns of rows.
-    template <class As, class T>
-    void pass(T* values, std::size_t rows, std::size_t columns, std::size_t stride) {
-        for (std::size_t r = 0; r < rows; ++r) pass<As>(values + r * stride, columns);
-    }
-    // Numbers and how many there are.
-    template <class As, class T>
-    void pass_all(std::vector<T>& values) {
-        std::uint32_t count = std::uint32_t(values.size());
-        pass<std::uint32_t>(count);
-        values.resize(count);
-        pass<As>(values.data(), count);
-    }
-};
-
-// -- modes -----------------------------------------------------------------------------------
-
-// `across` symmetric matrices as roots U with U'U = A + ridge, row by row from the diagonal on.
-template <std::size_t across>
-class Roots {
-    static constexpr double steps = 8388607.0;  // of a number in three bytes
-    const std::size_t units;
-    std::vector<double> U;
-
-    double* row(std::size_t i) { return U.data() + i * units * across; }
-    // Row i -= or += its products with row k of the root.
-    void add(const double* from, std::size_t i, double sign) {
-        double* to = row(i);
-        for (std::size_t j = i; j < units; ++j)
-            for (std::size_t g = 0; g < across; ++g)
-                to[j * across + g] += sign * from[i * across + g] * from[j * across + g];
-    }
-    double ridge(const Constants& c, std::size_t i) const {
-        return across == 1 && i + 1 == units ? c.instance_CONSTANT : c.instance_RIDGE;
-    }
-
-public:
-    explicit Roots(std::size_t units) : units(units), U(units * units * across) {}
-
-    void root(const Constants& c, const double* gram, std::size_t stride) {
-        for (std::size_t i = 0; i < units; ++i)
-            std::copy_n(gram + place(i, i, across, stride), (units - i) * across,
-                        row(i) + i * across);
-        for (std::size_t k = 0; k < units; ++k) {
-            double* own = row(k);
-            for (std::size_t g = 0; g < across; ++g) {
-                const double least = ridge(c, k);
-                const double pivot = std::sqrt(std::max(own[k * across + g] + least, least));
-                own[k * across + g] = pivot;
-                for (std::size_t j = k + 1; j < units; ++j) own[j * across + g] /= pivot;
-            }
-            for (std::size_t i = k + 1; i < units; ++i) add(own, i, -1.0);
-        }
-    }
-
-    // In three bytes a number, in units of a power of 2 for each matrix; the first `groups` differ.
-    void pass(Bytes& bytes, std::size_t groups) {
-        for (std::size_t g = 0; g < groups; ++g) {
-            double longest = 0.0;
-            for (std::size_t i = 0; bytes.writes && i < units; ++i)
-                for (std::size_t j = i; j < units; ++j)
-                    longest = std::max(longest, std::fabs(row(i)[j * across + g]));
-            float size = longest > 0.0 ? float(std::exp2(std::ceil(std::log2(longest)))) : 1.0f;
-            bytes.pass<float>(size);
-            std::uint8_t* p = bytes.next(units * (units + 1) / 2 * 3);
-            for (std::size_t i = 0; i < units; ++i)
-                for (std::size_t j = i; j < units; ++j, p += 3) {
-                    double& value = row(i)[j * across + g];
-                    if (bytes.writes) {
-                        const auto whole = std::int32_t(std::lrint(value / size * steps));
-                        for (int k = 0; k < 3; ++k) p[k] = std::uint8_t(whole >> 8 * k);
-                    } else {
-                        const std::uint32_t wide = std::uint32_t(p[0]) << 8 |
-                                                   std::uint32_t(p[1]) << 16 |
-                                                   std::uint32_t(p[2]) << 24;
-                        value = double(std::int32_t(wide)) / 256.0 / steps * size;
-                    }
-                }
-        }
-        for (std::size_t i = groups; i < across; ++i)
-            for (std::size_t k = i; k < U.size(); k += across) U[k] = U[k - i + i % groups];
-    }
-
-    // moment <- U'U beta, then gram <- U'U - ridge.
-    void sums(const Constants& c, double* gram, std::size_t stride, const double* beta,
-              double* moment, std::size_t s) {
-        std::vector<double> root(units * units * across);
-        root.swap(U);
-        for (std::size_t k = 0; k < units; ++k)
-            for (std::size_t i = k; i < units; ++i) add(root.data() + k * units * across, i, 1.0);
-        for (std::size_t i = 0; moment && i < units; ++i) {
-            std::fill_n(moment + i * s, s, 0.0);
-            for (std::size_t j = 0; j < units; ++j)
-                for (std::size_t f = 0; f < s; ++f)
-                    moment[i * s + f] +=
-                        row(std::min(i, j))[std::max(i, j) * across + f % across] * beta[j * s + f];
-        }
-        for (std::size_t i = 0; i < units; ++i)
-            for (std::size_t g = 0; g < across; ++g) row(i)[i * across + g] -= ridge(c, i);
-        each_pair(units, across, [&](std::size_t, std::size_t i, std::size_t j) {
-            std::copy_n(row(std::min(i, j)) + std::max(i, j) * across, across,
-                        gram + place(i, j, across, stride));
-        });
-    }
-};
-
-// What rows are judged by.
-inline void pass_mode(Bytes& bytes, const Layer& l, Mode& m) {
-    bytes.pass<float>(m.beta, l.units, l.n, l.s);
-    bytes.pass<float>(m.linear_beta, l.M, l.n, l.s);
-    for (double* each : {m.usual, m.largest, m.leaning}) bytes.pass<float>(each, 2, l.n, l.s);
-    bytes.pass<float>(m.band, l.n);
-    bytes.pass<float>(m.levels, 6 * statistics);
-    bytes.pass<double>(m.weight);
-    bytes.pass<std::int64_t>(m.count);
-}
-
-template <std::size_t across>
-void pass_roots(Bytes& bytes, const Constants& c, std::size_t units, std::size_t groups,
-                double* gram, std::size_t stride, const double* beta, double* moment,
-                std::size_t s) {
-    Roots<across> roots(units);
-    if (bytes.writes) roots.root(c, gram, stride);
-    roots.pass(bytes, groups);
-    if (!bytes.writes) roots.sums(c, gram, stride, beta, moment, s);
-}
-
-inline void pass_sums(Bytes& bytes, const Layer& l, Mode& m) {
-    pass_roots<lanes>(bytes, *l.c, l.units, l.groups, m.gram, l.N, m.beta, m.moment, l.s);
-    pass_roots<1>(bytes, *l.c, l.M, 1, m.linear_gram, l.stride, m.linear_beta, m.linear_moment,
-                  l.s);
-}
-
-inline void pass_units(Bytes& bytes, const Layer& l, Mode& m) {
-    bytes.pass<double>(m.centre, l.n);
-    bytes.pass<double>(m.scale, l.n);
-}
-
-inline void pass_anchor(Bytes& bytes, const Layer& l, Anchor& a) {
-    bytes.pass<Half>(a.beta.data(), l.M, l.n, l.s);
-    bytes.pass<double>(a.centre.data(), l.n);
-    bytes.pass<double>(a.scale.data(), l.n);
-    bytes.pass<float>(a.deviation.data(), l.n);
-    bytes.pass<float>(a.lean.data(), l.n);
-    bytes.pass<float>(a.halves.data(), 2, l.n, l.s);
-    bytes.pass<std::int64_t>(a.rows);
-}
-
-// -- the limit -------------------------------------------------------------------------------
-
-// Roots of scores in two bytes each, in steps of a power of 2: the tail of the largest matters.
-// They are read in their order, or sorted.
-inline void pass_scores(Bytes& bytes, std::vector<float>& values, std::vector<float>* sorted) {
-    constexpr float most = 65535.0f;
-    static thread_local std::vector<std::uint16_t> steps, by_low;
-    float top = 0.0f;
-    for (const float each : values) top = std::max(top, each);
-    float size = top > 0.0f ? std::exp2(std::ceil(std::log2(top))) : 1.0f;
-    bytes.pass<float>(size);
-    steps.resize(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i)
-        steps[i] = std::uint16_t(std::lround(values[i] / size * most));
-    bytes.pass_all<std::uint16_t>(steps);
-    if (bytes.writes) return;
-    const auto read = [&](std::vector<float>& to) {
-        to.resize(steps.size());
-        for (std::size_t i = 0; i < steps.size(); ++i) to[i] = float(steps[i]) * (size / most);
-    };
-    read(values);
-    if (!sorted) return;
-    // By the low byte, then by the high one: ten times as fast as std::sort.
-    std::size_t low[257] = {}, high[257] = {};
-    for (const std::uint16_t each : steps) ++low[(each & 255) + 1], ++high[(each >> 8) + 1];
-    for (std::size_t k = 1; k < 257; ++k) low[k] += low[k - 1], high[k] += high[k - 1];
-    by_low.resize(steps.size());
-    for (const std::uint16_t each : steps) by_low[low[each & 255]++] = each;
-    for (const std::uint16_t each : by_low) steps[high[each >> 8]++] = each;
-    read(*sorted);
-}
-
-// -- the monitor -----------------------------------------------------------------------------
 
 class Packed {
 public:
@@ -284,7 +22,7 @@ public:
 
     std::size_t nbytes() const {
         return sizeof *this + moving.size() + judged.size() + summed.size() +
-               kept.size() * sizeof(Half);
+               kept.size() * sizeof(Short);
     }
 
     // Give rows to the monitor, which is unpacked for as long.
@@ -320,7 +58,7 @@ private:
     std::vector<std::uint8_t> moving;  // what each row changes
     std::vector<std::uint8_t> judged;  // what rows are judged by
     std::vector<std::uint8_t> summed;  // what a tick needs besides
-    std::vector<Half> kept;            // rows of two ticks, and those before
+    std::vector<Short> kept;           // rows of two ticks, and those before
     std::vector<double> origin;        // (2, n) rows of both ticks are differences from these
 
     // Bytes in as much memory as they need.
@@ -351,11 +89,19 @@ private:
         bytes.pass<double>(w.held.data(), l.n);
         bytes.pass<float>(w.age.data(), l.n);
         bytes.pass<float>(w.patience.data(), l.n);
-        bytes.pass<double>(w.counted.data(), 2 * l.n);
+        bool counts = w.counts();
+        bytes.pass<bool>(counts);
+        if (counts)
+            bytes.pass<double>(w.counted.data(), 2 * l.n);
+        else if (!bytes.writes)
+            std::fill_n(w.counted.begin(), l.n, std::numeric_limits<double>::quiet_NaN());
         bytes.pass<float>(w.means, statistics);
         bytes.pass<float>(w.leans.data(), 2, l.n, l.s);
-        bytes.pass<float>(w.score.data(), 2 * T);
-        bytes.pass<std::uint16_t>(w.run.data(), 2 * T);
+        bytes.pass<Short>(w.score.data(), 2 * T);
+        if (l.width <= 256)
+            bytes.pass<std::uint8_t>(w.run.data(), 2 * T);
+        else
+            bytes.pass<std::uint16_t>(w.run.data(), 2 * T);
         for (std::size_t t = 0; t < 2 * T; ++t) {
             int flags = int(w.mode[t]) << 2 | int(w.open[t]) << 1 | int(w.refused[t]);
             bytes.pass<std::uint8_t>(flags);
@@ -407,17 +153,6 @@ private:
         bytes.pass_all<double>(w.quarantine);
     }
 
-    // The units of rows that are kept, in which half precision has differences of up to 7e7 scales,
-    // and rounds none by more than 1e-4 scales or 0.05 %. What never moved has none.
-    std::vector<double> units(const Watching& w) const {
-        std::vector<double> found(layer->n);
-        for (std::size_t j = 0; j < found.size(); ++j) {
-            const double scale = w.modes[0]->scale[j];
-            found[j] = scale > 0.0 ? std::exp2(std::ceil(std::log2(1024.0 * scale))) : 0.0;
-        }
-        return found;
-    }
-
     // From which rows of a tick are differences, of the row at a place among those that are kept.
     const double* origin_of(const Watching& w, std::size_t row) const {
         return origin.data() + (row < layer->width - 1 + w.tick_rows ? 0 : layer->n);
@@ -428,11 +163,10 @@ private:
         pass_judged(bytes, w, sorts);
         if (whole) {
             const std::size_t n = layer->n, window = w.tick_rows + w.at;
-            const std::vector<double> unit = units(w);
             for (std::size_t r = 0; r < kept.size() / n; ++r) {
                 if (r >= window && r < window + layer->width - 1) continue;  // they are there
                 for (std::size_t j = 0; j < n; ++j)
-                    w.kept[r * n + j] = origin_of(w, r)[j] + double(kept[r * n + j]) * unit[j];
+                    w.kept[r * n + j] = origin_of(w, r)[j] + kept[r * n + j];
             }
             Bytes rest(summed, false);
             pass_summed(rest, w);
@@ -460,12 +194,9 @@ private:
     // Keep rows, by their places.
     void keep(const Watching& w, std::size_t first, std::size_t stop) {
         const std::size_t n = layer->n;
-        const std::vector<double> unit = units(w);
         for (std::size_t r = first; r < stop; ++r)
-            for (std::size_t j = 0; j < n; ++j) {
-                const double moved = w.kept[r * n + j] - origin_of(w, r)[j];
-                kept[r * n + j] = Half(unit[j] > 0.0 || moved != moved ? moved / unit[j] : 0.0);
-            }
+            for (std::size_t j = 0; j < n; ++j)
+                kept[r * n + j] = Short(w.kept[r * n + j] - origin_of(w, r)[j]);
     }
 };
 

@@ -5,6 +5,7 @@ import pickle
 import re
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from checks import rounding
 from onlad import Detector, modelfile
 from onlad.errors import ModelFileError, OnladError
 from onlad.fields import values
-from onlad.fleet import Bank, bank, bankfile, host
+from onlad.fleet import Bank, bankfile, host, models
 from onlad.forgetting import Adaptive
 from oracle import assert_near
 
@@ -497,8 +498,8 @@ def test_a_detector_is_no_bank_and_a_bank_no_detector(tmp_path):
 def tree_of(models):
     """Return what is in the file of a bank, to be changed."""
     engine, layer = models._engine.models(), models._layer
-    learned = {"alpha": layer.alpha, "b": layer.b, **engine._asdict()}
-    learned["start"] = models._start._asdict()
+    learned = {"alpha": layer.alpha, "b": layer.b, **values(engine)}
+    learned["start"] = values(models._start)
     settings = values(models._settings) | {"forgetting": 0.99}
     return {"settings": settings, "learned": learned}
 
@@ -584,7 +585,7 @@ def test_a_bank_may_be_larger_than_a_detector(tmp_path, monkeypatch):
 def test_memory_that_is_not_padded_is_refused():
     engine = Bank(make(), 3, n_features=9)._engine
     X, mask = engine.samples(np.zeros((3, 1, 9)), None)
-    engine._padded = engine._padded._replace(S=np.zeros((3, 13, 16)))
+    engine._padded = replace(engine._padded, S=np.zeros((3, 13, 16)))
     with pytest.raises(ValueError, match="not padded to whole cache lines"):
         engine.step(X, mask, True)
     engine = Bank(make(), 3, n_features=9)._engine
@@ -599,6 +600,6 @@ def test_memory_begins_at_a_cache_line():
 
 
 def test_constants_are_those_of_the_definition():
-    assert bank.AT_ONCE > 0
+    assert models.AT_ONCE > 0
     source = (host.LINE, host.ROW_GROUP)
     assert source == (64, 8)

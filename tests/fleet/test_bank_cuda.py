@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_the_trace_is_measured_now_and_then(many):
         before = bank._engine.models()
         wrong = before.numbers.copy()
         wrong[:, 0] *= 1.5
-        bank._engine.put(slice(None), before._replace(numbers=wrong))
+        bank._engine.put(slice(None), replace(before, numbers=wrong))
         if many:
             bank.update_many(X[:, 60:])
         else:

@@ -64,7 +64,7 @@ def _exact(monkeypatch):
 
 
 def test_the_kernel_counts_as_pytorch_does(monkeypatch):
-    kernels = pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
+    kernels = pytest.importorskip("onlad.fleet.tensors.kernels", reason="Triton is not installed")
     recent = torch.randint(-(2**15) + 1, 2**15, (3, RECENT), dtype=torch.int16)
     recent[0, 7:] = -(2**15)  # not there yet
     scores = torch.randint(-(2**15) + 1, 2**15, (3, 4))
@@ -79,7 +79,7 @@ def test_the_kernel_counts_as_pytorch_does(monkeypatch):
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("n", [1, 5, 8])
 def test_the_kernel_scores_as_pytorch_does(n, ordered):
-    pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
+    pytest.importorskip("onlad.fleet.tensors.kernels", reason="Triton is not installed")
     rng, devices, rows = np.random.default_rng(0), 3, 20
     pool = modes.Modes(n, 1, 0, devices, "cpu")
     for name in ("inverse", "levels", "leaning"):
@@ -100,7 +100,7 @@ def test_the_kernel_scores_as_pytorch_does(n, ordered):
 
 
 def test_the_kernel_follows_episodes_as_pytorch_does():
-    pytest.importorskip("onlad.fleet.kernels", reason="Triton is not installed")
+    pytest.importorskip("onlad.fleet.tensors.kernels", reason="Triton is not installed")
     rng, rows, devices = np.random.default_rng(0), 64, 150
     ratio = torch.tensor(rng.uniform(0, 4, (rows, devices)) * rng.uniform(0, 3, devices))
     refused = (ratio > 2) & torch.tensor(rng.uniform(size=(rows, devices)) < 0.1)

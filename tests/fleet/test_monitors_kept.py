@@ -189,6 +189,20 @@ def test_packed_monitors_learn_a_new_mode_and_keep_their_quarantine():
     assert len(bank[0].learned().watching.modes) == 2
 
 
+def test_a_packed_monitor_is_rounded_where_it_matters_least():
+    start = Monitor().fit(history(4_096, 8))
+    start.observe_many(history(100, 8, seed=1))
+    bank = MonitorBank(start, 1, storage="compact")
+    mine, theirs = (each.learned().watching for each in (bank[0], start))
+    # The limit follows from the highest fiftieth of the scores. Thrice as many are not rounded.
+    order = np.argsort(theirs.limit.recent)
+    kept, recent = (each.limit.recent[order] for each in (mine, theirs))
+    np.testing.assert_array_equal(kept[-120:], recent[-120:])
+    assert np.abs(kept - recent).max() <= 0.51 * recent[-120] / 4_094
+    moved = np.nanmax(theirs.kept) - np.nanmin(theirs.kept)
+    assert np.nanmax(np.abs(mine.kept - theirs.kept)) <= moved / 2**16
+
+
 def test_a_packed_bank_is_saved_copied_and_changed_as_any_other(tmp_path):
     start = Monitor().fit(history(1_500, 3))
     bank = MonitorBank(Monitor(warmup=100), 2, names=start.names, storage="compact")

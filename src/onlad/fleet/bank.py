@@ -12,7 +12,6 @@ from onlad.detector import Detector
 from onlad.fleet import bankfile, given
 from onlad.fleet.host import HostEngine
 from onlad.fleet.models import (
-    AT_ONCE,
     FACTOR,
     PAUSED,
     SEEN,
@@ -203,9 +202,7 @@ class Bank:
         """Move all models to ``cpu`` or ``cuda``, and return the bank."""
         if device != self.device:
             engine = self._make(len(self), device)
-            for first in range(0, len(self), AT_ONCE):
-                some = slice(first, first + AT_ONCE)
-                engine.put(some, self._engine.take(some))
+            engine.fill(self._engine.take)
             self._engine, self.device = engine, device
         return self
 
@@ -268,9 +265,7 @@ class Bank:
 
     def _fill(self, models: Models) -> None:
         self._engine = self._make(len(models.counts), self.device)
-        for first in range(0, len(self), AT_ONCE):
-            some = slice(first, first + AT_ONCE)
-            self._engine.put(some, Models(*(part[some] for part in models)))
+        self._engine.fill(lambda some: Models(*(part[some] for part in models)))
 
     def _run(self, X: Any, mask: Any, *, many: bool, learn: bool) -> Any:
         tensors = self.device == "cuda" and given.is_tensor(X)

@@ -10,6 +10,7 @@ import numpy as np
 
 from onlad import _kernel, block, kernel, reference
 from onlad._kernel import LINE, ROW_GROUP
+from onlad.fields import values
 from onlad.fleet.models import Engine, Layer, Models, refuse
 from onlad.reference import ACTIVATIONS, LOSSES, Array
 
@@ -75,7 +76,7 @@ class HostEngine(Engine):
         losses, leverages = np.full(mask.shape, np.nan), np.full(mask.shape, np.nan)
         largest = kernel.LARGEST[X.dtype.name]
         good = self._update(
-            alpha=self._alpha, b=self._b, **self._padded._asdict(),
+            alpha=self._alpha, b=self._b, **values(self._padded),
             X=X, mask=mask, losses=losses, leverages=leverages, hidden=self.layer.n_hidden,
             activation=ACTIVATIONS.index(self.layer.activation),
             loss=LOSSES.index(self.layer.loss), learn=learn, blocks=blocks, largest=largest,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any, NamedTuple, NoReturn
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from onlad.detector import Detector
+from onlad.fields import LARGEST_COUNT, Numbers, check
 from onlad.fleet.given import named
 from onlad.forgetting import Constant
-from onlad.reference import Score, combine
+from onlad.modelfile import need
+from onlad.reference import Array, Score, combine
 from onlad.state import DetectorSettings, DetectorState
 
 TRACE, TRACE_START, SHRINK, WEIGHT, FACTOR = range(5)  # columns of the numbers
 SEEN, SKIPPED, PAUSED = range(3)  # columns of the counts
 NAMED = 10  # models that an error names
-AT_ONCE = 1024  # models that are copied together
+AT_ONCE = 1024  # models that are copied, or checked, together
 NUMBERS = ("trace", "trace_start", "shrink", "weight")  # the first columns, as a state has them
 COUNTS = ("seen", "skipped", "paused")
 
@@ -40,13 +44,39 @@ class Layer(NamedTuple):
         return int(self.alpha.shape[1])
 
 
-class Models(NamedTuple):
-    """M models: NumPy arrays, or those of an engine."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """M models of n features and N hidden units: NumPy arrays, or those of an engine."""
 
-    beta: Any  # (M, n, N), transposed: one feature per row
-    S: Any  # (M, N, N)
-    numbers: Any  # (M, 5) float64
-    counts: Any  # (M, 3) int64
+    beta: Annotated[Array, Numbers(("M", "n", "N"))]  # transposed: one feature per row
+    S: Annotated[Array, Numbers(("M", "N", "N"))]
+    numbers: Annotated[Array, Numbers(("M", 5), "float64")]
+    counts: Annotated[Array, Numbers(("M", 3), "int64")]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.beta, self.S, self.numbers, self.counts))
+
+    def check(self, M: int, n: int, settings: DetectorSettings) -> None:
+        """Refuse, with `ValueError`, what no models with these settings could be."""
+        check(self, {"M": M, "n": n, "N": settings.n_hidden}, settings.dtype)
+        ends = {
+            TRACE_START: ("trace_start", np.nextafter(0, 1), math.inf),
+            SHRINK: ("shrink", 0, 1),
+            WEIGHT: ("weight", 0, math.inf),
+            FACTOR: ("the forgetting factor", np.nextafter(0, 1), 1),
+            TRACE: ("trace", -math.inf, math.inf),  # its rounding may leave it just below zero
+        }
+        for column, (name, low, high) in ends.items():
+            inside = (self.numbers[:, column] >= low) & (self.numbers[:, column] <= high)
+            need(bool(inside.all()), f"{name} of a model is out of range")
+        possible = (self.counts >= 0) & (self.counts <= LARGEST_COUNT)
+        need(bool(possible.all()), "a count of a model is out of range")
+        for first in range(0, len(self.S), AT_ONCE):
+            with np.errstate(all="ignore"):
+                volume = np.linalg.slogdet(self.S[first : first + AT_ONCE].astype("float64"))[1]
+            singular = np.flatnonzero(~np.isfinite(volume))
+            if len(singular):
+                raise ValueError(f"S of model {first + int(singular[0])} is singular")
 
 
 class Engine:
@@ -118,6 +148,12 @@ class Engine:
         """Put NumPy arrays in the place of the models of a slice; one model may stand for many."""
         for mine, new in zip(self._models, models, strict=True):
             mine[which] = self.own(new)
+
+    def fill(self, take: Callable[[slice], Models]) -> None:
+        """Take all models from somewhere else, with no second copy of all of them."""
+        for first in range(0, len(self), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            self.put(some, take(some))
 
     def copy(self, other: Engine, which: Any) -> None:
         """Begin with the models that these indices have in another engine of this kind."""

@@ -42,9 +42,8 @@ class MonitorBank(Members):
     threads
         On the processor; by default as many as this process has cores. Results do not depend on it.
     storage
-        ``exact``, or ``compact`` for a third of the memory: on the processor, too, monitors are
-        then kept in half, single and fixed precision, and are equal within rounding. Those on a
-        GPU always are.
+        ``exact``, or ``compact`` for a third of the memory: monitors are rounded between two calls,
+        and verdicts are then equal within rounding. Those on a GPU always are.
 
     Attributes
     ----------

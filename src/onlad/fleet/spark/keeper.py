@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,20 +11,11 @@ import pandas as pd
 from pyspark.sql import types as st
 from pyspark.sql.streaming import StatefulProcessor
 
-from onlad import persist
-from onlad.errors import OnladError
-from onlad.fleet.monitors import MonitorBank
-from onlad.fleet.spark.herd import FOLDED, Kept, herd_of, memory
-from onlad.fleet.verdicts import FleetVerdicts
-from onlad.monitor import Monitor
+from onlad.fleet.spark.herd import FLAGS, NUMBERS, Herd, Kept
 from onlad.reference import Array
-from onlad.rows import Names
 from onlad.rules import Rules
-from onlad.verdict import Verdicts
 
 NONE = Rules()
-NUMBERS = ("score", "threshold", "p_value", "severity")
-FLAGS = ("ready", "is_anomaly", "learned", "drift")
 
 # What is said of a row, besides its key, its time and the columns that are kept.
 # Arrays of features cross as arrays of numbers: Spark would convert each struct of them by itself.
@@ -112,9 +101,9 @@ class Keeper(StatefulProcessor):
 
     def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
         """Take over models of another checkpoint."""
-        fleet, now = Fleet(self, self._kept()), self._now(timerValues)
-        fleet.take_over(initialState, now)
-        self._keep(fleet.kept(now))
+        herd, now = Herd(self, self._kept()), self._now(timerValues)
+        herd.take_over(initialState, now)
+        self._keep(herd.kept(now))
 
     def stored(self) -> bytes:
         """Return the bank of the bucket as it was written."""
@@ -145,22 +134,22 @@ class Keeper(StatefulProcessor):
         # Plain arrays: pandas takes its time for each column.
         told = {name: rows[name].to_numpy() for name in ("key", "time", "kept")}
         note = rows["refused"].to_numpy(object, copy=True)
-        fleet = Fleet(self, kept)
+        herd = Herd(self, kept)
         if self.timed:
-            _mark(note, code, told["time"], fleet.last_of(keys, now))
+            _mark(note, code, told["time"], herd.last_of(keys, now))
         watched = pd.isna(note)
         said: dict[str, Any] = {name: () for name in VERDICT.names if name != "note"}
         state = None
         if watched.any():
-            sent = np.unique(code[watched])
-            place = np.zeros(len(keys), "int64")
-            place[sent] = fleet.places([keys[k] for k in sent.tolist()], now)
+            own = code[watched]
+            sent = np.unique(own)
+            present = [keys[k] for k in sent.tolist()]
+            places = np.array(herd.places(present, now))[np.searchsorted(sent, own)]
             X = rows[[f"x{j}" for j in range(len(self.names))]].to_numpy("float64")[watched]
             seconds = rows["seconds"].to_numpy()[watched] if "seconds" in rows else None
-            said = fleet.observe(place[code[watched]], X, seconds)
-            ends = np.append(np.flatnonzero(np.diff(code[watched])), watched.sum() - 1)
-            newest = told["time"][watched][ends].tolist()
-            state = fleet.noted(place[code[watched][ends]].tolist(), newest, now)
+            said = herd.observe(places, X, seconds)
+            newest = told["time"][watched][np.searchsorted(own, sent, "right") - 1].tolist()
+            state = herd.noted(present, newest, now)
         spread = {name: _spread(values, watched) for name, values in said.items()}
         return pd.DataFrame(told | spread | {"note": note}), state
 
@@ -181,203 +170,6 @@ class Keeper(StatefulProcessor):
             order = order.sort_values(["code", *content]).index.to_numpy()
             rows, code = rows.iloc[order], code[order]
         return rows, code, [key.item() if isinstance(key, np.generic) else key for key in keys]
-
-
-@lru_cache(maxsize=8)
-def _monitor(data: bytes) -> Monitor:
-    """Return the monitor that devices start with, which is never modified.
-
-    Its file is read once in a process, not in each micro-batch of each bucket.
-    """
-    monitor: Monitor = persist.from_bytes(data)
-    return monitor
-
-
-class Fleet:
-    """The devices of a bucket."""
-
-    def __init__(self, keeper: Keeper, kept: Kept | None) -> None:
-        self._names, self._renew, self._expire = keeper.names, keeper.renew, keeper.expire
-        self._start = _monitor(keeper.start)
-        self._features: Names = self._start.names or self._names
-        self._keeper, self._kept = keeper, kept
-        self._herd: MonitorBank | None = None
-        self._size = 0  # of its file
-        self._keys: list[Any] = [] if kept is None else list(kept.keys)
-        self._last: list[Any] = [] if kept is None else list(kept.last)
-        self._heard: list[int] = [] if kept is None else list(kept.heard)
-        self._place = {key: at for at, key in enumerate(self._keys)}
-        self._changed = kept is None  # other devices than in the bank that was written
-        self._devices, self._rows = (b"", b"") if kept is None else (kept.devices, kept.rows)
-
-    @property
-    def herd(self) -> MonitorBank:
-        """The monitors, which are made of the state when they are needed."""
-        if self._herd is None:
-            self._herd, self._size = self._made()
-        return self._herd
-
-    def _made(self) -> tuple[MonitorBank, int]:
-        """Return the bank of the state, and its bytes in the store."""
-        kept = self._kept
-        if kept is None:
-            fresh = Monitor.resumed(self._start.settings(), names=self._features)
-            return MonitorBank(fresh, 0, threads=1), 0
-        known = memory.take(kept.mark)
-        if known is not None:
-            return known
-        data = self._keeper.stored() if kept.bank is None else kept.bank
-        name = f"the state of {self._keys[0]} and {len(self._keys) - 1} more"
-        return herd_of(kept._replace(bank=data), name), len(data)
-
-    def last_of(self, keys: Sequence[Any], now: int) -> list[Any]:
-        """Return the time of the last row of each device; None if it has none."""
-        places = (self._place.get(key) for key in keys)
-        return [None if at is None or self._expired(at, now) else self._last[at] for at in places]
-
-    def places(self, keys: Sequence[Any], now: int) -> list[int]:
-        """Return where devices are in the herd; those that are new, or are renewed, are added.
-
-        Features that came later are watched from here on, and those that are gone are missing.
-        """
-        herd, gone = self.herd, [at for at in range(len(self._keys)) if self._expired(at, now)]
-        for key in keys:
-            at = self._place.get(key)
-            if at is None or set(herd.names_of(at)) == set(self._names):
-                continue
-            if self._renew:
-                gone.append(at)
-            else:
-                self._widen(key, at)
-        self._remove(set(gone))
-        new = [key for key in keys if key not in self._place]
-        if new:
-            self._changed = True
-            herd.grow(len(new), self._start, self._features)
-            self._note(new, [None] * len(new), now)
-        return [self._place[key] for key in keys]
-
-    def _widen(self, key: Any, at: int) -> None:
-        """Let a device watch features that came later."""
-        known = self.herd.names_of(at)
-        later = tuple(name for name in self._names if name not in known)
-        try:
-            if len(later) == len(self._names):
-                raise ValueError("none of them is known")
-            if later:
-                self.herd.widen(at, later)
-                self._changed = True
-        except ValueError as error:
-            raise OnladError(
-                f"the model of {key} knows {list(known)}, but features are {list(self._names)}: "
-                f"{error}. Start with a new checkpoint, or with renew=True to let each such key "
-                "learn again from nothing"
-            ) from None
-
-    def observe(self, places: Array, X: Array, seconds: Array | None) -> dict[str, Any]:
-        """Return columns of verdicts on rows of devices, all but the note."""
-        herd, names, rules = self.herd, self._names, self._keeper.rules
-        times, pause = None, np.zeros(len(X), bool)
-        if seconds is not None:
-            pause = rules.calendar.during(seconds)
-            times = rules.calendar.local(seconds) if self._keeper.patterns else None
-        if times is None and np.isin(places, herd.timed).any():
-            raise OnladError("a model has learned patterns of time: give `patterns` again")
-        wide = np.full((len(X), herd.widest), np.nan)
-        own = [herd.names_of(at) for at in range(len(herd))]
-        rows = {}  # by the features of a device: which rows, and the columns of the features there
-        for shape in {own[at] for at in np.unique(places).tolist()}:
-            mine = np.array([each == shape for each in own])[places]
-            at = np.array([(j, names.index(str(n))) for j, n in enumerate(shape) if n in names])
-            rows[shape] = mine, at
-            wide[np.ix_(mine, at[:, 0])] = X[np.ix_(mine, at[:, 1])]
-        said = herd.observe_rows(places, wide, times=times, pause=pause, details="all")
-        if seconds is not None:
-            clock = np.full(len(X), np.nan) if times is None else times
-            wide = np.column_stack((clock, pause, wide))
-        before = len(self._devices) // 4  # rows, which may be kept in another way
-        self._changed |= len(self._rows) != before * wide.strides[0]
-        self._devices += places.astype("int32").tobytes()
-        self._rows += wide.tobytes()
-        found = np.full((len(X), 3, len(names)), np.nan)  # shares, expected, half widths of bands
-        for mine, at in rows.values():
-            every = np.arange(3)
-            found[np.ix_(mine, every, at[:, 1])] = said.wide[np.ix_(mine, every, at[:, 0])]
-        shares, expected, half = found.swapaxes(0, 1)
-        shares = self._rule(said, X, shares, expected, seconds)
-        drifting = zip(places.tolist(), said.drifting.tolist(), strict=True)
-        order = np.argsort(-shares, axis=1, kind="stable").astype("int32")
-        off = X - expected
-        return {name: getattr(said, name) for name in NUMBERS + FLAGS} | {
-            "drifting": [own[at][j] if j >= 0 else None for at, j in drifting],
-            "order": order,
-            "shares": np.take_along_axis(shares, order, axis=1),
-            "expected": expected,
-            "half": half,
-            "side": np.where(np.abs(off) > half, np.sign(off), 0.0).astype("int32"),
-        }
-
-    def _rule(
-        self, said: FleetVerdicts, X: Array, shares: Array, expected: Array, seconds: Array | None
-    ) -> Array:
-        """Take back anomalies that the rules do not want; return the shares that are left."""
-        verdicts = Verdicts(self._names, len(X))
-        verdicts.values, verdicts.shares = X, np.nan_to_num(shares)
-        verdicts.expected[:], verdicts.is_anomaly = expected, said.is_anomaly
-        self._keeper.rules.apply(verdicts, seconds)
-        return verdicts.shares
-
-    def noted(self, places: Sequence[int], times: Sequence[Any], now: int) -> Kept:
-        """Note the last rows of devices, and return the new state."""
-        for at, time in zip(places, times, strict=True):
-            self._last[at], self._heard[at] = time, now
-        return self.kept(now)
-
-    def take_over(self, models: pd.DataFrame, now: int) -> None:
-        """Add devices with their models, or replace them."""
-        for row in models.itertuples(index=False):
-            monitor: Monitor = persist.from_bytes(bytes(row.model), f"the model of {row.key}")
-            self._remove({self._place[row.key]} if row.key in self._place else set())
-            self.herd.grow(1, monitor, monitor.names or self._features)
-            self._changed = True
-            self._note([row.key], [row.time], now)
-
-    def kept(self, now: int) -> Kept:
-        """Return the state."""
-        mark, herd, kept = os.urandom(16), self.herd, self._kept
-        if kept is None or self._due(kept.written, now):
-            data = herd.to_bytes()
-            kept, self._size = Kept(data, [], [], [], written=now), len(data)
-        else:
-            kept = kept._replace(devices=self._devices, rows=self._rows)
-        memory.put(mark, herd, self._size)
-        return kept._replace(keys=self._keys, last=self._last, heard=self._heard, mark=mark)
-
-    def _due(self, written: int, now: int) -> bool:
-        """Return whether the bank has to be written."""
-        old = self._expire is not None and now - written >= self._expire
-        return old or self._changed or len(self._devices) // 4 > FOLDED * len(self._keys)
-
-    def _expired(self, at: int, now: int) -> bool:
-        return self._expire is not None and now - self._heard[at] >= self._expire
-
-    def _note(self, keys: Sequence[Any], times: Sequence[Any], now: int) -> None:
-        """Note devices that were added to the herd."""
-        self._place |= {key: at for at, key in enumerate(keys, len(self._keys))}
-        self._keys += keys
-        self._last += times
-        self._heard += [now] * len(keys)
-
-    def _remove(self, gone: set[int]) -> None:
-        if not gone:
-            return
-        self._changed = True
-        self.herd.remove(sorted(gone))
-        self._keys, self._last, self._heard = (
-            [value for at, value in enumerate(values) if at not in gone]
-            for values in (self._keys, self._last, self._heard)
-        )
-        self._place = {key: at for at, key in enumerate(self._keys)}
 
 
 def _mark(note: Array, code: Array, times: Array, last: Sequence[Any]) -> None:

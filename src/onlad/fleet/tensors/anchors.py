@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from onlad.anchor import FARTHEST, GROWS, MEAN, MEASURED, OUTSIDE, SLACK, AnchorState
@@ -81,9 +82,6 @@ class Anchors(Pool):
         """Return all that one anchor holds."""
         if not self.there[at]:
             return None
-        unit = torch.stack((self.centre[at], self.scale[at], self.deviation[at]))
-        lean = torch.cat((self.lean[at][None], self.halves[at]))
-        beta, unit, lean = (
-            part.to(FLOAT).cpu().numpy().copy() for part in (self.beta[at], unit, lean)
-        )
-        return AnchorState(beta, unit, lean, int(self.rows[at]))
+        unit = np.stack([self.array(name, at) for name in ("centre", "scale", "deviation")])
+        lean = np.concatenate((self.array("lean", at)[None], self.array("halves", at)))
+        return AnchorState(self.array("beta", at), unit, lean, int(self.rows[at]))

@@ -310,7 +310,7 @@ def in_a_kernel(
     modes: Modes, at: Any, E: Any, present: Any, means: Any, leans: Any, ordered: bool
 ) -> tuple[Any, Any, Any]:
     """Do it in one launch."""
-    from onlad.fleet import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
+    from onlad.fleet.tensors import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
 
     devices, _, T, n = E.shape
     scores = E.new_empty(devices, T)

@@ -187,13 +187,13 @@ class Limits(Pool):
             ring[order],
             fresh[:waiting],
             float(self.factor[at]),
-            self.episode[at].to(FLOAT).cpu().numpy().copy(),
+            self.array("episode", at),
         )
 
 
 def in_a_kernel(*given: Any) -> tuple[Any, Any]:
     """Return what `in_pytorch` returns, by one launch."""
-    from onlad.fleet import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
+    from onlad.fleet.tensors import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
 
     ratio, refused, judged, episode, factor = given
     episode, factor = episode.to(FLOAT, copy=True), factor.clone()
@@ -230,7 +230,7 @@ def counted(recent: Any, scores: Any) -> Any:
     """
     found = torch.empty(scores.shape, dtype=torch.int32, device=scores.device)
     if scores.is_cuda:
-        from onlad.fleet import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
+        from onlad.fleet.tensors import kernels  # noqa: PLC0415  (Triton is only there with a GPU)
 
         scores = scores.contiguous()
         kernels.count_at_least[len(scores),](recent, scores, found, scores.shape[1], limit.RECENT)

@@ -320,7 +320,7 @@ class Modes(Pool):
             gram=packed(gram), linear_gram=packed(linear_gram[None])[0], moment=moment.copy(),
             linear_moment=rest[0] if rest else np.empty(0), weight=float(self.weight[at]),
             count=int(self.count[at]),
-            **{name: getattr(self, name)[at].to(FLOAT).cpu().numpy().copy() for name in ARRAYS},
+            **{name: self.array(name, at) for name in ARRAYS},
         )  # fmt: skip
 
     def _grouped(self, moment: Any) -> Any:

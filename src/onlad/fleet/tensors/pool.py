@@ -84,6 +84,12 @@ class Pool:
         kept = getattr(self, name)
         kept[at] = values.to(kept.dtype)
 
+    def array(self, name: str, at: Any) -> Any:
+        """Return what is kept of members as an array of its own, numbers with 64 bits."""
+        kept = getattr(self, name)[at]
+        whole = kept if kept.dtype == torch.bool else kept.long()
+        return (kept.to(FLOAT) if kept.is_floating_point() else whole).cpu().numpy().copy()
+
     def copy(self, to: Any, source: Pool, at: Any) -> None:
         """Copy members from their places in another pool."""
         for name in self.fields():

@@ -294,14 +294,8 @@ class Store(Pool):
 
     def learned(self, device: int) -> WatchingState:
         """Return all that was learned of one device."""
-
-        def array(name: str, stop: int | None = None) -> Any:
-            found = getattr(self, name)[device][:stop]
-            whole = found if found.dtype == torch.bool else found.long()
-            return (found.to(FLOAT) if found.is_floating_point() else whole).cpu().numpy().copy()
-
         slots = [slot for slot in self.slots[device].tolist() if slot >= 0]
-        candidate, past = int(self.candidate[device]), array("past")
+        candidate, past = int(self.candidate[device]), self.array("past", device)
         pools = [(self.first, device), *((self.more, slot) for slot in slots)]
         kept = self._raw(slice(device, device + 1), 0, self.width - 1 + 2 * TICK)
         present = of_bits(self.present[device, : 2 * TICK], self.features)
@@ -313,8 +307,8 @@ class Store(Pool):
             kept=kept[0].cpu().numpy(),
             held=past[-1],
             present=present.cpu().numpy(),
-            **{name: array(name) for name in ARRAYS},
-            **{name: array(name, 2 * TICK) for name in BY_ROW},
+            **{name: self.array(name, device) for name in ARRAYS},
+            **{name: self.array(name, device)[: 2 * TICK] for name in BY_ROW},
             **numbers,
             modes=tuple(pool.learned(at) for pool, at in pools),
             candidate=None if candidate < 0 else self.more.learned(candidate),
