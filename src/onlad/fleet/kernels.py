@@ -77,7 +77,7 @@ def hidden(
 @triton.jit
 def _limit(start, a, N: tl.constexpr, BENDS: tl.constexpr):
     """Return the trace above which P is wound up: trace_limit of onlad.reference."""
-    growth = tl.exp(OLDEST * N * tl.log(a)) if BENDS else a * 0 + 1
+    growth = tl.exp(tl.log(a) * (OLDEST * N)) if BENDS else a * 0 + 1
     return start * WOUND_UP / tl.maximum(growth, LEAST_GROWTH)
 
 
