@@ -36,7 +36,7 @@ from benchmarks.monitor import numbers
 from benchmarks.monitors import seconds
 from benchmarks.records import commit, read, write
 from onlad import Detector, Monitor, persist
-from onlad.fleet import Bank
+from onlad.fleet import Bank, MonitorBank
 from onlad.fleet import spark as fleet
 from onlad.fleet.spark import keeper
 from onlad.fleet.spark.herd import FOLDED
@@ -65,7 +65,7 @@ class Timed(keeper.Keeper):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         spent = self.__dict__.setdefault("spent", dict.fromkeys(PARTS, 0.0))
-        bank, clock, begin = keeper.MonitorBank, time.process_time, time.process_time()
+        bank, clock, begin = MonitorBank, time.process_time, time.process_time()
         before = sum(spent.values())
         own = {
             "model": ("observe_rows",),
