@@ -255,35 +255,49 @@ def stacked() -> Finding:
 
 
 TRADITIONAL = ("lof", "knn", "ocsvm-rbf", "iforest", "pca")
+# The networks as the paper sets them beside peers as their libraries do; then all searched.
+BESIDE: dict[str, tuple[Settings, Settings]] = {
+    "paper's settings beside defaults": ("paper", "ours"),
+    "equal budgets": ("equal", "equal"),
+}
 
 
 def beyond_tradition() -> Finding:
-    """Say holds if the better network is above by more than the interval in over half the cases."""
-    won, behind, of = 0, [], 0
-    for name, other in product(comparable(), TRADITIONAL):
-        found = (
-            aucs("offline").paired(name, (bp, "paper"), (other, "ours")) for bp in ("nn", "dnn")
-        )
-        best = max(gap for gap in found if gap is not None)
-        won, of = won + (best.mean - best.half > 0), of + 1
-        if best.mean - best.half <= 0:
-            behind.append(f"{registry()[other].label} on {names()[name]} {_signed(best)}")
-    told = f"the better network is above in {won} of {of} cases; not beside {', '.join(behind)}"
-    return Finding(told, "holds" if 2 * won > of else word(won, of), "auc/offline-*")
+    """Say holds if the better network is above by more than the interval in over half the cases.
+
+    Partly if that is so in one of the two ways to choose settings alone.
+    """
+    told, good = [], 0
+    for said, (networks, peers) in BESIDE.items():
+        won, behind, of = 0, [], 0
+        for name, other in product(comparable(), TRADITIONAL):
+            found = (
+                aucs("offline").paired(name, (bp, networks), (other, peers)) for bp in ("nn", "dnn")
+            )
+            best = max(gap for gap in found if gap is not None)
+            won, of = won + (best.mean - best.half > 0), of + 1
+            if best.mean + best.half < 0:
+                behind.append(f"{registry()[other].label} on {names()[name]} {_signed(best)}")
+        good += 2 * won > of
+        told.append(f"{said}: above in {won} of {of} cases, below {', '.join(behind)}")
+    return Finding("; ".join(told), word(good, len(told)), "auc/offline-*")
 
 
 def beyond_components() -> Finding:
     """Say holds if the autoencoder is above PCA by more than the interval on every dataset."""
     told, good, of = [], 0, 0
-    for method in ("onlad", "nn", "dnn"):
-        gaps = []
-        for name in comparable():
-            found = aucs("offline").paired(name, (method, "paper"), ("pca", "ours"))
-            assert found is not None, (name, method)
-            gaps.append(found)
-        wins = sum(g.mean - g.half > 0 for g in gaps)
-        good, of = good + wins, of + len(gaps)
-        told.append(f"{registry()[method].label} {wins} of {len(gaps)}, {_spread(gaps)}")
+    for said, (networks, peers) in BESIDE.items():
+        cells = []
+        for method in ("onlad", "nn", "dnn"):
+            gaps = []
+            for name in comparable():
+                found = aucs("offline").paired(name, (method, networks), ("pca", peers))
+                assert found is not None, (name, method)
+                gaps.append(found)
+            wins = sum(g.mean - g.half > 0 for g in gaps)
+            good, of = good + wins, of + len(gaps)
+            cells.append(f"{registry()[method].label} {wins} of {len(gaps)}, {_spread(gaps)}")
+        told.append(f"{said}: {', '.join(cells)}")
     return Finding("; ".join(told), word(good, of), "auc/offline-{onlad,nn,dnn,pca}")
 
 
