@@ -83,7 +83,8 @@ def others() -> list[tuple[str, ...]]:
         return ", ".join(shown)
 
     mhz = "; ".join(
-        f"{max(r['mhz']):.0f} MHz routed on ECP5 at ({r['config']['n']}, {r['config']['hidden']})"
+        f"{min(r['mhz']):.0f} to {max(r['mhz']):.0f} MHz routed on ECP5 at"
+        f" ({r['config']['n']}, {r['config']['hidden']})"
         for r in core_area.records()
         if r["mhz"]
     )
