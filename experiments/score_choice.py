@@ -281,6 +281,8 @@ def tables() -> dict[str, str]:
             if "beginning" in r:
                 row = f"{r['name']}, first {BEGINNING}, r = {r['ridge']:g}"
                 ridges.append((row, data, r["beginning"][CHOSEN]))
+                if (r["start"], r["ridge"]) == ("fit", 0.01):  # the default
+                    details += [(f"{row}, {data}", n, v) for n, v in r["beginning"].items()]
         elif r["part"] == "guard":
             row, guard = f"{data}, {r['name']}", f"{r['guard']}, r = {r['ridge']:g}"
             guards.append((row, guard, aucs[CHOSEN]))
