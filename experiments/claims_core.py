@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments import core_area, core_latency, records
 from experiments.claims import Claim, Finding, Word, word
-from experiments.claims_cost import Size, across, times
+from experiments.claims_cost import Size, times
 from experiments.settings import paper
 from onlad.hardware.paper import AREA, SIZES
 
@@ -57,7 +57,7 @@ def faster(quantity: str, rival: str) -> Finding:
     found: Word = (
         "holds" if ratio[2] >= wanted else "partly" if max(ratio.values()) > 1 else "fails"
     )
-    return Finding("; ".join(told) + across(device), found, "core_latency, latency")
+    return Finding("; ".join(told), found, "core_latency, latency")
 
 
 def only_frameworks_are_slow() -> Finding:

@@ -12,20 +12,29 @@ from experiments.tables import names
 Size = tuple[int, int]
 
 
-def times(implementation: str, device: str, quantity: str) -> dict[Size, float]:
-    """Return the microseconds of a step by (n, N)."""
+def times(
+    implementation: str, device: str, quantity: str, machine: str | None = None
+) -> dict[Size, float]:
+    """Return the microseconds of a step by (n, N), on the machine that was timed last, or this."""
+    wanted = (implementation, device, quantity, machine or machine_of(device))
     return {
         (r["n_features"], r["n_hidden"]): r["microseconds"]
         for r in records.read("latency")
-        if (r["implementation"], r["device"], r["quantity"]) == (implementation, device, quantity)
+        if (r["implementation"], r["device"], r["quantity"], r["machine"]) == wanted
     }
 
 
-def across(device: str) -> str:
-    """Return a remark for a ratio of two machines: a GPU's, where processors were another's."""
-    machines = {r["device"]: r["machine"] for r in records.read("latency")}
-    one = machines.get(device, "").endswith(machines.get("cpu", ""))
-    return "" if one else ", another machine"
+def machine_of(device: str) -> str:
+    """Return the machine on which a device was timed last."""
+    return next(
+        (r["machine"] for r in reversed(records.read("latency")) if r["device"] == device), ""
+    )
+
+
+def processor_beside(device: str) -> str:
+    """Return the processor whose times a device's are compared with: always that of its machine."""
+    machine = machine_of(device)
+    return machine.partition(", ")[2] if device == "gpu" else machine
 
 
 def counted() -> Finding:
@@ -183,11 +192,12 @@ def gpu_is_slower() -> Finding:
     told, good, of = [], 0, 0
     for quantity in ("training", "prediction"):
         for name in ("nn", "dnn", "fpelm"):
-            gpu, cpu = (times(name, device, quantity) for device in ("gpu", "cpu"))
+            gpu = times(name, "gpu", quantity)
+            cpu = times(name, "cpu", quantity, processor_beside("gpu"))
             ratio = fmean(gpu[size] / cpu[size] for size in cpu)
             good, of = good + (ratio > 1), of + 1
             told.append(f"{name} {quantity} {ratio:.1f}x")
-    return Finding(", ".join(told) + across("gpu"), word(good, of), "latency")
+    return Finding(", ".join(told), word(good, of), "latency")
 
 
 def wide_and_few() -> Finding:

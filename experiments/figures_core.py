@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 
 from experiments import core_area, core_latency, figures
 from experiments.claims_core import area, microseconds
-from experiments.claims_cost import across, times
+from experiments.claims_cost import machine_of, times
 from experiments.figures_performance import LABELS
 from experiments.settings import paper
 from experiments.tables import markdown
@@ -45,7 +45,7 @@ def over_hidden(values: dict[tuple[int, int], float], unit: str, printed: bool) 
 
 def beside_software() -> str:
     """Return how many times faster the core is, by lanes; below 1 it is slower."""
-    heads, columns = ["over"], []
+    heads, columns = ["over", "measured on"], []
     for quantity, step in STEPS.items():
         heads.append(f"{quantity}: paper")
         columns.append((quantity, step, 0))
@@ -57,7 +57,7 @@ def beside_software() -> str:
             columns.append((quantity, step, lanes))
     rows = []
     for (name, device), label in LABELS.items():
-        row = [label + across(device)]
+        row = [label, machine_of(device)]
         for quantity, step, lanes in columns:
             if not lanes:
                 number = paper()["latency"][f"{quantity}_speedup"].get(f"{name}-{device}")
@@ -71,7 +71,7 @@ def beside_software() -> str:
 
 def at_one_size(size: tuple[int, int] = (512, 64)) -> str:
     """Return the same at one size, in microseconds and as a ratio; below 1 the core is slower."""
-    heads, rows = ["over"], []
+    heads, rows = ["over", "measured on"], []
     for quantity in STEPS:
         heads += [f"{quantity}, µs", *(f"core, {lanes} lanes" for lanes in LANES)]
     cores = {
@@ -82,9 +82,9 @@ def at_one_size(size: tuple[int, int] = (512, 64)) -> str:
         for step in STEPS.values()
         for cell in ("", *(f"{cores[step, k]:,.0f} µs" if cores[step, k] else "" for k in LANES))
     ]
-    rows.append(["the core itself", *shown])
+    rows.append(["the core itself", "simulated", *shown])
     for (name, device), label in LABELS.items():
-        row = [label + across(device)]
+        row = [label, machine_of(device)]
         for quantity, step in STEPS.items():
             other = times(name, device, quantity).get(size)
             row.append(f"{other:,.1f}" if other else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 
 from experiments import figures, forgetting_cost, operations, records
 from experiments.claims_core import microseconds
-from experiments.claims_cost import across
+from experiments.claims_cost import machine_of, processor_beside, times
 from experiments.pages import markdown
 from experiments.records import Record
 from experiments.settings import paper
@@ -73,39 +73,35 @@ def panels(
     return figure
 
 
-def speedups(stored: Iterable[Record], quantity: str) -> dict[tuple[str, str], float]:
-    """Return how many times as long as the compiled detector each takes, mean over the sizes."""
-    times = {(_who(r), _size(r)): r["microseconds"] for r in stored if r["quantity"] == quantity}
-    sizes = {size for _, size in times}
-    return {
-        who: fmean(times[who, size] / times[OURS, size] for size in sizes)
-        for who in LABELS
-        if who != OURS and all((name, size) in times for name in (who, OURS) for size in sizes)
-    }
+def speedups(quantity: str) -> dict[tuple[str, str], float]:
+    """Return how many times as long as the compiled detector each takes, mean over the sizes.
+
+    Both are times of one machine.
+    """
+    found = {}
+    for who in LABELS:
+        other, ours = times(*who, quantity), times(*OURS, quantity, processor_beside(who[1]))
+        if who != OURS and other:
+            found[who] = fmean(other[size] / ours[size] for size in other)
+    return found
 
 
 def latency(folder: Path) -> str:
-    stored = records.read("latency")
     text = [
         "## Latency",
         "One sample per call, from the call until the result is there; the median of many calls, in"
         " the quietest of several rounds. On the processor one thread. NN-AE, DNN-AE and FPELM-AE"
         " are compiled by JAX; training of the compiled detector includes its score. The core:"
         " simulated cycles, with those that load a sample, at the 100 MHz of the paper's board; no"
-        " core of these sizes was routed for its chip."
-        + ("" if across("gpu") else " Processor and GPU are those of one machine."),
+        " core of these sizes was routed for its chip. The processor's lines are of"
+        f" {machine_of('cpu')}, the GPU's of {machine_of('gpu')}.",
     ]
-    rows = {who: [LABELS[who] + across(who[1])] for who in LABELS if who != OURS}
+    rows = {who: [LABELS[who], processor_beside(who[1])] for who in LABELS if who != OURS}
     for quantity in ("training", "prediction"):
         lines, styles = {}, []
         for who, label in LABELS.items():
-            points = [
-                (*_size(r), r["microseconds"])
-                for r in stored
-                if _who(r) == who and r["quantity"] == quantity
-            ]
-            if points:
-                lines[label] = points
+            if found := times(*who, quantity):
+                lines[label] = [(n, N, time) for (n, N), time in found.items()]
                 colour = list(IMPLEMENTATIONS).index(who[0])
                 styles.append(f"{colour}--" if who[1] == "gpu" else f"{colour}")
         step = {"training": "train", "prediction": "predict"}[quantity]
@@ -116,16 +112,17 @@ def latency(folder: Path) -> str:
                 styles.append(f"6{kind}")
         figures.save(panels(lines, f"µs a {quantity} call", styles), f"latency-{quantity}", folder)
         text.append(f"![Time of {quantity}](evaluation/latency-{quantity}.svg)")
-        printed, found = paper()["latency"][f"{quantity}_speedup"], speedups(stored, quantity)
+        printed, found = paper()["latency"][f"{quantity}_speedup"], speedups(quantity)
         for who, row in rows.items():
             number = printed.get("-".join(who))
             row += [f"{number:.2f}" if number else "", f"{found[who]:.1f}" if who in found else ""]
     text.append(
         "How many times faster than each: the paper's ONLAD Core on its FPGA, and here the compiled"
-        " detector on the processor. Means over the twelve sizes."
+        " detector on a processor. Both times of a ratio are of one machine: beside a GPU, the"
+        " detector ran on the processor of the GPU's machine. Means over the twelve sizes."
     )
-    heads = ["over", "training: paper", "here", "prediction: paper", "here"]
-    text += [markdown(heads, rows.values()), provenance(stored)]
+    heads = ["over", "processor", "training: paper", "here", "prediction: paper", "here"]
+    text += [markdown(heads, rows.values()), provenance(records.read("latency"))]
     return "\n\n".join(text)
 
 

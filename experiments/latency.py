@@ -6,8 +6,7 @@
 The clock runs from the call with a sample in host memory until the result is there, as the
 paper's fig:train_latency and fig:predict_latency have it. All of it is measured `ROUNDS` times, and
 of each number the quietest round is kept, as other work disturbs a machine for seconds. Records go
-to results/latency.jsonl; those of the same implementation and device are replaced, so a line of a
-figure is one machine's.
+to results/latency.jsonl, in place of those of the same implementation, device and machine.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         what = f"{record['implementation']} ({record['device']}) {record['quantity']}"
         size = f"n = {record['n_features']}, N = {record['n_hidden']}"
         print(f"{record['microseconds']:9.1f} us  {what}, {size}", file=sys.stderr, flush=True)
-    replace("latency", quietest(found), ("implementation", "device"))
+    replace("latency", quietest(found), ("implementation", "device", "machine"))
 
 
 if __name__ == "__main__":

@@ -184,7 +184,9 @@ class Aucs:
             if any(cells):
                 pairs = zip(cells, names(), strict=True)
                 above = [
-                    cell is not None and cell.mean > best[dataset] and dataset != SUBSTITUTE
+                    cell is not None
+                    and cell.mean - cell.half > best[dataset]
+                    and dataset != SUBSTITUTE
                     for cell, dataset in pairs
                 ]
                 shown = zip(map(show, cells), above, strict=True)
@@ -258,7 +260,7 @@ class Aucs:
         return f"{found.mean:+.3f} ± {found.half:.3f} (n {found.n}, p {p})"
 
     def ours(self) -> str:
-        """Return how ONLAD+ stands against the best of the paper and of its methods here."""
+        """Return how ONLAD+ stands to the best of the paper, of its methods here, and of all."""
         rows = []
         for dataset, label in names().items():
             ours = self.mean(dataset, OURS)
@@ -266,15 +268,8 @@ class Aucs:
                 continue
             column = self.paper[dataset]
             leader = max(column, key=lambda m: column[m])
-            settings: tuple[Settings, ...] = ("paper", "found")
-            here = {
-                (m, s): mean.mean
-                for m in PAPERS
-                for s in settings
-                if (mean := self.mean(dataset, m, s))
-            }
-            rival = max(here, key=lambda k: here[k], default=None)
-            gap = self.paired(dataset, (OURS, "ours"), rival) if rival else None
+            of_paper = [(m, s) for m in PAPERS for s in ("paper", "found")]
+            of_all = [(m, "equal") for m in registry() if m != OURS]
             rows.append(
                 [
                     label,
@@ -283,14 +278,26 @@ class Aucs:
                     _compared(ours.mean - column[leader], ours.half)
                     if dataset != SUBSTITUTE
                     else "other data",
-                    f"{registry()[rival[0]].label}, {rival[1]} {here[rival]:.3f}" if rival else "",
-                    f"{_compared(gap.mean, gap.half)} (± {gap.half:.3f})" if gap else "",
+                    *self._beside(dataset, "ours", of_paper),
+                    *self._beside(dataset, "equal", of_all),
                     words(hyperparameters("ours", self.testbed, dataset, OURS)),
                 ]
             )
         heads = "dataset", "ONLAD+", "best in the paper", "ONLAD+ is", "best of its methods here"
-        table = markdown((*heads, "ONLAD+ is", "settings of ONLAD+"), rows)
-        return f"{table}\n\n{self.about([OURS])}"
+        more = "ONLAD+ is", "best of all others, equal budgets", "ONLAD+ is", "settings of ONLAD+"
+        return f"{markdown((*heads, *more), rows)}\n\n{self.about([OURS])}"
+
+    def _beside(
+        self, dataset: str, settings: Settings, rivals: Sequence[tuple[str, Settings]]
+    ) -> tuple[str, str]:
+        """Return the best of the rivals, and how ONLAD+ stands to it on the same seeds."""
+        here = {who: mean.mean for who in rivals if (mean := self.mean(dataset, *who))}
+        if not here:
+            return "", ""
+        rival = max(here, key=lambda who: here[who])
+        gap = self.paired(dataset, (OURS, settings), rival)
+        said = f"{registry()[rival[0]].label}, {rival[1]} {here[rival]:.3f}"
+        return said, f"{_compared(gap.mean, gap.half)} (± {gap.half:.3f})" if gap else ""
 
 
 def settings_found() -> str:

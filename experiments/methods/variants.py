@@ -1,7 +1,7 @@
 """Ways to forget, to stack and to mix, beside ONLAD's constant factor (mathematics.md).
 
 All have the hidden layer of the paper's ONLAD on the same data, so that a row of the table differs
-in the way to forget alone. `experiments.ways` has the settings that are tried for each.
+in its way alone. `experiments.ways` has the settings that are tried for each.
 """
 
 from __future__ import annotations

@@ -166,6 +166,22 @@ def test_paired_differences_are_taken_seed_by_seed():
     assert aucs.paired("mnist", ("onlad", "paper"), ("pca", "ours")) is None
 
 
+def test_what_is_said_of_the_neighbours_beside_our_own_best_is_so():
+    aucs = Aucs("offline")
+    above = [
+        max(
+            found.mean - found.half
+            for peer in ("lof", "knn")
+            if (found := aucs.paired(name, (peer, "equal"), ("onlad-plus", "equal")))
+        )
+        > 0
+        for name in DATASETS
+    ]
+    assert sum(above) > len(above) / 2
+    shown = next(r for r in aucs.ours().splitlines() if r.startswith("| MNIST"))
+    assert "| LOF, equal 0.975 | -0.014, below" in shown
+
+
 # -- ways to forget -----------------------------------------------------------------------------
 
 
