@@ -77,8 +77,9 @@ variants: $(VENV)/.dev  ## ways to forget in both testbeds, resumable; needs ONL
 	$(BIN)/python -m experiments.reproduce auc --family variant --jobs 1
 	$(BIN)/python -m experiments.ways
 
-networks: $(VENV)/.dev  ## NN-AE, DNN-AE, VAE and Deep SVDD, made for a GPU, resumable; needs ONLAD_DATA
+networks: $(VENV)/.dev  ## the networks, and FPELM-AE's search, made for a GPU, resumable; needs ONLAD_DATA
 	$(BIN)/python -m experiments.neural
+	$(BIN)/python -m experiments.fpelm_search
 	$(BIN)/python -m experiments.scaling run nn dnn
 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
