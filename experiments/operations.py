@@ -67,10 +67,9 @@ def space_printed(n: int, N: int) -> int:
 
 @dataclass
 class Count:
-    """What was done: iterations, and results of work on single elements."""
+    """What was done."""
 
     iterations: int = 0
-    elements: int = 0
 
 
 _COUNT = Count()
@@ -90,8 +89,6 @@ class Counted(np.ndarray):
         result = np.asarray(getattr(ufunc, method)(*plain, **_plain_options(options)))
         if ufunc is np.matmul:
             _COUNT.iterations += result.size * np.shape(plain[0])[-1]
-        else:
-            _COUNT.elements += max(result.size, *map(np.size, plain))
         return result.view(Counted)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
@@ -143,7 +140,7 @@ def papers_step(state: State, x: Array, forgetting: float) -> tuple[State, dict[
 
 
 def count(n: int, N: int) -> Record:
-    """Return the counted iterations and elements of each kind of step, at one size."""
+    """Return the counted iterations of each kind of step and the numbers kept, at one size."""
     state = State(*(part.view(Counted) for part in reference.init(n, N)))
     x = np.random.default_rng(0).uniform(0, 1, n).view(Counted)
 

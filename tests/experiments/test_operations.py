@@ -37,7 +37,7 @@ def test_a_product_an_outer_product_and_an_inverse_count_as_the_paper_says():
     K = np.eye(4).view(operations.Counted)
     assert counted(lambda: np.linalg.inv(K)).iterations == 4**3
     assert counted(lambda: np.linalg.solve(K, np.ones((4, 2)))).iterations == 4**3 + 4 * 4 * 2
-    assert counted(lambda: 2 * A + 1) == operations.Count(iterations=0, elements=12)
+    assert counted(lambda: 2 * A + 1).iterations == 0
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
