@@ -66,7 +66,7 @@ class Record:
 
 
 def cases() -> Iterator[Case]:
-    """Yield the cases, those of the issue's bars first."""
+    """Yield the cases, those of the requirement first."""
     for factor in FACTORS:
         yield Case(128, 16, "identity", "noise", factor)
     for data in ("exact rank", "stuck"):
