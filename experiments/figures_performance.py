@@ -173,18 +173,18 @@ def power() -> str:
     stored = records.read("power")
     rows = []
     for r in stored:
-        label = "at rest" if r["implementation"] == "idle" else LABELS[_who(r)]
-        name, watts = next(iter(r["watts"].items()), ("", None))
-        joules = r["joules_per_step"].get(name)
-        rows.append(
-            [
-                label,
-                r["machine"],
-                f"{watts:.1f} ({name})" if watts is not None else r["missing"],
-                f"{1e3 * joules:.2f}" if joules is not None else "",
-                f"{1e6 * r['seconds'] / r['steps']:.1f}" if r["steps"] else "",
-            ]
-        )
+        for name, watts in r["watts"].items():
+            joules = r["joules_per_step"].get(name)
+            rows.append(
+                [
+                    "at rest" if r["implementation"] == "idle" else LABELS[_who(r)],
+                    name,
+                    f"{watts:.1f}",
+                    f"{1e3 * joules:.2f}" if joules is not None else "",
+                    f"{1e6 * r['seconds'] / r['steps']:.1f}" if r["steps"] else "",
+                ]
+            )
+    without = {f"{r['machine']}: {r['missing']}" for r in stored if r["missing"]}
     wanted = paper()["power"]
     low, high = wanted["others_times"]
     return "\n\n".join(
@@ -192,10 +192,12 @@ def power() -> str:
             "## Power",
             f"Training without pause, n = {wanted['n_features']}, N = {wanted['n_hidden']}. The"
             f" paper has {wanted['core_watts']} W for its board and {low} to {high} times as much"
-            " for the others. `python -m experiments.power` reads the counters of the processor"
-            " (RAPL) and of the GPU (NVML); a machine without one gives no joules. A counter is for"
-            " the whole device: compare with the row at rest.",
-            markdown(["", "machine", "watts", "mJ per step", "µs per step"], rows),
+            " for the others. The core's power is not measured: there is no board."
+            " `python -m experiments.power` reads the counters of the processor"
+            " (RAPL) and of the GPU (NVML); a counter is for the whole device: compare with the row"
+            " at rest.",
+            markdown(["", "counter", "watts", "mJ per step", "µs per step"], rows),
+            f"Not measured on a processor: {'; '.join(sorted(without))}." if without else "",
             provenance(stored),
         ]
     )
