@@ -91,16 +91,16 @@ def measure(rounds: int = 5, rows: int = 2000) -> None:
 
 def table(testbed: Testbed) -> str:
     """Return the AUC of each way on each dataset, and on one what it costs."""
-    aucs, rows = tables.Aucs(testbed), []
-    costs = {r["method"]: r["microseconds"] for r in records.read("ways_cost")}
+    aucs, rows, timed = tables.Aucs(testbed), [], records.read("ways_cost")
+    costs = {r["method"]: r["microseconds"] for r in timed}
     for method in GRIDS:
         cells = [aucs.cells.get((name, method, "ours"), []) for name in tables.names()]
         if not any(cells):
             continue
         shown = [tables.show(aucs.mean(name, method)) for name in tables.names()]
-        timed = aucs.cells.get((TIMED, method, "ours"), [])
-        parameters = hyperparameters("ours", testbed, TIMED, method) if timed else {}
-        size = kept(method, parameters, paper()["features"][TIMED]) if timed else 0
+        known = (TIMED, method, "ours") in aucs.cells
+        parameters = hyperparameters("ours", testbed, TIMED, method) if known else {}
+        size = kept(method, parameters, paper()["features"][TIMED]) if known else 0
         rows.append(
             [
                 registry()[method].label,
@@ -115,7 +115,10 @@ def table(testbed: Testbed) -> str:
     label = paper()["datasets"][TIMED]
     cost = ["µs a sample"] * (testbed == "online")
     heads = "way", *tables.names().values(), *cost, "numbers kept", f"settings, {label}"
-    return f"{tables.markdown(heads, rows)}\n\n{aucs.about(GRIDS)}"
+    about = aucs.about(GRIDS)
+    if cost:
+        about += f"\n\nTimes: {tables.provenance(timed)}"
+    return f"{tables.markdown(heads, rows)}\n\n{about}"
 
 
 if __name__ == "__main__":
