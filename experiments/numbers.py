@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments import ablation, adapter_defaults, bands, mcu, score_choice, wind_up
+from experiments import ablation, adapter_defaults, bands, mcu, precision, score_choice, wind_up
 from experiments.benchmark import normals
 from experiments.pages import markdown, renewed
-from experiments.records import read
 from onlad import (
     Detector,
     Monitor,
@@ -84,16 +83,6 @@ def exactness(dtype: str, part: str) -> str:
     ]
     head, exponent = f"{max(found):.0e}".split("e")
     return rf"${head} \cdot 10^{{{int(exponent)}}}$"
-
-
-def precision(n: int, mean: bool) -> str:
-    """Return how far AUC in float32 is from float64 at most, rounded up: of a run or a mean."""
-    found = []
-    for record in read("precision"):
-        if record["n_features"] == n:
-            off = np.subtract(record["auc"]["float32"], record["auc"]["float64"])
-            found.append(abs(off.mean()) if mean else abs(off).max())
-    return f"{np.ceil(1000 * max(found)) / 1000:.3f}"
 
 
 def power(number: float) -> str:
@@ -210,10 +199,10 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "folded": lambda: str(herd.FOLDED),
     "remembered": lambda: f"{herd.REMEMBERED // 2**20} MiB",
     "monitor sums": lambda: sums_of(8),
-    "float32 run": lambda: precision(2, mean=False),
-    "float32 mean": lambda: precision(2, mean=True),
-    "float32 wide": lambda: precision(16, mean=False),
-    "float32 seeds": lambda: str(len(read("precision")[0]["auc"]["float32"])),
+    "float32 run": lambda: precision.largest(2),
+    "float32 mean": lambda: precision.largest(2, mean=True),
+    "float32 wide": lambda: precision.largest(16),
+    "float32 seeds": lambda: str(precision.SEEDS),
     "soft float": mcu.soft_float,
     "seeded layer": mcu.seeded,
     "fixed parts": mcu.profiled,
