@@ -49,6 +49,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a quarter of the width": {"width": 0.25},
     "an eighth of the width": {"width": 0.125},
     "twice the width": {"width": 2},
+    # As our copy of Drive Diagnosis is off: by no more, and in no more of its values.
+    "8.5 % of the values off by 2e-5": {"off": (0.085, 2e-5)},
 }
 
 
@@ -71,6 +73,10 @@ def measure(testbed: Testbed, name: str, method: str, change: str, seed: int) ->
     data = dataset(name)
     trial = testbeds.trial(testbed, data.X, data.y, seed)
     X = jax.numpy.asarray(data.X, "float32")
+    if "off" in what:
+        share, by = what["off"]
+        rng = np.random.default_rng([seed, 3])
+        X += np.where(rng.random(X.shape) < share, rng.choice([-by, by], X.shape), 0)
     bank = ae.Bank(X.shape[1], [ae.Settings(**given)] * len(trial.parts), [seed] * len(trial.parts))
     if "normal" in what:
         rng = np.random.default_rng([seed, 2])
@@ -110,8 +116,10 @@ def cases() -> Iterator[tuple[Testbed, str, str, str, int]]:
         for seed in range(SEEDS):
             for cell in (cell for cell in CELLS if cell[0] in beds):
                 for change, what in CHANGES.items():
-                    # Offline nothing is learned after the start.
-                    if not (cell[0] == "offline" and "reset" in what):
+                    # Offline nothing is learned after the start; MNIST is exact.
+                    if not (cell[0] == "offline" and "reset" in what) and not (
+                        cell[1] == "mnist" and "off" in what
+                    ):
                         yield (*cell, change, seed)
 
 
@@ -141,7 +149,14 @@ def numbers() -> dict[str, str]:
         for short, change in changes.items():
             if aucs := _aucs((testbed, dataset, method), change):
                 found[f"{name}_{short}"] = f"{np.mean(aucs):.3f}"
-    return found
+    moved = [
+        abs(
+            np.mean(_aucs(cell, "8.5 % of the values off by 2e-5"))
+            - np.mean(_aucs(cell, "as printed"))
+        )
+        for cell in CELLS[1:]
+    ]
+    return found | {"copy": f"{max(moved):.3f}"}
 
 
 def _aucs(cell: tuple[Testbed, str, str], change: str) -> list[float]:
