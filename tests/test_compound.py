@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from onlad import OsElm, reference, variants
-from onlad.compound import Mixture, Stacked, Windowed
+from onlad.compound import Directional, Mixture, Stacked, Windowed
 from onlad.errors import OnladError
 from oracle import assert_near, tolerance
 
@@ -18,6 +18,7 @@ def samples(rows, n=4, seed=0):
 
 MAKE = {
     "windowed": lambda: Windowed(40, n_hidden=8),
+    "directional": lambda: Directional(n_hidden=8),
     "stacked": lambda: Stacked([8, 6]),
     "mixture": lambda: Mixture(3, n_hidden=8),
 }
@@ -55,6 +56,31 @@ def test_a_bad_sample_changes_nothing(make, bad):
     with pytest.raises(ValueError, match=r"x\[1\] is nan|x has 2 features"):
         model.update_one(bad)
     assert model.score_one(x) == before
+
+
+def test_directional_forgetting_takes_the_step_of_the_equations():
+    model, rows = Directional(n_hidden=8, rho=0.5, ridge=RIDGE, seed=3), samples(60)
+    model.fit(rows[:20])
+    state = reference.fit(reference.init(4, 8, ridge=RIDGE, seed=3), rows[:20], ridge=RIDGE)
+    memory = variants.Directional()
+    for x in rows[20:]:
+        expected = reference.score(state, x)
+        state, memory = variants.dff_update(state, memory, x, 0.5)
+        assert model.update_one(x) == expected
+    assert model.memory == memory
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rho": -0.1}, "rho must be finite and at least 0, got -0.1"),
+        ({"ridge": 0.0}, "ridge must be finite and above 0, got 0.0"),
+        ({"n_hidden": 0}, "n_hidden must be"),
+    ],
+)
+def test_directional_forgetting_refuses_settings_that_cannot_be(settings, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Directional(**settings)
 
 
 def test_a_window_is_a_fit_of_its_rows_after_a_long_stream():

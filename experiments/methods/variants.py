@@ -12,8 +12,8 @@ import numpy as np
 
 from experiments.methods import Entry, Hyperparameters, Method
 from experiments.methods.fpelm import FpElm
-from onlad import Detector, forgetting, reference, variants
-from onlad.compound import Mixture, Stacked, Windowed
+from onlad import Detector, forgetting
+from onlad.compound import Directional, Mixture, Stacked, Windowed
 from onlad.reference import Array
 
 # As in the paper: its score. FOS-ELM has no ridge either, but a window can be poor: Zhou, Liu and
@@ -37,34 +37,6 @@ class Compound:
 
     def stream(self, X: Array) -> Array:
         scores: Array = self.model.update_many(X.astype("float64"))
-        return scores
-
-
-class Directional:
-    """Directional forgetting in NumPy: it is another step, so the compiled one cannot do it."""
-
-    def __init__(
-        self, n_features: int, *, n_hidden: int, activation: Any, rho: float, seed: int
-    ) -> None:
-        self.state = reference.init(n_features, n_hidden, ridge=RIDGE, seed=seed)
-        self.memory, self.rho, self.activation = variants.Directional(), rho, activation
-
-    def fit(self, X: Array) -> None:
-        X = X.astype("float64")
-        self.state = reference.fit(self.state, X, ridge=RIDGE, activation=self.activation)
-
-    def score(self, X: Array) -> Array:
-        return reference.reduce_error(X - reference.predict(self.state, X, self.activation))
-
-    def stream(self, X: Array) -> Array:
-        scores = np.empty(len(X))
-        for i, x in enumerate(X.astype("float64")):
-            scores[i] = reference.reduce_error(
-                x - reference.predict(self.state, x, self.activation)
-            )
-            self.state, self.memory = variants.dff_update(
-                self.state, self.memory, x, self.rho, self.activation
-            )
         return scores
 
 
@@ -114,7 +86,7 @@ def fos_elm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Met
 
 
 def dff_os_elm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
-    return Directional(n_features, **hyperparameters, seed=seed)
+    return Compound(Directional(ridge=RIDGE, **hyperparameters, seed=seed))
 
 
 def fp_elm_dynamic(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:

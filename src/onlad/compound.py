@@ -1,8 +1,8 @@
-"""Detectors made of detectors: a sliding window, stacked layers, a mixture.
+"""Other ways to forget, to stack and to mix: a window, directional forgetting, layers, a mixture.
 
 Each has `fit`, `update_one`, `score_one`, `update_many` and `score_many` as `Detector` has them,
-runs on the compiled step, and scores with the paper's mean squared error. `onlad.variants` has the
-equations.
+and scores with the paper's mean squared error. All but `Directional` run on the compiled step.
+`onlad.variants` has the equations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onlad import kernel, reference, samples
+from onlad import kernel, reference, samples, variants
 from onlad.detector import Detector
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
@@ -80,6 +80,82 @@ class Windowed(_Loops):
     def score_one(self, x: Any) -> float:
         """Return how unusual `x` is, and learn nothing."""
         return self.detector.score_one(x)
+
+
+class Directional(_Loops):
+    """A detector that forgets only along what a sample excites, the faster the higher its error.
+
+    Adaptive directional forgetting, which `onlad.variants` takes lambda_DFF OS-ELM for. It is
+    another step than the compiled one and runs in NumPy. `rho` sets how far the factor falls.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(300, 3))
+    >>> model = Directional(n_hidden=8)
+    >>> scores = model.update_many(X)
+    >>> bool(scores[-50:].mean() < scores[:50].mean())
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_hidden: int = 64,
+        rho: float = 0.99,
+        activation: Activation = "sigmoid",
+        ridge: float = 1e-2,
+        seed: int = 0,
+    ) -> None:
+        if not (samples.is_real(rho) and 0 <= rho < np.inf):
+            raise ValueError(f"rho must be finite and at least 0, got {rho!r}")
+        if not (samples.is_real(ridge) and 0 < ridge < np.inf):
+            raise ValueError(f"ridge must be finite and above 0, got {ridge!r}")
+        self.n_hidden = samples.whole("n_hidden", n_hidden, 1)
+        self.seed = samples.whole("seed", seed, 0)
+        self.rho, self.activation, self.ridge = rho, activation, ridge
+        self.memory = variants.Directional()
+        self._state: reference.State | None = None
+
+    def fit(self, X: Any) -> Directional:
+        """Forget everything and start from the rows of `X`."""
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+        fresh = self._begin(X.shape[1])
+        self._state = reference.fit(fresh, X, ridge=self.ridge, activation=self.activation)
+        self.memory = variants.Directional()
+        return self
+
+    def update_one(self, x: Any) -> float:
+        """Return the score of `x`, then learn it."""
+        x = self._row(x)
+        state = self._state or self._begin(len(x))
+        score = self._loss(state, x)
+        self._state, self.memory = variants.dff_update(
+            state, self.memory, x, self.rho, self.activation
+        )
+        return float(score)
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return float(self.score_many(self._row(x)[None])[0])
+
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
+        return np.asarray(self._loss(self._state or self._begin(X.shape[1]), X))
+
+    @property
+    def _n(self) -> int | None:
+        return len(self._state.alpha) if self._state else None
+
+    def _row(self, x: Any) -> Array:
+        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
+
+    def _begin(self, n: int) -> reference.State:
+        return reference.init(n, self.n_hidden, ridge=self.ridge, seed=self.seed)
+
+    def _loss(self, state: reference.State, x: Array) -> Any:
+        return reference.reduce_error(x - reference.predict(state, x, self.activation))
 
 
 class Stacked(_Loops):
