@@ -156,7 +156,7 @@ def numbers() -> dict[str, str]:
         )
         for cell in CELLS[1:]
     ]
-    return found | {"copy": f"{max(moved):.3f}"}
+    return found | {"copy": f"{max(moved):.4f}"}
 
 
 def _aucs(cell: tuple[Testbed, str, str], change: str) -> list[float]:
