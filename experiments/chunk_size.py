@@ -62,15 +62,15 @@ def network(method: str, name: str, seed: int, **changed: int) -> float:
 
 def cases() -> Iterator[tuple[records.Record, Callable[[], records.Record]]]:
     """Yield what each record is of, and what measures the rest of it."""
-    for name in paper()["datasets"]:
-        yield (
-            {"method": "onlad", "dataset": name},
-            partial(lambda name: {"off": {str(k): distance(name, k) for k in CHUNKS}}, name),
-        )
+
+    def off(name: str) -> records.Record:
+        return {"off": {str(k): distance(name, k) for k in CHUNKS}}
 
     def aucs(method: str, name: str, **changed: int) -> records.Record:
         return {"aucs": [round(network(method, name, seed, **changed), 5) for seed in range(SEEDS)]}
 
+    for name in paper()["datasets"]:
+        yield {"method": "onlad", "dataset": name}, partial(off, name)
     for batch in BATCHES:
         what = {"method": "nn", "dataset": NETWORK, "batch": batch}
         yield what, partial(aucs, "nn", NETWORK, batch=batch)
