@@ -6,7 +6,8 @@
 The clock runs from the call with a sample in host memory until the result is there, as the
 paper's fig:train_latency and fig:predict_latency have it. All of it is measured `ROUNDS` times, and
 of each number the quietest round is kept, as other work disturbs a machine for seconds. Records go
-to results/latency.jsonl, in place of those of the same implementation, device and machine.
+to results/latency.jsonl, in place of those of the same implementation, device and machine; run
+again at the same commit, it adds rounds.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from experiments.steps import IMPLEMENTATIONS, Step, device, machine
 from experiments.testbeds import Array
 
 CALLS, WARM, ROUNDS = 2000, 20, 5
+SAME = ("implementation", "device", "machine", "commit")  # of rounds that count together
 QUIET = 1.25  # at most so far is the median above the 10 % quantile where nothing else ran
 
 
@@ -88,7 +90,10 @@ def quietest(rounds: Iterable[Record]) -> list[Record]:
     for record in rounds:
         key = ("implementation", "device", "quantity", "n_features", "n_hidden")
         groups.setdefault(tuple(record[name] for name in key), []).append(record)
-    return [min(group, key=disturbed) | {"rounds": len(group)} for group in groups.values()]
+    return [
+        min(group, key=disturbed) | {"rounds": sum(r.get("rounds", 1) for r in group)}
+        for group in groups.values()
+    ]
 
 
 def replace(name: str, new: Sequence[Record], same: Sequence[str]) -> None:
@@ -115,7 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         what = f"{record['implementation']} ({record['device']}) {record['quantity']}"
         size = f"n = {record['n_features']}, N = {record['n_hidden']}"
         print(f"{record['microseconds']:9.1f} us  {what}, {size}", file=sys.stderr, flush=True)
-    replace("latency", quietest(found), ("implementation", "device", "machine"))
+    kinds = {tuple(r[name] for name in SAME) for r in found}
+    before = [r for r in records.read("latency") if tuple(r[name] for name in SAME) in kinds]
+    replace("latency", quietest([*before, *found]), SAME[:3])
 
 
 if __name__ == "__main__":

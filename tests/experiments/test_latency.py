@@ -84,6 +84,23 @@ def test_of_each_number_the_quietest_round_is_kept():
         (128, 11.0, 3),
         (256, 5.0, 2),
     ]
+    (later,) = latency.quietest([found[1], round_of(256, 7.0, 6.0)])
+    assert (later["microseconds"], later["rounds"]) == (7.0, 3)
+
+
+def test_a_run_at_the_same_commit_adds_rounds(results, monkeypatch):
+    runs = iter([("a", 9.0), ("a", 4.0), ("b", 5.0)])
+
+    def measure(names, sizes, calls):
+        commit, microseconds = next(runs)
+        record = latency_record("nn", "cpu", "training", 128, 16, microseconds)
+        yield record | {"quantiles_10_90": [1.0, 9.0], "commit": commit}
+
+    monkeypatch.setattr(latency, "measure", measure)
+    for expected in ((9.0, 1), (4.0, 2), (5.0, 1)):
+        latency.main(["--rounds", "1"])
+        (found,) = records.read("latency")
+        assert (found["microseconds"], found["rounds"]) == expected
 
 
 def test_a_new_run_replaces_its_own_kind_only(results):
