@@ -79,19 +79,21 @@ def measure(
             }
 
 
+def disturbed(record: Record) -> bool:
+    """Return whether other work ran meanwhile: then the median is far above the 10 % quantile."""
+    quiet: float = record["quantiles_10_90"][0]
+    return bool(record["microseconds"] > QUIET * quiet)
+
+
 def quietest(rounds: Iterable[Record]) -> list[Record]:
     """Return one record of each number: of its quiet ones, the one with the lowest median."""
-
-    def disturbed(record: Record) -> tuple[bool, float]:
-        median = record["microseconds"]
-        return median > QUIET * record["quantiles_10_90"][0], median
-
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in rounds:
         key = ("implementation", "device", "quantity", "n_features", "n_hidden")
         groups.setdefault(tuple(record[name] for name in key), []).append(record)
     return [
-        min(group, key=disturbed) | {"rounds": sum(r.get("rounds", 1) for r in group)}
+        min(group, key=lambda r: (disturbed(r), r["microseconds"]))
+        | {"rounds": sum(r.get("rounds", 1) for r in group)}
         for group in groups.values()
     ]
 
