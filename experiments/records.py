@@ -61,6 +61,15 @@ def append(name: str, records: Iterable[Record]) -> None:
             file.write(line.encode())
 
 
+def write(name: str, records: Iterable[Record]) -> None:
+    """Store records in place of those that are there."""
+    path = RESULTS / f"{name}.jsonl"
+    part = path.with_suffix(".part")
+    lines = (json.dumps(r, separators=(",", ":")) + "\n" for r in records)
+    part.write_text("".join(lines))
+    part.replace(path)
+
+
 def unclear() -> dict[str, Counter[str]]:
     """Return by file how many of the paper's records do not say all of where they are from.
 

@@ -2,6 +2,7 @@
 
     python -m experiments.benchmark.choice run          # skips what is stored
     python -m experiments.benchmark.choice summary      # from the records alone, for the page
+    python -m experiments.benchmark.choice layers       # the default as it is, measured again
 
 Each variant sets some constants. Its value on a collection is the mean of the collection's own
 measure over its series, over random layers of several seeds, without and with history: single
@@ -17,7 +18,6 @@ from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 # isort: split
 import argparse
 import copy
-import json
 import os
 import sys
 from collections import defaultdict
@@ -50,7 +50,7 @@ VARIANTS: dict[str, Mapping[str, float]] = {  # by module and name
     "means 15, EWMA 60": {"mode.SMOOTHING": 1 / 15, "mode.LEANING": 1 / 60},
     "means 30, EWMA 60": {"mode.SMOOTHING": 1 / 30, "mode.LEANING": 1 / 60},
 }
-FILE = "benchmark/choice_runs"
+FILE, LAYERS = "benchmark/choice_runs", "benchmark/layers"
 COLLECTIONS = {c.name: c for c in (*collections.LABELLED, cuts.COLLECTION)}
 
 # As they are before anything is changed: a process runs many variants, one after the other. A
@@ -86,7 +86,7 @@ def outcome(series: Series, told: str, seed: int) -> Outcome:
     return replace(methods.outcome(*parts), told=series.history)
 
 
-def value(variant: str, collection: str, told: str, seed: int) -> Record:
+def value(variant: str, collection: str, told: str, seed: int, command: str = "run") -> Record:
     """Return what a variant reaches on a collection: the mean over its series.
 
     Cuts are of several collections: the mean over the series of each, then over these.
@@ -107,7 +107,7 @@ def value(variant: str, collection: str, told: str, seed: int) -> Record:
         "seed": seed,
         "series": len(names),
         "value": round(float(np.mean([np.mean(each) for each in found.values()])), 5),
-        "command": "python -m experiments.benchmark.choice run",
+        "command": f"python -m experiments.benchmark.choice {command}",
         "machine": records.machine(),
         "commit": records.commit("experiments/benchmark"),
     }
@@ -139,6 +139,19 @@ def run() -> None:
     ]
     for record in in_parallel("choice", [(value, task) for task in todo], os.cpu_count() or 1):
         records.append(FILE, [record])
+
+
+def layers() -> None:
+    """Measure the default with each random layer, in place of what is stored."""
+    tasks = [
+        (DEFAULT, name, told, seed, "layers")
+        for name in SCORED
+        if COLLECTIONS[name].missing() is None
+        for told in ("nothing", "history")
+        for seed in SEEDS
+    ]
+    found = in_parallel("layers", [(value, task) for task in tasks], os.cpu_count() or 1)
+    records.write(LAYERS, list(found))
 
 
 def means() -> dict[str, dict[str, float]]:
@@ -174,13 +187,14 @@ def summary() -> list[Record]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "summary"])
-    if parser.parse_args(argv).what == "run":
+    parser.add_argument("what", choices=["run", "summary", "layers"])
+    what = parser.parse_args(argv).what
+    if what == "run":
         run()
+    elif what == "layers":
+        layers()
     else:
-        path = records.RESULTS / "benchmark/choice.jsonl"
-        lines = (json.dumps(r, separators=(",", ":")) + "\n" for r in summary())
-        path.write_text("".join(lines))
+        records.write("benchmark/choice", summary())
         for variant, by in means().items():
             shown = "  ".join(f"{c} {v:.3f}" for c, v in by.items())
             scored = float(np.mean([v for c, v in by.items() if c in SCORED]))

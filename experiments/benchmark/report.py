@@ -49,6 +49,7 @@ def page(folder: Path = FOLDER) -> str:
         figures.save(standing(ranked), "tsb-ad-m", folder)
     parts = {
         "scores": tables.scores(),
+        "layers": tables.of_layers(),
         "cuts": tables.cut_otherwise(),
         "timed": tables.with_times(),
         "alarms": tables.labelled_alarms(),

@@ -16,7 +16,6 @@ from experiments import one_thread  # noqa: F401  (before NumPy loads its BLAS)
 # isort: split
 import argparse
 import csv
-import json
 import shlex
 import sys
 import warnings
@@ -129,11 +128,7 @@ def store(task: Task, record: Record) -> None:
         records.append(task.file, [record])
         return
     kept = [r for r in records.read(task.file) if not _same(r, task)]
-    path = records.RESULTS / f"{task.file}.jsonl"
-    part = path.with_suffix(".part")
-    lines = (json.dumps(r, separators=(",", ":")) + "\n" for r in (*kept, record))
-    part.write_text("".join(lines))
-    part.replace(path)
+    records.write(task.file, (*kept, record))
 
 
 def _same(record: Record, task: Task) -> bool:

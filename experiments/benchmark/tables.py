@@ -66,6 +66,27 @@ def scores() -> str:
     return _scored(cells, {title: unit for title, _, unit in SCORED.values()})
 
 
+def of_layers() -> str:
+    """Return what `Monitor` reaches with other random layers: mean, lowest and highest."""
+    told = {"nothing": OURS[0], "history": OURS[1]}
+    by = defaultdict(list)
+    for record in records.read("benchmark/layers"):
+        by[told[record["told"]], record["collection"]].append(record["value"])
+    rows = {
+        method: {
+            f"{title}, {unit}": "{:.3f} ({:.3f} to {:.3f})".format(*_spread(by[method, name]))
+            for name, (title, _, unit) in SCORED.items()
+            if by[method, name]
+        }
+        for method in OURS
+    }
+    return _table("method", rows, [f"{title}, {unit}" for title, _, unit in SCORED.values()])
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+    return float(np.mean(values)), min(values), max(values)
+
+
 def cut_otherwise() -> str:
     """Return the same of the streams that are cut otherwise; of TSB-AD-M average precision."""
     measures = {c: SCORED[c] for c in cuts.KINDS} | {"tsb_ad_m": SCORED["asd"]}
