@@ -56,7 +56,7 @@ class Alarm:
         told = {"kind": "anomaly"} | asdict(self)
         for name in INNER:
             del told[name]
-        causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
+        causes = "; ".join(self.says(feature) for feature in list(self.causes)[:3])
         like = f". Like {self.like}" if self.like else ""
         name = key(self.stream, self.device)
         told["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
@@ -65,13 +65,13 @@ class Alarm:
         return told
 
     def says(self, feature: str) -> str:
-        """Return the part of a feature, and where it is."""
+        """Return the part of a feature in the score, its value, and its band if it left it."""
         said = f"{feature} {100 * self.causes[feature]:.0f} %"
         sensor = self.sensors.get(feature, {})
         if "direction" not in sensor:
             return said
-        usual = f"{sensor['low']:.4g} to {sensor['high']:.4g}"
-        return f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {usual})"
+        band = f"{sensor['low']:.4g} to {sensor['high']:.4g}"
+        return f"{said}: {sensor['value']:.4g}, {sensor['direction']} {band}"
 
     def take(self, row: list[float], *, learned: bool) -> None:
         """Keep a time with its sample, as far as there is room."""
