@@ -49,7 +49,7 @@ from onlad.fleet import together
 from onlad.fleet.exchange import sums
 from onlad.fleet.spark import herd
 from onlad.mcu import definition
-from onlad.serve import checkpoint, connection, disk, marks, service
+from onlad.serve import alarm, checkpoint, connection, disk, marks, service
 from onlad.streams import block, lines
 
 ROOT = Path(__file__).parent.parent
@@ -230,6 +230,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "blocks 99": lambda: span("p99_ms", benchmark="serve-blocks"),
     "blocks cpu": lambda: span("cpu_us", benchmark="serve-blocks"),
     "snapshots": lambda: str(checkpoint.SNAPSHOTS),
+    "alarms kept": lambda: str(alarm.KEPT),
     "band rows": lambda: f"{normals.ROWS:,}",
     "band seeds": lambda: WORDS[normals.SEEDS],
     "severity 10 off": lambda: f"{bands.points_off(10):.1f}",
