@@ -162,6 +162,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "hours of a week": lambda: str(rhythm.WEEKDAYS * rhythm.HOURS),
     "trust": lambda: str(rhythm.TRUST),
     "least share": lambda: str(rhythm.LEAST),
+    "most share": lambda: str(rhythm.MOST),
     "young": lambda: str(watching.YOUNG),
     "candidate": lambda: str(watching.CANDIDATE),
     "held": lambda: WORDS[round(watching.HELD)],
