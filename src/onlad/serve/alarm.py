@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from onlad.incident import ALIKE, cosine
+from onlad.report.lines import SHOWN
 from onlad.report.record import figures
 from onlad.verdict import Verdict
 
 KEPT = 20  # alarms of a device
 MOST_NAMED = 15  # of these that people have named, however old they are
 SENSORS = 8  # causes whose values and bands an alarm keeps
+SMALL = 0.01  # share of a cause that people are not told
 LABELS = ("", "seen", "normal", "fault", "maintenance")
 #: What is not published of an alarm.
 INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "undo")
@@ -56,13 +58,18 @@ class Alarm:
         told = {"kind": "anomaly"} | asdict(self)
         for name in INNER:
             del told[name]
-        causes = "; ".join(self.says(feature) for feature in list(self.causes)[:3])
+        causes = "; ".join(self.says(feature) for feature in self.large(SHOWN))
         like = f". Like {self.like}" if self.like else ""
         name = key(self.stream, self.device)
         told["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
         for name in ("score", "threshold"):
             told[name] = rounded(told[name])
         return told
+
+    def large(self, most: int) -> list[str]:
+        """Return the causes that people are told: the largest, and others that are not small."""
+        causes = list(self.causes.items())[:most]
+        return [name for i, (name, share) in enumerate(causes) if i == 0 or share >= SMALL]
 
     def says(self, feature: str) -> str:
         """Return the part of a feature in the score, its value, and its band if it left it."""

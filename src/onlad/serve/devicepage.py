@@ -20,7 +20,7 @@ from onlad.serve.curves import Curves
 from onlad.serve.service import Service
 from onlad.serve.watcher import Watcher
 
-CAUSES, SMALL = 6, 0.01  # features that are named, at most; shares that are not
+CAUSES = 6  # features that are named, at most
 
 
 class Device:
@@ -75,7 +75,7 @@ class Device:
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         self._curves.draw()
         newest = list(watcher.alarms)[: -self._most - 1 : -1]
-        listed = [(a.id, a.marked, _large(a), a.label, a.comment, a.like) for a in newest]
+        listed = [(a.id, a.marked, a.large(CAUSES), a.label, a.comment, a.like) for a in newest]
         if listed != self._listed:
             self._listed = listed
             self._cards.clear()
@@ -287,7 +287,7 @@ class Card:
 
     def add_causes(self, alarm: Alarm, curves: Curves) -> None:
         """Show the largest causes, and what was expected of them; a click draws one."""
-        for name in _large(alarm):
+        for name in alarm.large(CAUSES):
             with ui.row().classes("w-full items-center gap-x-2 gap-y-0"):
                 link = shown.small(name, partial(curves.show, alarm, name))
                 link.classes("w-full sm:w-1/4 break-all").props("align=left padding=none")
@@ -306,12 +306,6 @@ class Card:
         for name, (bar, text) in self._causes.items():
             bar.value = alarm.causes.get(name, 0.0)
             text.text = alarm.says(name).removeprefix(f"{name} ")
-
-
-def _large(alarm: Alarm) -> list[str]:
-    """Return the causes that are worth a line: the largest, and others that are not small."""
-    causes = list(alarm.causes.items())[:CAUSES]
-    return [name for i, (name, share) in enumerate(causes) if i == 0 or share >= SMALL]
 
 
 @contextlib.contextmanager
