@@ -469,7 +469,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
             # A person looks closer, and the chart stays so while samples come.
             page.get_by_label("Shown").click()
             page.get_by_role("option", name="the last samples").click()
-            until(lambda: page.evaluate(DRAWN) > 300, "the last samples")
+            until(lambda: page.evaluate(DRAWN) > 200, "the last samples")
             page.locator("canvas").first.hover()
             page.mouse.wheel(0, -400)
             near = until(lambda: page.evaluate(ZOOMED), "a part of the samples")
