@@ -65,7 +65,7 @@ class Device:
                   (watcher.drifts, "new mode"), (watcher.suppressed, "alarm"))  # fmt: skip
         samples, alarms, modes, too_many = (shown.counted(*each) for each in counts)
         said = [
-            f"{samples}, {alarms} and {modes} since the start, {watcher.bad:,} skipped",
+            f"{samples}; since the service started {alarms}, {modes} and {watcher.bad:,} skipped",
             f"The last sample came {shown.ago(watcher.seen)}"
             f"{shown.drifting(watcher)}{shown.learning(watcher)}",
         ]

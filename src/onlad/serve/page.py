@@ -110,8 +110,8 @@ class Incidents:
         with self._list:
             shown.heading("Incidents")
             if outbox.suppressed:
-                said = f"{shown.counted(outbox.suppressed, 'alarm')} since the start beyond the "
-                said += f"budget of {outbox.per_hour} per hour, and suppressed"
+                said = f"{shown.counted(outbox.suppressed, 'alarm')} beyond the budget of "
+                said += f"{outbox.per_hour} per hour since the service started, and suppressed"
                 shown.note(said, "text-warning").props("role=status")
             with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
                 for each in newest:
@@ -257,5 +257,5 @@ class Peers:
         ]
         self._more.text = f"{len(self._table.rows)} of {len(own)} devices"
         if not found:
-            none = f"There are no {FEWEST} devices with the same sensors that are ready."
-            self._more.text = none
+            none = f"There are no {FEWEST} devices with the same sensors that are ready"
+            self._more.text = f"{none}, and have sent a sample since the service started."
