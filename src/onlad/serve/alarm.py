@@ -16,7 +16,7 @@ from onlad.verdict import Verdict
 KEPT = 20  # alarms of a device
 MOST_NAMED = 15  # of these that people have named, however old they are
 SENSORS = 8  # causes whose values and bands an alarm keeps
-SMALL = 0.01  # share of a cause that people are not told
+SMALL = 0.01  # share below which a cause is not shown
 LABELS = ("", "seen", "normal", "fault", "maintenance")
 #: What is not published of an alarm.
 INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "undo")
@@ -67,7 +67,7 @@ class Alarm:
         return told
 
     def large(self, most: int) -> list[str]:
-        """Return the causes that people are told: the largest, and others that are not small."""
+        """Return the causes that are shown: the largest, and others that are not small."""
         causes = list(self.causes.items())[:most]
         return [name for i, (name, share) in enumerate(causes) if i == 0 or share >= SMALL]
 
