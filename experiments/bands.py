@@ -78,6 +78,17 @@ def table() -> str:
     return markdown(heads + [f"incidents of {s} and more" for s in INCIDENTS], rows)
 
 
+def share(kind: str, counted: str, least: int) -> float:
+    """Return the share of samples of a kind that reach a severity, over the seeds."""
+    own = [record for record in found() if record["kind"] == kind]
+    return sum(r[counted][str(least)] for r in own) / sum(r["rows"] for r in own)
+
+
+def points_off(least: int) -> float:
+    """Return by how many points a severity is off at most, if an incident counts once."""
+    return max(abs(10 * np.log10(share(kind, "times", least)) + least) for kind in NORMALS)
+
+
 def main() -> None:
     done = {(record["kind"], record["seed"], record["commit"]) for record in found()}
     for kind in NORMALS:

@@ -48,7 +48,7 @@ from onlad.fleet import together
 from onlad.fleet.exchange import sums
 from onlad.fleet.spark import herd
 from onlad.mcu import definition
-from onlad.serve import checkpoint, connection, disk, marks, service
+from onlad.serve import alarm, checkpoint, connection, disk, marks, service
 from onlad.streams import block, lines
 
 ROOT = Path(__file__).parent.parent
@@ -151,6 +151,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "hours of a week": lambda: str(rhythm.WEEKDAYS * rhythm.HOURS),
     "trust": lambda: str(rhythm.TRUST),
     "least share": lambda: str(rhythm.LEAST),
+    "most share": lambda: str(rhythm.MOST),
     "young": lambda: str(watching.YOUNG),
     "candidate": lambda: str(watching.CANDIDATE),
     "held": lambda: WORDS[round(watching.HELD)],
@@ -219,8 +220,13 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "blocks 99": lambda: span("p99_ms", benchmark="serve-blocks"),
     "blocks cpu": lambda: span("cpu_us", benchmark="serve-blocks"),
     "snapshots": lambda: str(checkpoint.SNAPSHOTS),
+    "alarms kept": lambda: str(alarm.KEPT),
     "band rows": lambda: f"{normals.ROWS:,}",
     "band seeds": lambda: WORDS[normals.SEEDS],
+    "severity 10 off": lambda: f"{bands.points_off(10):.1f}",
+    "severity 20 off": lambda: f"{bands.points_off(20):.1f}",
+    "rarely severe": lambda: f"{bands.share('rarely on', 'severe', 20):.1%}",
+    "rarely highest": lambda: f"{-10 * np.log10(bands.share('rarely on', 'severe', 20)):.0f}",
     "root share": lambda: f"{100 * 64**2 / (3 * 512 * 64 + 3 * 64**2):.0f} %",
     "gpu loss": lambda: exactness("float32", "loss"),
     "gpu model": lambda: exactness("float32", "model"),

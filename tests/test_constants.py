@@ -40,6 +40,7 @@ CONSTANTS = [
     ),
     ("", "rhythm.LEVEL", "weight of the newest day in the level of a feature"),
     ("", "rhythm.TRUST, rhythm.LEAST", "share of a pattern: weight per day of age, least share"),
+    ("$s_{\\max}$", "rhythm.MOST", "share of a pattern that is subtracted at most"),
     ("", "rhythm.FEWEST", "least parts of a day with a value"),
     ("$G$", "split.GAIN", "gain from which a history is split"),
     ("$m_q$", "watching.CANDIDATE", "refused rows that make a candidate"),

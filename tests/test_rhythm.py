@@ -104,6 +104,21 @@ def learned(t, X):
     return rhythm, np.concatenate(taken)
 
 
+@pytest.mark.parametrize("begin", [3.9, 11.1, 20.25])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_switch_that_follows_the_clock_is_no_alarm_and_one_at_night_is(begin, seed):
+    rng = np.random.default_rng(seed)
+    hours = np.arange(0, 24 * 35, 0.25)
+    load = rng.normal(20, 1, len(hours)) + 15 * ((hours % 24 > 7) & (hours % 24 < 19))
+    heat = 21 + 0.1 * load + rng.normal(0, 0.1, len(hours))
+    load[-200:-196] += 15  # at night
+    on = load > 27
+    X = np.column_stack([load, heat, on, ~on])
+    verdicts = Monitor().observe_many(X, times=3600 * (begin + hours))
+    (fault,) = close(np.flatnonzero(verdicts.is_anomaly))
+    assert 0 <= fault[0] - (len(hours) - 200) < 4
+
+
 def test_a_monitor_starts_anew_without_the_pattern_of_each_weekday():
     t, X = office(0, days=15)  # the fifteenth day is a Monday
     rhythm, _ = learned(t[:-PER_DAY], X[:-PER_DAY])

@@ -4,8 +4,8 @@ A pattern is what a feature usually is at a time of day, or of the week, beside 
 taken out of a sample before the sample is judged, and added to what was expected. It changes once
 per day, at midnight: the means of five minutes of the day that ended are mixed into it, unless they
 were other the day before: a fault of one day is no pattern. How much of it is taken out is the
-share of the variance that it foretold lately, so a feature without a pattern stays as it is, and so
-do the first two days.
+share of the variance that it foretold lately, but never all of it. So a feature without a pattern
+stays as it is, and so do the first two days.
 
 What a monitor finds usual while it does not know a pattern is wide. So when every day of the week
 has come twice, and there is a pattern, the monitor starts anew from the last samples without it.
@@ -38,6 +38,9 @@ NEW_WEEK = 0.5  # and of the newest week
 LEVEL = 1 / 28  # and of the newest day in the level
 TRUST = 0.9  # by which errors of a pattern are forgotten in a day
 LEAST = 0.3  # share of the variance that a pattern must foretell to be used
+# Share of a pattern that is taken out, at most. Of a switch that follows the clock nothing would be
+# left but the last digits of its pattern, and each of these moves would be unusual.
+MOST = 0.95
 FEWEST = 12  # parts of a day with a value that are enough to learn from it
 RENEWED = 14  # days after which a monitor starts anew
 GAP = 8.0  # usual times between samples that are a gap
@@ -90,8 +93,8 @@ class Rhythm:
     ...     part = slice(begin, begin + 96)
     ...     pattern = rhythm.pattern(3600 * hours[part])
     ...     rhythm.take(3600 * hours[part], load[part, None])
-    >>> (load[part] - pattern[:, 0]).round(1)[[0, 40]].tolist()   # night and day are alike
-    [12.5, 12.5]
+    >>> (load[part] - pattern[:, 0]).round(1)[[0, 40]].tolist()   # night and day are nearly alike
+    [12.4, 12.6]
     """
 
     def __init__(self, n: int) -> None:
@@ -256,7 +259,7 @@ class Rhythm:
         """Return what is taken out on a date."""
         whole, rest = self._errors[:, 0], self._errors[:, 1]
         share = np.where(whole > 0, 1.0 - rest / np.where(whole > 0, whole, 1.0), 0.0)
-        share = np.where(share >= LEAST, share, 0.0)
+        share = np.where(share >= LEAST, np.minimum(share, MOST), 0.0)
         day, week = self._foretold(date)
         weekly = (share[1] > share[0]) & ~np.isnan(week).all(axis=0)
         shape = np.where(weekly, share[1] * week, share[0] * (day - _mean(day)))

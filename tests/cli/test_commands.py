@@ -220,6 +220,17 @@ def test_info_knows_a_model_at_every_age(tmp_path, capsys):
     assert "never moved            3\n" in text
 
 
+def test_info_names_features_that_came_later(tmp_path, capsys):
+    monitor = onlad.Monitor(names=["flow", "power"])
+    monitor.observe_many(stream(300)[:, :2])
+    monitor.widen(["oil"])
+    monitor.observe([1.0, 2.0, 3.0])
+    onlad.save(monitor, tmp_path / "m.onlad")
+    facts = json.loads(main(capsys, "info", tmp_path / "m.onlad", "--json")[1])
+    assert (facts["columns"], facts["came later"]) == (["flow", "power", "oil"], ["oil"])
+    assert list(facts["modes"][0]["columns"]) == ["flow", "power"]
+
+
 def test_info_refuses_a_file_that_is_damaged(folder, tmp_path, capsys):
     data = bytearray((folder / "pump.onlad").read_bytes())
     data[-100] ^= 1

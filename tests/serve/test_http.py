@@ -126,6 +126,18 @@ def test_names_from_the_network_reach_no_path(tmp_path):
     assert ("pump", device) in models(tmp_path / "state")
 
 
+def test_what_was_learned_during_a_fault_is_taken_back_and_counted(tmp_path):
+    X = machine(900, faults=range(500, 520))
+    X[520:] += 5  # a mode that begins with the fault
+    with served(tmp_path) as (_, client):
+        client.post("/streams/pump/samples", json=[sample(x) for x in X])
+        (stream,) = client.get("/streams").json()
+        label = {"alarm": stream["alarms"][0]["id"], "label": "fault"}
+        assert client.post("/streams/pump/label", json=label).json()["taken_back"] > 0
+        undone = client.post("/streams/pump/label", json=label | {"label": ""})
+        assert undone.json() == {"learned": 0}
+
+
 def test_what_a_person_does(tmp_path):
     X = machine(700, faults=[500, 640])
     with served(tmp_path) as (running, client):
@@ -135,7 +147,7 @@ def test_what_a_person_does(tmp_path):
         (alarm,) = stream["alarms"]
         assert (alarm["row"], alarm["marked"]) == (500, False)
         label = {"alarm": alarm["id"], "label": "fault", "comment": "valve", "by": "Kim"}
-        assert client.post("/streams/pump/label", json=label).json() == {"learned": 0}
+        assert client.post("/streams/pump/label", json=label).json() == {"taken_back": 0}
         (told,) = client.get("/streams").json()[0]["alarms"]
         assert (told["label"], told["comment"]) == ("fault", "valve")
         assert client.post("/streams/pump/label", json=label | {"label": ""}).status_code == 200

@@ -28,6 +28,7 @@ from onlad.serve.mqtt import Mqtt
 from onlad.serve.orders import UnknownError
 from onlad.serve.service import Service
 from onlad.serve.watcher import Watcher
+from onlad.streams.client import BrokerError
 
 CONFIG = """
 [service]
@@ -647,6 +648,18 @@ def test_a_name_that_nobody_resolves_does_not_hold_up_a_stop(tmp_path, monkeypat
         since = time.monotonic()
     assert time.monotonic() - since < 5
     ends.set()
+
+
+def test_it_stops_even_if_the_connection_is_lost_at_that_moment(tmp_path, broker, monkeypatch):
+    async def lost(self):
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise BrokerError("the connection was lost") from None
+
+    monkeypatch.setattr(Mqtt, "_session", lost)
+    with Served(config(tmp_path, broker.port, "3.1.1")) as served:
+        until(lambda: served.service.health.trouble, "no broker")
 
 
 def test_undelivered_alarms_survive(tmp_path, broker, receiver):

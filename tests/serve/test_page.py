@@ -126,7 +126,7 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
 
         cards.filter(has_text="pump/south").click()
         expect(page.locator("canvas")).to_have_count(2)  # a sensor with its band, and the score
-        expect(page.get_by_text("940 samples, 1 alarm and")).to_be_visible()
+        expect(page.get_by_text("940 samples; since the service started 1 alarm")).to_be_visible()
         alarm = page.locator(".q-card").first
         expect(alarm).to_contain_text("valve")
         picture(page, "device")
@@ -180,7 +180,7 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         for device in ("north", "south"):
             expect(incidents.get_by_role("link", name=f"pump/{device}")).to_be_visible()
         expect(incidents).to_contain_text("valve")
-        expect(incidents).to_contain_text("usually")
+        expect(incidents).to_contain_text(re.compile(r"valve \d+ %: \S+, (above|below) \S+ to"))
         picture(page, "incidents")
         incidents.get_by_role("button", name="Seen").click()
         expect(incidents.get_by_text("seen", exact=True)).to_be_visible()
@@ -192,7 +192,7 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         expect(page.get_by_label("Sensor")).to_have_value("valve")  # the cause comes first
         expect(page.get_by_role("img", name="valve over time")).to_be_visible()
         alarm = page.locator(".q-card").first
-        expect(alarm).to_contain_text(re.compile(r"(above|below) \(\S+, usually \S+ to \S+\)"))
+        expect(alarm).to_contain_text(re.compile(r"\d+ %: \S+, (above|below) \S+ to \S+"))
 
         page.get_by_role("button", name="Seen").click()
         expect(page.get_by_text("seen", exact=True)).to_be_visible()
@@ -207,7 +207,7 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
 
         send(client, machine(200, seed=7), device)
         send(client, machine(40, seed=3, faults=[30, 31, 32, 33, 34]), device)
-        expect(page.locator(".q-card").first).to_contain_text("like a worn valve")
+        expect(page.locator(".q-card").first).to_contain_text("Like a worn valve")
         picture(page, "alarm")
         assert _described(client, device)["alarms"][-1]["text"].endswith(". Like a worn valve")
     assert errors == []
@@ -240,16 +240,19 @@ document.addEventListener("DOMContentLoaded", () => {
 """
 
 
-DRAWN, NEWEST, ZOOMED = (
+PART = "options.dataZoom[0].start > 0 && [options.dataZoom[0].start, options.dataZoom[0].end]"
+DRAWN, NEWEST, ZOOMED, MARKED, ZOOMED_BELOW = (
     f"""() => {{
-  const chart = document.querySelector(".nicegui-echart");
+  const chart = document.querySelectorAll(".nicegui-echart")[{which}];
   const options = getElement(chart.id.slice(1)).chart.getOption();
   return {wanted};
 }}"""
-    for wanted in (
-        "options.xAxis[0].data.length",
-        "options.xAxis[0].data.at(-1)",
-        "options.dataZoom[0].start > 0 && [options.dataZoom[0].start, options.dataZoom[0].end]",
+    for which, wanted in (
+        (0, "options.xAxis[0].data.length"),
+        (0, "options.xAxis[0].data.at(-1)"),
+        (0, PART),
+        (0, "options.series[2].markArea.data.map(([from, to]) => [from.xAxis, to.xAxis])"),
+        (1, PART),
     )
 )
 
@@ -298,6 +301,42 @@ def fault(rows=40):
     return machine(rows, seed=3, faults=range(30, 35))
 
 
+def test_an_alarm_is_shown_where_it_was_however_long_ago(browser, tmp_path):
+    expect, errors = playwright.expect, []
+    with serving(tmp_path) as (client, address), opened(browser, address, errors) as page:
+        for part in np.split(machine(1840, faults=range(930, 935)), 2):
+            send(client, part)
+        page.get_by_role("list", name="Incidents").get_by_role("link", name="pump").click()
+        expect(page.get_by_role("combobox", name="Sensor")).to_have_value("valve")
+        until(lambda: page.evaluate(DRAWN) == 127, "the alarm, two samples longer than the fault")
+        assert page.evaluate(MARKED) == [[59, 67]]  # 60 samples before it, 60 after
+        page.get_by_role("button", name="Show flow at this alarm").click()
+        expect(page.get_by_role("combobox", name="Sensor")).to_have_value("flow")
+        picture(page, "alarm-shown")
+        page.locator("canvas").first.hover()
+        page.mouse.wheel(0, -400)
+        near = until(lambda: page.evaluate(ZOOMED), "a part of it")
+        until(lambda: page.evaluate(ZOOMED_BELOW) == near, "the same part in the other chart")
+        page.get_by_label("Shown").click()
+        page.get_by_role("option", name="the last samples").click()
+        until(lambda: page.evaluate(DRAWN) > 127, "the last samples")
+        until(lambda: not page.evaluate(ZOOMED), "all of them")
+        assert page.evaluate(MARKED) == []
+    assert errors == []
+
+
+def test_all_alarms_that_are_kept_can_be_seen(browser, tmp_path):
+    with serving(tmp_path) as (client, address):
+        send(client, machine(900))
+        for k in range(10):
+            send(client, machine(100, seed=k))
+            send(client, fault())
+        with opened(browser, f"{address}/watch?stream=pump", []) as page:
+            playwright.expect(page.locator(".q-card")).to_have_count(8)
+            page.get_by_role("button", name="Show all 10").click()
+            playwright.expect(page.locator(".q-card")).to_have_count(10)
+
+
 def test_the_budget_over_all_devices_is_shown(browser, tmp_path):
     expect, errors = playwright.expect, []
     budget = "[service]\nstate = 'state'\nalarms_per_hour = 1\n"
@@ -307,11 +346,11 @@ def test_the_budget_over_all_devices_is_shown(browser, tmp_path):
         for device in ("north", "south"):
             send(client, machine(900, seed=len(device)), device)
             send(client, fault(), device)
-        said = "1 alarm since the start beyond the budget of 1 per hour, and suppressed"
+        said = "1 alarm beyond the budget of 1 per hour since the service started, and suppressed"
         expect(page.get_by_text(said)).to_be_visible()
         page.get_by_role("list", name="Incidents").get_by_role("link", name="pump/south").click()
         expect(page.get_by_text("1 alarm beyond the budget, and suppressed")).to_be_visible()
-        expect(page.locator(".q-card").first).to_contain_text("suppressed: there were too many")
+        expect(page.locator(".q-card").first).to_contain_text("Suppressed: there were too many")
     assert errors == []
 
 
@@ -351,19 +390,20 @@ def test_a_week_of_a_pump(browser, tmp_path):
             page.get_by_role("button", name="Fault", exact=True).click()
             page.get_by_role("button", name="Cancel").click()
             page.get_by_role("button", name="Fault", exact=True).click()
+            expect(page.get_by_text("learned during it is taken back")).to_be_visible()
             page.get_by_label("What was it?").fill("a worn valve")
             page.get_by_role("button", name="Keep").click()
             expect(page.get_by_text("“a worn valve”")).to_be_visible()
             plant.send(machine(100, seed=7))
             plant.send(fault())
-            expect(page.locator(".q-card").first).to_contain_text("like a worn valve")
+            expect(page.locator(".q-card").first).to_contain_text("Like a worn valve")
 
             # One more on the same day is beyond the budget; that it was normal is taken back.
             plant.send(machine(60, seed=15))
             plant.send(fault())
             expect(page.get_by_text("1 alarm beyond the budget, and suppressed")).to_be_visible()
             newest = page.locator(".q-card").first
-            expect(newest).to_contain_text("suppressed: there were too many")
+            expect(newest).to_contain_text("Suppressed: there were too many")
             newest.get_by_role("button", name="This was normal").click()
             newest.get_by_role("button", name="Undo").click()
             newest.get_by_role("button", name="Maintenance").click()
@@ -406,7 +446,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
             # A poisoning: a fault is sent for so long that it is a mode, and no alarm any more.
             poison = machine(900, seed=12) * [1, 1, -3, 1]  # a valve that works the wrong way
             plant.send(poison)
-            expect(page.get_by_text(re.compile("1 new mode since"))).to_be_visible()
+            expect(page.get_by_text("1 new mode and")).to_be_visible()
             told = len(_described(client, "north")["alarms"])
             plant.send(poison[:100])
             assert len(_described(client, "north")["alarms"]) == told
@@ -424,9 +464,12 @@ def test_a_week_of_a_pump(browser, tmp_path):
 
             # A new mode becomes normal after a while.
             plant.send(machine(1000, seed=10) + np.array([3, -4, 3, 2]))
-            expect(page.get_by_text(re.compile("2 new modes since"))).to_be_visible()
+            expect(page.get_by_text("2 new modes and")).to_be_visible()
 
             # A person looks closer, and the chart stays so while samples come.
+            page.get_by_label("Shown").click()
+            page.get_by_role("option", name="the last samples").click()
+            until(lambda: page.evaluate(DRAWN) > 200, "the last samples")
             page.locator("canvas").first.hover()
             page.mouse.wheel(0, -400)
             near = until(lambda: page.evaluate(ZOOMED), "a part of the samples")
@@ -559,7 +602,7 @@ def test_a_thousand_devices_are_listed_and_found(browser, tmp_path):
             playwright.expect(page.locator(".q-card")).to_have_count(100)
             page.get_by_label("Filter").fill("device777")
             page.get_by_role("link", name="pump/device777").press("Enter")
-            playwright.expect(page.get_by_text("1 sample,").first).to_be_visible()
+            playwright.expect(page.get_by_text("1 sample;").first).to_be_visible()
 
 
 @pytest.mark.slow

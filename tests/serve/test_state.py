@@ -143,7 +143,7 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
     whole = json.loads((state / "state.json").read_text())["state"]
     for change, error, message in [
         ({"segment": whole["segment"] - 1}, JournalError, "lacks a segment"),
-        ({"format": 4}, StateError, "has format 4; this onlad reads 3. Use the onlad that wrote"),
+        ({"format": 4}, StateError, "reads 3. Use the onlad that wrote it, or move the folder"),
         ({"format": 2}, StateError, "has format 2; this onlad reads 3. Use the onlad that wrote"),
     ]:
         refused(state / "state.json", sealed(whole | change), error, message)

@@ -86,11 +86,13 @@ def _monitor(monitor: Monitor | PortableMonitor) -> dict[str, Any]:
     if "never moved" in described:
         facts["never moved"] = [str(name) for name in described["never moved"]]
     units = _chip_modes(monitor) if isinstance(monitor, PortableMonitor) else _modes(monitor)
+    first = names[: len(units[0][1])] if units else names
     modes = [
-        {"samples learned": count, "columns": dict(zip(names, _units(centre, scale), strict=True))}
+        {"samples learned": count, "columns": dict(zip(first, _units(centre, scale), strict=True))}
         for count, centre, scale in units
     ]
-    return facts | {"columns": names, "modes": modes}
+    later = {"came later": names[len(first) :]} if len(first) < len(names) else {}
+    return facts | {"columns": names} | later | {"modes": modes}
 
 
 def _modes(monitor: Monitor) -> list[tuple[int, Array, Array]]:

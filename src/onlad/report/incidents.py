@@ -53,7 +53,7 @@ def line(incident: Incident, *, begins: bool = False) -> str:
 
 def causes(incident: Incident) -> str:
     """Return the largest causes for people, with what was expected of them."""
-    return ", ".join(_cause(incident, name) for name in list(incident.causes)[:SHOWN])
+    return "; ".join(_cause(incident, name) for name in list(incident.causes)[:SHOWN])
 
 
 def _cause(incident: Incident, name: Any) -> str:
@@ -62,7 +62,7 @@ def _cause(incident: Incident, name: Any) -> str:
     if side is None:
         return share
     low, high = incident.low[name], incident.high[name]
-    return f"{share} {side} ({incident.value[name]:.4g}, usually {low:.4g} to {high:.4g})"
+    return f"{share}: {incident.value[name]:.4g}, {side} {low:.4g} to {high:.4g}"
 
 
 def _like(incident: Incident) -> str:

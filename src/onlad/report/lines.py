@@ -54,7 +54,7 @@ def people(block: Block, i: int, found: dict[str, Any]) -> str:
     when = f"row {block.row[i]}" if time is None else f"{readable(time)}  row {block.row[i]}"
     series = f"{block.series}  " if block.series else ""
     shown = list(found["causes"].items())[:SHOWN]
-    causes = ", ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
+    causes = "; ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
     mark, limit, against = ">" if found["is_anomaly"] else "<=", found["threshold"], "(learning)"
     if limit is not None:
         against = f"{mark} {digits(limit)}  severity {found['severity']:.0f}"
@@ -132,7 +132,7 @@ def _outside(found: dict[str, Any], name: str) -> str:
     """Return on which side of its band a feature is, and the band."""
     side = found["direction"].get(name)
     low, high = found["low"].get(name), found["high"].get(name)
-    return f" {side} {low:g} to {high:g}" if side else ""
+    return f": {side} {low:g} to {high:g}" if side else ""
 
 
 def _time(block: Block, i: int) -> Time:

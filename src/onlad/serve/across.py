@@ -37,9 +37,12 @@ class Shared:
         return self.parts[0][0]
 
     @property
-    def watchers(self) -> list[Watcher]:
-        """The devices, each once."""
-        return list({id(watcher): watcher for _, watcher in self.parts}.values())
+    def firsts(self) -> list[tuple[Alarm, Watcher]]:
+        """The devices, each once, with the most severe of its alarms."""
+        found: dict[int, tuple[Alarm, Watcher]] = {}
+        for part in self.parts:
+            found.setdefault(id(part[1]), part)
+        return list(found.values())
 
     @property
     def is_open(self) -> bool:

@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from onlad.incident import ALIKE, cosine
+from onlad.report.lines import SHOWN
 from onlad.report.record import figures
 from onlad.verdict import Verdict
 
 KEPT = 20  # alarms of a device
 MOST_NAMED = 15  # of these that people have named, however old they are
 SENSORS = 8  # causes whose values and bands an alarm keeps
+SMALL = 0.01  # share below which a cause is not shown
 LABELS = ("", "seen", "normal", "fault", "maintenance")
 #: What is not published of an alarm.
 INNER = ("rows", "times", "learned", "marked", "last", "highest", "before", "undo")
@@ -56,7 +58,7 @@ class Alarm:
         told = {"kind": "anomaly"} | asdict(self)
         for name in INNER:
             del told[name]
-        causes = ", ".join(self.says(feature) for feature in list(self.causes)[:3])
+        causes = "; ".join(self.says(feature) for feature in self.large(SHOWN))
         like = f". Like {self.like}" if self.like else ""
         name = key(self.stream, self.device)
         told["text"] = f"{name}: severity {self.severity:.0f}. {causes}{like}"
@@ -64,14 +66,19 @@ class Alarm:
             told[name] = rounded(told[name])
         return told
 
+    def large(self, most: int) -> list[str]:
+        """Return the causes that are shown: the largest, and others that are not small."""
+        causes = list(self.causes.items())[:most]
+        return [name for i, (name, share) in enumerate(causes) if i == 0 or share >= SMALL]
+
     def says(self, feature: str) -> str:
-        """Return the part of a feature, and where it is."""
+        """Return the part of a feature in the score, its value, and its band if it left it."""
         said = f"{feature} {100 * self.causes[feature]:.0f} %"
         sensor = self.sensors.get(feature, {})
         if "direction" not in sensor:
             return said
-        usual = f"{sensor['low']:.4g} to {sensor['high']:.4g}"
-        return f"{said} {sensor['direction']} ({sensor['value']:.4g}, usually {usual})"
+        band = f"{sensor['low']:.4g} to {sensor['high']:.4g}"
+        return f"{said}: {sensor['value']:.4g}, {sensor['direction']} {band}"
 
     def take(self, row: list[float], *, learned: bool) -> None:
         """Keep a time with its sample, as far as there is room."""

@@ -14,6 +14,7 @@ from onlad.serve.history import Point
 
 POINTS = 500  # of a curve: more than a phone has columns
 LINE = {"type": "line", "showSymbol": False, "animation": False}
+GRID = {"left": 56, "right": 24, "top": 32}  # one sample is at one place in all charts
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
 #: What is said of a sensor under the pointer; low and high are stacked, so the band is a width.
 TOLD = """parts => {
@@ -26,7 +27,7 @@ TOLD = """parts => {
 
 
 def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
-    """Return at most about `most` points: of each stretch the highest score, and every drift.
+    """Return at most about `most` points: of each stretch the highest score, and every new mode.
 
     Examples
     --------
@@ -49,13 +50,13 @@ def spoken(text: str) -> dict[str, Any]:
 
 
 def scores(points: Sequence[Point]) -> dict[str, Any]:
-    """Return the options of the chart: score, threshold, anomalies and drifts, sample by sample."""
+    """Return the options of the chart: score, threshold, anomalies and new modes."""
     points = thinned(points)
     score, threshold = ([_known(getattr(p, name), rounded) for p in points]
                         for name in ("score", "threshold"))  # fmt: skip
     drifts = {
         "symbol": "none",
-        "label": {"formatter": "drift", "color": VIOLET},
+        "label": {"formatter": "new mode", "color": VIOLET, "position": "insideEndTop"},
         "lineStyle": {"color": VIOLET},
         "data": [{"xAxis": i} for i, p in enumerate(points) if p.drift],
     }
@@ -65,7 +66,7 @@ def scores(points: Sequence[Point]) -> dict[str, Any]:
         _anomalies(points, score),
     ]
     return _chart(points, series) | {
-        "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},
+        "grid": GRID | {"bottom": 24},
         "aria": spoken("Score and threshold over time"),
     }
 
@@ -83,10 +84,10 @@ def bands(
     wide = [_known(2 * reach, figures) for _, _, reach in drawn]
     values = [_known(value, figures) for value, _, _ in drawn]
     areas = [
-        [{"xAxis": here[0]}, {"xAxis": here[-1]}]
+        [{"xAxis": max(0, here[0] - 1)}, {"xAxis": min(here[-1] + 1, len(points) - 1)}]
         for alarm in alarms
         if (here := [i for i, p in enumerate(points) if alarm.row <= p.row <= alarm.last])
-    ]
+    ]  # from the sample before to the one after: else one sample would have no width
     incidents = {"silent": True, "itemStyle": {"color": RED, "opacity": 0.15}, "data": areas}
     series = [
         stacked | {"name": "low", "data": low},
@@ -100,7 +101,7 @@ def bands(
     chart["tooltip"][":formatter"] = TOLD
     chart["dataZoom"].append({"type": "slider", "height": 14, "bottom": 2})
     return chart | {
-        "grid": {"left": 56, "right": 16, "top": 32, "bottom": 44},
+        "grid": GRID | {"bottom": 44},
         "aria": spoken("A sensor over time"),
     }
 
@@ -119,11 +120,12 @@ def _anomalies(points: Sequence[Point], values: Sequence[float | None]) -> dict[
 def _chart(points: Sequence[Point], series: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what all charts have in common."""
     words = {"color": GREY}
+    shorter = words | {":formatter": "time => time.slice(0, -3)", "alignMinLabel": "left"}
     return {
         "legend": {"top": 0, "textStyle": words},
         "tooltip": {"trigger": "axis"},
         "dataZoom": [{"type": "inside"}],
-        "xAxis": {"type": "category", "axisLabel": words, "data": [when(p.time) for p in points]},
+        "xAxis": {"type": "category", "axisLabel": shorter, "data": [when(p.time) for p in points]},
         "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
         "series": series,
     }

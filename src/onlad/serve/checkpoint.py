@@ -146,7 +146,8 @@ class Store:
         """Return the checkpoint in the values of ``state.json``."""
         if values["format"] != FORMAT:
             what = f"{self.folder} has format {values['format']}; this onlad reads {FORMAT}"
-            raise StateError(f"{what}. Use the onlad that wrote it, or another folder")
+            way = "Use the onlad that wrote it, or move the folder away: devices then start anew"
+            raise StateError(f"{what}. {way}")
         self.generation = values["generation"]
         watchers = tuple(_unpacked(entry) for entry in values["watchers"])
         marks = tuple(Mark(*mark) for mark in values["marks"])

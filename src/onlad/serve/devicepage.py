@@ -9,28 +9,26 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
-import numpy as np
 from nicegui import ui
 
 from onlad.errors import OnladError
 from onlad.report.lines import digits
-from onlad.serve import replay, shown
-from onlad.serve.alarm import Alarm
-from onlad.serve.charts import bands, scores, spoken, when
+from onlad.serve import shown
+from onlad.serve.alarm import KEPT, Alarm
+from onlad.serve.charts import when
+from onlad.serve.curves import Curves
 from onlad.serve.service import Service
 from onlad.serve.watcher import Watcher
 
-CAUSES = 6  # features that are named
-FEW = 100  # samples since the start: then the last day is shown with them
+CAUSES = 6  # features that are named, at most
 
 
 class Device:
     """The view of one device."""
 
-    def __init__(self, service: Service, watcher: Watcher) -> None:
+    def __init__(self, service: Service, watcher: Watcher, alarm: str = "") -> None:
         self._service, self._watcher, self._by = service, watcher, shown.person()
         self._orders = service.orders
-        self._tried: replay.Tried | None = None  # the last days, if they are shown
         ui.link("All devices", "/").classes("text-sm")
         with ui.row().classes("w-full items-center"):
             shown.heading(watcher.key, 1, "text-xl font-medium break-all")
@@ -40,14 +38,7 @@ class Device:
             said = f"The configuration has changed: {', '.join(watcher.kept)}, because this device"
             said += " has learned. Forget the device to let it start again."
             shown.note(said, "text-warning")
-        known = [str(name) for name in watcher.names]
-        with ui.row().classes("w-full items-center"):
-            self._sensor = ui.select(known, value=_first(watcher), label="Sensor").classes("w-60")
-            spans = {0.0: "the last samples", 1.0: "the last day", replay.DAYS: "the last 7 days"}
-            self._span = ui.select(spans, value=0.0, label="Shown", on_change=self._show_days)
-            self._span.classes("w-48")
-        self._band = ui.echart(bands([], np.empty((0, 3, 1)), 0)).classes("w-full h-64")
-        self._chart = ui.echart(scores([])).classes("w-full h-64")
+        self._curves = Curves(service, watcher, _named(watcher, alarm))
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
             for text, do in (
@@ -61,12 +52,11 @@ class Device:
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
         shown.heading("Alarms")
         self._alarms = ui.column().classes("w-full gap-2")
+        self._most = shown.ALARMS
         self._cards: dict[str, Card] = {}
         self._dialogs = ui.element("div")
         self._listed: list[tuple[Any, ...]] | None = None
         self._timer = ui.timer(shown.EVERY, self._look)
-        if len(watcher.history.points()) < min(FEW, watcher.monitor.n_seen):
-            ui.timer(0.1, self._show_days, once=True)  # after a restart: the journal has them
 
     def _look(self) -> None:
         watcher = self._watcher
@@ -75,7 +65,7 @@ class Device:
                   (watcher.drifts, "new mode"), (watcher.suppressed, "alarm"))  # fmt: skip
         samples, alarms, modes, too_many = (shown.counted(*each) for each in counts)
         said = [
-            f"{samples}, {alarms} and {modes} since the start, {watcher.bad:,} skipped",
+            f"{samples}; since the service started {alarms}, {modes} and {watcher.bad:,} skipped",
             f"The last sample came {shown.ago(watcher.seen)}"
             f"{shown.drifting(watcher)}{shown.learning(watcher)}",
         ]
@@ -83,11 +73,9 @@ class Device:
         said += [f"{too_many} beyond the budget, and suppressed"] * bool(watcher.suppressed)
         self._counts.text = ". ".join(said)
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
-        self._draw()
-        newest = list(watcher.alarms)[: -shown.ALARMS - 1 : -1]
-        listed = [
-            (a.id, a.marked, list(a.causes)[:CAUSES], a.label, a.comment, a.like) for a in newest
-        ]
+        self._curves.draw()
+        newest = list(watcher.alarms)[: -self._most - 1 : -1]
+        listed = [(a.id, a.marked, a.large(CAUSES), a.label, a.comment, a.like) for a in newest]
         if listed != self._listed:
             self._listed = listed
             self._cards.clear()
@@ -97,24 +85,10 @@ class Device:
                     ui.label("None so far.").classes("opacity-60")
                 for alarm in newest:
                     self._show(alarm)
+                if len(newest) < len(watcher.alarms):
+                    shown.small(f"Show all {len(watcher.alarms)}", self._show_all)
         for alarm in newest:  # made anew, a button that has the focus would lose it
             self._cards[alarm.id].look(alarm)
-
-    def _draw(self) -> None:
-        """Draw what is known by now."""
-        watcher, names = self._watcher, [str(name) for name in self._watcher.names]
-        points, around = watcher.history.after(self._tried.history if self._tried else None)
-        if names != list(self._sensor.options):
-            self._sensor.set_options(names, value=self._sensor.value or names[0])
-        drawn = [(self._chart, scores(points))]
-        if self._sensor.value in names[: around.shape[-1]]:
-            index = names.index(str(self._sensor.value))
-            drawn.append((self._band, bands(points, around, index, watcher.alarms)))
-            about = f"{self._sensor.value} over time, with the band in which it is expected"
-            self._band.options["aria"] = spoken(about)
-        for chart, options in drawn:
-            chart.options.update({name: options[name] for name in ("series", "xAxis")})
-            chart.update()
 
     def _show(self, alarm: Alarm) -> None:
         with ui.card().classes("w-full p-3 gap-1"):
@@ -124,11 +98,15 @@ class Device:
             said = [
                 alarm.comment and f"“{alarm.comment}”",
                 alarm.like and shown.like(alarm, self._watcher),
-                "" if alarm.told else "suppressed: there were too many",
+                "" if alarm.told else "Suppressed: there were too many",
             ]
             if any(said):
                 shown.note(". ".join(filter(None, said)), "")
-            card.add_causes(alarm)
+            card.add_causes(alarm, self._curves)
+
+    def _show_all(self) -> None:
+        self._most = len(self._watcher.alarms)
+        self._look()
 
     def _buttons(self, alarm: Alarm) -> None:
         if alarm.marked or alarm.label:
@@ -140,23 +118,6 @@ class Device:
         shown.small("Fault", lambda: self._comment(alarm, "fault"))
         shown.small("Maintenance", lambda: self._comment(alarm, "maintenance"))
         shown.small("Seen", lambda: self._label(alarm, "seen"))
-
-    async def _show_days(self) -> None:
-        """Show the last days: they are judged once more."""
-        self._tried, days = None, float(self._span.value)
-        if days:
-            self._tried = await self._try(None, days)
-        elif len(self._watcher.history.points()) < FEW:
-            with contextlib.suppress(OnladError):  # nobody asked for it
-                self._tried = await self._orders.tried(self._watcher, days=1.0)
-        self._look()
-
-    async def _try(self, rate: float | None, days: float) -> replay.Tried | None:
-        try:
-            return await self._orders.tried(self._watcher, rate, days)
-        except OnladError as error:
-            ui.notify(str(error), type="negative")
-            return None
 
     # -- what a person can do -----------------------------------------------------------------
 
@@ -174,16 +135,21 @@ class Device:
             answer = ui.column().classes("w-full gap-1").props("role=status")
 
             async def look() -> None:
-                tried = await self._try(10.0 ** -float(rate.value), replay.DAYS)
+                tried = await shown.unless(
+                    self._orders.tried(self._watcher, 10.0 ** -float(rate.value))
+                )
                 answer.clear()
                 if tried is None:
                     return
                 count = shown.counted(len(tried.incidents), "incident")
                 there = sum(a.time >= tried.since for a in self._watcher.alarms)
+                fact = f"{there} or more" if there == KEPT else f"{there}"
+                newest = tried.incidents[: -shown.ALARMS - 1 : -1]
                 with answer:
                     since, budget = when(tried.since), steps[int(rate.value)]
-                    ui.label(f"{count} since {since}, with {budget}. In fact: {there}.")
-                    for each in tried.incidents[-shown.ALARMS :]:
+                    said = f"{count} since {since}, with {budget}. In fact: {fact}."
+                    ui.label(said + " The newest:" * (len(newest) < len(tried.incidents)))
+                    for each in newest:
                         cause = next(iter(each.causes), "")
                         shown.note(
                             f"{when(each.times[0])}: severity {each.severity:.0f}, {cause}", ""
@@ -215,7 +181,8 @@ class Device:
                         f"{hours} h from now",
                         on_click=lambda hours=hours: keep((*own.windows, _from_now(hours))),
                     ).props("outline")
-            when = ui.input("Or when, such as Sat 22:00-23:30").classes("w-72")
+            said = f"Or when, such as Sat 22:00-23:30 ({own.stream.zone})"
+            when = ui.input(said).classes("w-80")
             with ui.row():
                 ui.button("Add", on_click=lambda: keep((*own.windows, when.value or "")))
                 ui.button("Close", on_click=dialog.close).props("flat")
@@ -223,7 +190,8 @@ class Device:
     def _comment(self, alarm: Alarm, label: str) -> None:
         """Ask what it was; the next alarm like it is called so."""
         # Not in the list of alarms, which is made anew when one of them goes on.
-        with self._dialogs, _dialog("The next alarm like it is called so.") as dialog:
+        said = "What was learned during it is taken back. " if label == "fault" else ""
+        with self._dialogs, _dialog(f"{said}The next alarm like it is called so.") as dialog:
             text = ui.input("What was it?").props("autofocus").classes("w-72")
 
             async def keep() -> None:
@@ -317,11 +285,13 @@ class Card:
             self._told = ui.label()
         self._causes: dict[str, tuple[ui.linear_progress, ui.label]] = {}
 
-    def add_causes(self, alarm: Alarm) -> None:
-        """Show the largest causes, and what was expected of them."""
-        for name in list(alarm.causes)[:CAUSES]:
+    def add_causes(self, alarm: Alarm, curves: Curves) -> None:
+        """Show the largest causes, and what was expected of them; a click draws one."""
+        for name in alarm.large(CAUSES):
             with ui.row().classes("w-full items-center gap-x-2 gap-y-0"):
-                shown.note(name, "w-full sm:w-1/4 break-all")
+                link = shown.small(name, partial(curves.show, alarm, name))
+                link.classes("w-full sm:w-1/4 break-all").props("align=left padding=none")
+                link.props["aria-label"] = f"Show {name} at this alarm"
                 bar = ui.linear_progress(0.0, show_value=False, color="negative")
                 bar.classes("grow w-16").props('aria-hidden="true"')  # the text says it too
                 self._causes[name] = bar, shown.note(classes="text-right")
@@ -332,7 +302,7 @@ class Card:
         if alarm.end > alarm.time:
             told += f" until {when(alarm.end)}"
         self._told.text = f"{told}, score up to {digits(alarm.highest)}"
-        self._severity.text = f"{alarm.severity:.0f}"
+        shown.grade(self._severity, alarm)
         for name, (bar, text) in self._causes.items():
             bar.value = alarm.causes.get(name, 0.0)
             text.text = alarm.says(name).removeprefix(f"{name} ")
@@ -353,7 +323,6 @@ def _from_now(hours: int) -> str:
     return f"{now.isoformat()}/{(now + timedelta(hours=hours)).isoformat()}"
 
 
-def _first(watcher: Watcher) -> str | None:
-    """Return the sensor that is shown first: the cause of the newest alarm."""
-    causes = watcher.alarms[-1].causes if watcher.alarms else {}
-    return next(iter(causes), None) or next(map(str, watcher.names), None)
+def _named(watcher: Watcher, alarm: str) -> Alarm | None:
+    """Return the alarm of that id, if it is kept."""
+    return next((each for each in watcher.alarms if each.id == alarm), None)

@@ -178,7 +178,8 @@ def _add_person(app: FastAPI, service: Service) -> None:
         alarm, label, comment, who = (said.get(k, "") for k in ("alarm", "label", "comment", "by"))
         _need(all(isinstance(text, str) for text in (alarm, label, comment, who)), rule)
         by = who[:LONGEST_USER] or by
-        return {"learned": await orders.label(watcher, alarm, label, comment, by)}
+        samples = await orders.label(watcher, alarm, label, comment, by)
+        return {"taken_back" if label == "fault" else "learned": samples}
 
     async def snapshot(watcher: Watcher, _: Any, by: str) -> Any:
         return {"file": await orders.snapshot(watcher, by)}

@@ -68,7 +68,7 @@ class Mqtt(Listener):
     async def run(self) -> None:
         """Stay connected."""
         pause = FIRST_PAUSE
-        while True:
+        while not self.service.ending:  # an error at that moment hides the cancellation
             self.service.health.trouble["mqtt"] = NO_BROKER
             try:
                 await self._session()

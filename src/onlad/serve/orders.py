@@ -66,9 +66,10 @@ class Orders:
     async def label(
         self, watcher: Watcher, alarm: str, label: str, comment: str = "", by: str = ""
     ) -> int:
-        """Note what a person says that an alarm was; return how many samples were learned.
+        """Note what a person says that an alarm was.
 
-        An empty label takes it back, as long as nothing was learned.
+        Return how many samples were learned, or taken back if it was a fault. An empty label undoes
+        what the last one did.
         """
         ahead = await self._without(watcher, alarm) if label == "fault" else None
         async with self._service.turn:

@@ -51,14 +51,14 @@ def attach(app: FastAPI, service: Service) -> None:
         Peers(service, stream)
 
     @ui.page("/watch", title="onlad")
-    def watch(stream: str = "", device: str = "") -> None:
+    def watch(stream: str = "", device: str = "", alarm: str = "") -> None:
         _frame(service)
         watcher = service.watchers.get((stream, device))
         if watcher is None:
             ui.label("This device is not watched, or has sent nothing yet.")
             ui.link("All devices", "/")
         else:
-            Device(service, watcher)
+            Device(service, watcher, alarm)
 
     # dark=None: as the reader's system has it.
     ui.run_with(app, title="onlad", dark=None, language="en-US", show_welcome_message=False)
@@ -110,8 +110,8 @@ class Incidents:
         with self._list:
             shown.heading("Incidents")
             if outbox.suppressed:
-                said = f"{shown.counted(outbox.suppressed, 'alarm')} since the start beyond the "
-                said += f"budget of {outbox.per_hour} per hour, and suppressed"
+                said = f"{shown.counted(outbox.suppressed, 'alarm')} beyond the budget of "
+                said += f"{outbox.per_hour} per hour since the service started, and suppressed"
                 shown.note(said, "text-warning").props("role=status")
             with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
                 for each in newest:
@@ -121,18 +121,18 @@ class Incidents:
                 shown.small(f"Show {more}", self._show_all)
 
     def _show(self, incident: Shared) -> None:
-        alarm, named, watchers = incident.worst, incident.named, incident.watchers
+        alarm, named, firsts = incident.worst, incident.named, incident.firsts
         with ui.row().classes("w-full items-start no-wrap gap-2").props("role=listitem"):
             shown.severity(alarm)
             with ui.column().classes("gap-0 min-w-0 grow"):
                 with ui.row().classes("gap-x-2 gap-y-0"):
-                    for watcher in watchers[:NAMED]:
-                        ui.link(watcher.key, shown.address_of(watcher)).classes("break-all")
-                    if len(watchers) > NAMED:
-                        ui.label(f"and {len(watchers) - NAMED} more")
+                    for own, watcher in firsts[:NAMED]:
+                        ui.link(watcher.key, shown.address_of(watcher, own)).classes("break-all")
+                    if len(firsts) > NAMED:
+                        ui.label(f"and {len(firsts) - NAMED} more")
                 said = [f"{when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}"]
                 said += [f"“{named.comment}”"] * bool(named.comment)
-                said += [shown.like(alarm, watchers[0])] * bool(alarm.like)
+                said += [shown.like(alarm, firsts[0][1])] * bool(alarm.like)
                 shown.note(". ".join(said), "opacity-80 break-words")
             if incident.is_open:
                 shown.badge("open", "negative")
@@ -257,5 +257,5 @@ class Peers:
         ]
         self._more.text = f"{len(self._table.rows)} of {len(own)} devices"
         if not found:
-            none = f"There are no {FEWEST} devices with the same sensors that are ready."
-            self._more.text = none
+            none = f"There are no {FEWEST} devices with the same sensors that are ready"
+            self._more.text = f"{none}, and have sent a sample since the service started."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from nicegui import ui
@@ -15,6 +15,7 @@ from onlad.serve.charts import when
 from onlad.serve.guard import user
 from onlad.serve.watcher import Watcher
 
+T = TypeVar("T")
 EVERY = 1.0  # seconds between two looks
 ALARMS = 8  # in a list, newest first
 COLOURS = {
@@ -41,9 +42,14 @@ CSS = """
 
 def severity(alarm: Alarm) -> ui.badge:
     """Show the severity as a number in a colour."""
+    return grade(badge("", "grey-8").classes("mt-1"), alarm)
+
+
+def grade(badge: ui.badge, alarm: Alarm) -> ui.badge:
+    """Show the severity as it is by now."""
     colour = next(c for least, c in SEVERITIES if alarm.severity >= least)
-    number = f"{alarm.severity:.0f}"
-    return badge(number, colour).props(f'aria-label="severity {number}"').classes("mt-1")
+    badge.text = f"{alarm.severity:.0f}"
+    return badge.props(f'color={colour} aria-label="severity {badge.text}"')
 
 
 def badge(text: str, colour: str) -> ui.badge:
@@ -82,6 +88,15 @@ async def done(work: Awaitable[Any], said: str | None = "") -> bool:
     return True
 
 
+async def unless(work: Awaitable[T]) -> T | None:
+    """Return what work returns, or say why there is nothing."""
+    try:
+        return await work
+    except OnladError as error:
+        ui.notify(str(error), type="negative")
+        return None
+
+
 def heading(text: str, level: int = 2, classes: str = "text-lg font-medium") -> None:
     """Show a heading, also to a screen reader."""
     ui.label(text).classes(classes).props(f"role=heading aria-level={level}")
@@ -91,8 +106,8 @@ def like(alarm: Alarm, watcher: Watcher) -> str:
     """Return what an alarm is like: a name, or the time of one that has none."""
     for past in watcher.alarms:
         if past.id == alarm.like:
-            return f"like that of {when(past.time)}"
-    return f"like {alarm.like}"
+            return f"Like that of {when(past.time)}"
+    return f"Like {alarm.like}"
 
 
 def person() -> str:
@@ -122,9 +137,10 @@ def learning(watcher: Watcher) -> str:
     return ""
 
 
-def address_of(watcher: Watcher) -> str:
-    """Return the address of the view of a device."""
-    return "/watch?" + urlencode({"stream": watcher.stream.name, "device": watcher.device})
+def address_of(watcher: Watcher, alarm: Alarm | None = None) -> str:
+    """Return the address of the view of a device, perhaps at an alarm."""
+    where = {"stream": watcher.stream.name, "device": watcher.device}
+    return "/watch?" + urlencode(where | ({"alarm": alarm.id} if alarm else {}))
 
 
 def ago(seconds: float) -> str:
