@@ -111,6 +111,9 @@ def test_the_constants_of_the_structure_are_those_of_the_monitor():
     assert f"#define BLOCK {definition.BLOCK}u " in source
     assert f"#define OCTAVE {definition.OCTAVE} " in source
     assert f"#define LOWEST ({definition.LOWEST}) " in source
+    assert f"#define WIDER {real(definition.WIDER)} " in source
+    assert f"#define MOST {definition.LARGEST:.0e}f ".replace("e+", "e") in source
+    assert f"#define SMALLEST {mode.SMALLEST_UNIT}f " in source
 
 
 if __name__ == "__main__":
