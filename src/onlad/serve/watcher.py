@@ -25,7 +25,6 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 MOST_BANDS = 32  # sensors whose bands are published with the state of a device
-MOST_NAMES = 1000  # of a device, with those that came later
 
 
 def padded(rows: Array, width: int) -> Array:
@@ -351,17 +350,17 @@ class Watcher:
         goes_on = alarm is self.alarms[-1] and self.mode_row >= alarm.row
         return alarm.row, self.monitor.n_seen if goes_on else alarm.last + 1
 
-    def may_take(self, names: tuple[str, ...]) -> bool:
-        """Return whether names that came later can be watched: there must not be too many."""
-        few = len(self.names) + len(names) <= MOST_NAMES and self.monitor.widened < MOST_LATE
-        return few and not self.stream.columns and self.monitor.n_seen > 0
+    @property
+    def grows(self) -> bool:
+        """Whether names that come later are watched from then on."""
+        return self.monitor.n_seen > 0 and self.monitor.widened < MOST_LATE
 
-    def take(self, names: tuple[str, ...]) -> None:
+    def take(self, names: Names) -> None:
         """Watch names that came later, which the journal does not have yet."""
         self.widen(names)
         self.unnamed = self.names[len(self.monitor.first_names) :]
 
-    def widen(self, names: tuple[str, ...]) -> None:
+    def widen(self, names: Names) -> None:
         """Watch more sensors from here on; those that are watched already stay as they are."""
         if new := tuple(name for name in names if name not in self.names):
             self.monitor.widen(new)
