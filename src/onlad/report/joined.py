@@ -18,7 +18,7 @@ NONE = Rules()
 
 @dataclass
 class Joined:
-    """Incidents of one or more series that began within a minute: one for people."""
+    """Incidents of one or more series that began within a minute, and are reported as one."""
 
     number: int
     begin: float  # in seconds; NaN if there are no times

@@ -81,7 +81,7 @@ class Alarm:
             self.learned.append(learned)
 
     def follow(self, verdict: Verdict, row: int, when: float) -> bool:
-        """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
+        """Take an anomaly; return whether it is the most severe so far: then causes are its own."""
         self.last, self.end = row, when
         self.highest = max(self.highest, verdict.score)
         if verdict.severity <= self.severity:
@@ -103,7 +103,7 @@ class Alarms(deque[Alarm]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._today = (-1, 0)  # a day, and the alarms told in it
+        self._today = (-1, 0)  # a day, and the alarms reported on it
 
     def open_at(self, row: int, quiet: int) -> Alarm | None:
         """Return the newest alarm if it goes on at a row: `quiet` rows end it."""
@@ -111,7 +111,7 @@ class Alarms(deque[Alarm]):
         return newest if newest is not None and row - newest.last <= quiet else None
 
     def allow(self, when: float, most: int, day_of: Callable[[float], int]) -> bool:
-        """Return whether an alarm is told, of which `most` are on a day; count it if so."""
+        """Return whether an alarm is reported, of which `most` are on a day; count it if so."""
         day = day_of(when)
         told = sum(alarm.told and day_of(alarm.time) == day for alarm in self)
         if self._today[0] == day:

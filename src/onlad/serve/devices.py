@@ -71,7 +71,7 @@ class Devices:
     def rule(self) -> str:
         """Return the rule for new devices, in words."""
         most = self._service.devices
-        return f"at most {most} devices with names of {LONGEST_NAME} letters are watched"
+        return f"at most {most} devices are watched, with names of at most {LONGEST_NAME} letters"
 
     def take_number(self, number: int) -> None:
         """Never give this number to a later device."""

@@ -101,17 +101,6 @@ def person() -> str:
     return user(request.headers) or "the page"
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number of things.
-
-    Examples
-    --------
-    >>> counted(1, "alarm"), counted(2000, "sample")
-    ('1 alarm', '2,000 samples')
-    """
-    return f"{number:,} {what}" + "s" * (number != 1)
-
-
 def learning(watcher: Watcher) -> str:
     """Return what is being learned, or nothing if that is only what is usual."""
     known = watcher.monitor.describe()

@@ -224,7 +224,7 @@ async def _watch(service: Service, part: Part) -> None:
 def _say(
     service: Service, part: Part, times: Array, verdicts: Verdicts, alarms: list[Alarm]
 ) -> None:
-    """Tell all who want to hear it what was said of rows of a device."""
+    """Pass the verdicts on rows of a device to all listeners."""
     watcher = part.watcher
     first = watcher.monitor.n_seen - len(verdicts)
     watcher.hear(part.seen)
