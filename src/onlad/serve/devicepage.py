@@ -13,7 +13,7 @@ import numpy as np
 from nicegui import ui
 
 from onlad.errors import OnladError
-from onlad.report.lines import counted, digits
+from onlad.report.lines import digits
 from onlad.serve import replay, shown
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import bands, scores, spoken, when
@@ -73,7 +73,7 @@ class Device:
         shown.state_of(self._state, watcher)
         counts = ((watcher.monitor.n_seen, "sample"), (watcher.n_alarms, "alarm"),
                   (watcher.drifts, "new mode"), (watcher.suppressed, "alarm"))  # fmt: skip
-        samples, alarms, modes, too_many = (counted(*each) for each in counts)
+        samples, alarms, modes, too_many = (shown.counted(*each) for each in counts)
         said = [
             f"{samples}, {alarms} and {modes} since the start, {watcher.bad:,} skipped",
             f"The last sample came {shown.ago(watcher.seen)}"
@@ -178,7 +178,7 @@ class Device:
                 answer.clear()
                 if tried is None:
                     return
-                count = counted(len(tried.incidents), "incident")
+                count = shown.counted(len(tried.incidents), "incident")
                 there = sum(a.time >= tried.since for a in self._watcher.alarms)
                 with answer:
                     since, budget = when(tried.since), steps[int(rate.value)]
@@ -244,7 +244,7 @@ class Device:
         order = self._orders.label(self._watcher, alarm.id, label, comment, by=self._by)
 
         async def work() -> str:
-            samples = counted(await order, "sample")
+            samples = shown.counted(await order, "sample")
             if label == "fault" and samples != "0 samples":
                 return f"Noted. {samples} that were learned during it are taken back"
             return f"Learned {samples}" if label == "normal" else "Noted"
@@ -309,7 +309,7 @@ class Device:
 
 
 class Card:
-    """The text of one alarm, which changes while the alarm goes on."""
+    """What is said of one alarm, which changes while it goes on."""
 
     def __init__(self, alarm: Alarm) -> None:
         with ui.row().classes("items-center no-wrap gap-2"):
@@ -328,7 +328,7 @@ class Card:
 
     def look(self, alarm: Alarm) -> None:
         """Show what is known by now."""
-        told = f"{when(alarm.time)}, {counted(alarm.last - alarm.row + 1, 'sample')}"
+        told = f"{when(alarm.time)}, {shown.counted(alarm.last - alarm.row + 1, 'sample')}"
         if alarm.end > alarm.time:
             told += f" until {when(alarm.end)}"
         self._told.text = f"{told}, score up to {digits(alarm.highest)}"

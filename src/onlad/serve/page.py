@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from nicegui import Client, ui
 
-from onlad.report.lines import counted, digits
+from onlad.report.lines import digits
 from onlad.serve import shown
 from onlad.serve.across import FEWEST, Shared, peers, shared
 from onlad.serve.charts import when
@@ -110,7 +110,7 @@ class Incidents:
         with self._list:
             shown.heading("Incidents")
             if outbox.suppressed:
-                said = f"{counted(outbox.suppressed, 'alarm')} since the start beyond the "
+                said = f"{shown.counted(outbox.suppressed, 'alarm')} since the start beyond the "
                 said += f"budget of {outbox.per_hour} per hour, and suppressed"
                 shown.note(said, "text-warning").props("role=status")
             with ui.column().classes("w-full gap-2").props('role=list aria-label="Incidents"'):
@@ -210,7 +210,7 @@ class Row:
         """Show the current state."""
         shown.state_of(self._state, watcher)
         seen, last, alarm = shown.ago(watcher.seen), watcher.last, watcher.alarm
-        said = f"{counted(watcher.monitor.n_seen, 'sample')}, the last {seen}"
+        said = f"{shown.counted(watcher.monitor.n_seen, 'sample')}, the last {seen}"
         if last is not None and last.ready:
             said += f", score {digits(last.score)} of {digits(last.threshold)}"
         if alarm is not None:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from onlad.errors import OnladError
+from onlad.report import lines
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
 from onlad.serve.guard import user
@@ -99,6 +100,9 @@ def person() -> str:
     """Return who looks at the page: the name that was given with the password."""
     request = ui.context.client.request
     return user(request.headers) or "the page"
+
+
+counted = lines.counted
 
 
 def learning(watcher: Watcher) -> str:
