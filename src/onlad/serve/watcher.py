@@ -14,6 +14,7 @@ import numpy as np
 from onlad.monitor import MOST_LATE, Monitor
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.rules import Budget
 from onlad.serve import logs
 from onlad.serve.alarm import LABELS, Alarm, Alarms, band, key, rounded
 from onlad.serve.checkpoint import OnDisk, Said
@@ -49,6 +50,7 @@ class Watcher:
         self.lost = 0  # rows of the journal that the model has never seen
         self.history = History(history)
         self.alarms = Alarms()
+        self._budget = Budget(stream.rules.incidents_per_day)
         self.last: Said | None = None
         self.seen = 0.0  # when the last sample came, by the clock
         self.failed = ""  # why it is set aside until the next start, if it is
@@ -317,8 +319,10 @@ class Watcher:
         )  # fmt: skip
         alarm.follow(verdict, row, when)
         alarm.like = self.alarms.like(alarm, self._others)
-        most = self.stream.rules.incidents_per_day
-        alarm.told = most is None or self.alarms.allow(when, most, self.stream.rules.calendar.day)
+        day_of = self.stream.rules.calendar.day
+        day = day_of(when)
+        before = sum(past.told and day_of(past.time) == day for past in self.alarms)
+        alarm.told = self._budget.allows(day, before)
         self.suppressed += not alarm.told
         self.alarms.keep(alarm)
         self.n_alarms += 1
