@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -26,6 +27,18 @@ def whole(name: str, value: object, least: int) -> int:
 def is_real(value: object) -> bool:
     """Return whether a value is one real number, of Python's or of NumPy's."""
     return isinstance(value, Real)
+
+
+def listed(items: Sequence[object], most: int) -> str:
+    """Return the first items in words, and how many more there are.
+
+    Examples
+    --------
+    >>> listed([1, 2, 3], 5), listed(["a", "b", "c"], 2)
+    ('1, 2, 3', 'a, b and 1 more')
+    """
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(str, items[:most])) + more
 
 
 def numbers(values: Any, name: str) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 from onlad.errors import OnladError
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
+from onlad.samples import listed
 
 Time: TypeAlias = "str | int | float | None"
 Say: TypeAlias = Callable[[str], None]
@@ -232,8 +233,7 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _listed(names: Sequence[Hashable]) -> str:
-    shown = ", ".join(repr(str(name)) for name in names[:12])
-    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return listed([repr(str(name)) for name in names], 12)
 
 
 def number(text: str, name: Hashable, decimal: str = ".") -> float:
