@@ -107,13 +107,13 @@ def test_the_constants_of_the_structure_are_those_of_the_monitor():
     assert f"#define ONLAD_DELAY {watching.TICK} " in header
     assert f"#define ONLAD_BINS {definition.BINS} " in header
     source = SOURCE.read_text()
+    assert f"#define WIDER {real(definition.WIDER)} " in source
+    assert f"#define MOST {definition.LARGEST:.0e}f ".replace("e+", "e") in source
+    assert f"#define SMALLEST {mode.SMALLEST_UNIT}f " in source
     assert f"#define STATISTICS {mode.STATISTICS}\n" in source
     assert f"#define BLOCK {definition.BLOCK}u " in source
     assert f"#define OCTAVE {definition.OCTAVE} " in source
     assert f"#define LOWEST ({definition.LOWEST}) " in source
-    assert f"#define WIDER {real(definition.WIDER)} " in source
-    assert f"#define MOST {definition.LARGEST:.0e}f ".replace("e+", "e") in source
-    assert f"#define SMALLEST {mode.SMALLEST_UNIT}f " in source
 
 
 if __name__ == "__main__":
