@@ -20,17 +20,7 @@ from onlad._kernel import Portable, PortableFixed
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
 from onlad.mcu import layout
-from onlad.mcu.layout import (
-    DELAY,
-    HEADER,
-    LEAST_WARMUP,
-    MOST_MODES,
-    MOST_WARMUP,
-    PARTS,
-    WARMUP,
-    WEIGHT,
-    Sizes,
-)
+from onlad.mcu.layout import DELAY, HEADER, LEAST_WARMUP, PARTS, WARMUP, WEIGHT, Sizes
 from onlad.modelfile import need
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
@@ -145,11 +135,11 @@ class PortableMonitor:
         self.seed = samples.whole("seed", seed, 0)
         if self.warmup != (nearest := _whole_parts(self.warmup)):
             raise ValueError(
-                f"warmup must be a multiple of {PARTS} from {LEAST_WARMUP} to {MOST_WARMUP:,}, "
-                f"got {warmup}. {nearest} is one"
+                f"warmup must be a multiple of {PARTS} from {LEAST_WARMUP} to "
+                f"{layout.MOST_WARMUP:,}, got {warmup}. {nearest} is one"
             )
-        if self.modes > MOST_MODES:
-            raise ValueError(f"modes must be at most {MOST_MODES}, got {modes}")
+        if self.modes > layout.MOST_MODES:
+            raise ValueError(f"modes must be at most {layout.MOST_MODES}, got {modes}")
         self.counters: Names = tuple(counters or ())
         self.names: Names = ()
         self.n_seen = 0
@@ -429,7 +419,7 @@ class PortableMonitor:
 
 def _whole_parts(rows: int) -> int:
     """Return the longest start that has at most these rows."""
-    return min(rows // PARTS * PARTS, MOST_WARMUP)
+    return min(rows // PARTS * PARTS, layout.MOST_WARMUP)
 
 
 def to_bytes(state: Array, chip: PortableMonitor) -> bytes:
