@@ -286,9 +286,9 @@ void bind(nb::module_& module, const char* name) {
         .def("update", &K::update, nb::arg().none(), nb::arg())
         .def("take_back", &K::take_back)
         // noconvert: a converted output would be a copy, and the result would be lost.
-        .def("score_many", &K::score_many, "X"_a.noconvert(), "a"_a, "loss"_a.noconvert(),
-             "leverage"_a.noconvert())
-        .def("update_many", &K::update_many, "X"_a.noconvert(), "a"_a.noconvert(),
+        .def("score_many", &K::score_many, nb::kw_only(), "X"_a.noconvert(), "a"_a,
+             "loss"_a.noconvert(), "leverage"_a.noconvert())
+        .def("update_many", &K::update_many, nb::kw_only(), "X"_a.noconvert(), "a"_a.noconvert(),
              "loss"_a.noconvert(), "leverage"_a.noconvert())
         .def("update_blocks", &K::update_blocks, nb::kw_only(), "X"_a.noconvert(),
              "XA"_a.noconvert(), "a"_a.noconvert(), "beta"_a.noconvert(), "block_rows"_a,

@@ -208,7 +208,8 @@ void bind_watching(nb::module_& module) {
              nb::kw_only(), "features"_a, "width"_a, "alpha"_a, "b"_a, "groups"_a, "projection"_a,
              "constants"_a);
     nb::class_<OwnWatching>(module, "Watching")
-        .def(nb::init<std::shared_ptr<OwnLayer>, double, nb::handle, nb::tuple, nb::object>())
+        .def(nb::init<std::shared_ptr<OwnLayer>, double, nb::handle, nb::tuple, nb::object>(),
+             nb::kw_only(), "layer"_a, "rate"_a, "state"_a, "names"_a, "verdict"_a)
         .def("values", &OwnWatching::values)
         .def("allow", &OwnWatching::allow)
         .def("observe", &OwnWatching::observe)

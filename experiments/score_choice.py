@@ -181,9 +181,9 @@ def _learn(s: Setting, model: kernel.Kernel, X: Array) -> tuple[Array, Array, fl
         for t in range(len(X)):
             row = slice(t, t + 1)
             a[t] = 1.0 if model.trace > limit else s.forgetting
-            model.update_many(X[row], a[row], loss[row], leverage[row])
+            model.update_many(X=X[row], a=a[row], loss=loss[row], leverage=leverage[row])
         return loss, leverage, float(np.mean(a == 1))
-    model.update_many(X, a, loss, leverage)
+    model.update_many(X=X, a=a, loss=loss, leverage=leverage)
     return loss, leverage, model.paused / len(X)
 
 

@@ -16,7 +16,7 @@ def run_both(sizes, dtype, factors, X, *, n=9, N=13, activation="sigmoid", loss=
     blocks, _ = pair(n, N, dtype, activation=activation, loss=loss)
     X = X.astype(dtype)
     expected = np.empty((2, len(X)))
-    loop.update_many(X, factors, *expected)
+    loop.update_many(X=X, a=factors, loss=expected[0], leverage=expected[1])
     ends = np.cumsum(sizes)[:-1]
     found = [
         block.update_many(blocks, rows, a)

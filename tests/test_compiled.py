@@ -260,13 +260,13 @@ def test_arrays_that_do_not_fit_are_refused():
         "candidate": dataclasses.replace(values.modes[0], gram=np.zeros((1, 3))),
         "limit": dataclasses.replace(values.limit, recent=np.zeros(0, "float32")),
     }
-    layer = compiled.layer(3, 2, 0)
+    given = {"layer": compiled.layer(3, 2, 0), "rate": RATE, "verdict": Verdict}
     for name, value in changes.items():
         with refusal:
             changed = dataclasses.replace(values, **{name: value})
-            _kernel.Watching(layer, RATE, changed, names, Verdict)
+            _kernel.Watching(**given, state=changed, names=names)
     with refusal:
-        _kernel.Watching(layer, RATE, values, ("a", "b"), Verdict)
+        _kernel.Watching(**given, state=values, names=("a", "b"))
     with refusal:
         said(own, np.zeros((4, 2)), False)
     with refusal:

@@ -122,7 +122,7 @@ def test_scoring_changes_no_bit_of_the_model(n, N, dtype):
         model.update(x, 0.97)
     before = memory(model)
     loss, leverage = np.empty(20), np.empty(20)
-    model.score_many(X.astype(dtype), 0.97, loss, leverage)
+    model.score_many(X=X.astype(dtype), a=0.97, loss=loss, leverage=leverage)
     scores = [model.score(x, 0.97) for x in X]
     assert memory(model) == before
     np.testing.assert_array_equal(reference.combine(loss, leverage, "combined"), scores)
@@ -133,7 +133,7 @@ def test_a_block_of_rows_is_the_loop_to_the_last_bit(dtype):
     one, many = (pair(7, 11, dtype)[0] for _ in range(2))
     X, a = stream(50, 7, dtype), np.random.default_rng(1).uniform(0.9, 1, 50)
     loss, leverage = np.empty(50), np.empty(50)
-    many.update_many(X.astype(dtype), a, loss, leverage)
+    many.update_many(X=X.astype(dtype), a=a, loss=loss, leverage=leverage)
     scores = [one.update(x, a_t) for x, a_t in zip(X, a, strict=True)]
     np.testing.assert_array_equal(reference.combine(loss, leverage, "combined"), scores)
     assert memory(one) == memory(many)
@@ -145,7 +145,9 @@ def test_P_is_symmetric_and_positive_definite_on_a_long_stream(dtype, a):
     model, _ = pair(4, 24, dtype, ridge=1e-2)
     X = stream(20_000, 4).astype(dtype)
     for rows in np.split(X, 10):
-        model.update_many(rows, np.full(len(rows), a), np.empty(len(rows)), np.empty(len(rows)))
+        model.update_many(
+            X=rows, a=np.full(len(rows), a), loss=np.empty(len(rows)), leverage=np.empty(len(rows))
+        )
         P = P_of(model)
         assert_positive_definite(P)
         # The trace comes with each step. Its rounding grows by 1 / a^2 until it is measured again;
@@ -233,9 +235,9 @@ def test_outputs_that_do_not_fit_are_refused():
     model, _ = pair(3, 5, "float64")
     X, a, out = stream(4, 3), np.ones(4), np.empty(4)
     with pytest.raises(ValueError, match="X, loss and leverage do not fit the model"):
-        model.update_many(X, a, np.empty(3), out)
+        model.update_many(X=X, a=a, loss=np.empty(3), leverage=out)
     with pytest.raises(ValueError, match="one forgetting factor per row is needed"):
-        model.update_many(X, np.ones(3), out, out)
+        model.update_many(X=X, a=np.ones(3), loss=out, leverage=out)
     beta, rest = (
         np.zeros((5, 3)),
         {"X": X, "XA": np.ones((4, 5)), "a": a, "loss": out, "leverage": out},
@@ -245,7 +247,7 @@ def test_outputs_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="too many rows per block"):
         model.update_blocks(**rest, beta=beta, block_rows=10**6)
     with pytest.raises(TypeError):  # a converted output would be lost
-        model.update_many(X, a, np.empty(4, "float32"), out)
+        model.update_many(X=X, a=a, loss=np.empty(4, "float32"), leverage=out)
 
 
 LEVEL_PROGRAM = """
@@ -388,7 +390,7 @@ def test_the_constants_of_a_step_are_those_of_the_reference(dtype, monkeypatch):
     monkeypatch.setattr(reference, "LEAST_LEVERAGE", 9.0)
     model = pair(3, 5, dtype, score="combined")[0]
     loss, leverage = np.empty(1), np.empty(1)
-    model.score_many(x[None].astype(dtype), 1.0, loss, leverage)
+    model.score_many(X=x[None].astype(dtype), a=1.0, loss=loss, leverage=leverage)
     assert model.score(x, 1.0) == pytest.approx(float(loss[0]) * np.sqrt(float(leverage[0]) + 9.0))
     monkeypatch.setattr(reference, "LARGEST_LEVERAGE", 1e-30)
     model = pair(3, 5, dtype)[0]

@@ -15,7 +15,8 @@ PRIVATE = re.compile(
     r"|\b(rows|samples|requests|bytes|times) an? (second|minute|read|step)\b|\bthe core fares\b"
     r"|\b(for|a stream of|at most|of) so many\b|\byouth\b|\buntold\b"
     r"|\b(not|neither|what is) told\b|\btold nothing\b|\bnothing is told\b|\bas ever\b"
-    r"|\bso many (rows|samples)\b|\bhangs? on\b|\bto be had\b|\bmade up\b|\bmoves? on\b",
+    r"|\bso many (rows|samples)\b|\bhangs? on\b|\bto be had\b|\bmade up\b|\bmoves? on\b"
+    r"|\bamong its like\b|\bstands? there (once|twice)\b|\bwritten anew\b",
     re.IGNORECASE,
 )
 

@@ -34,11 +34,11 @@ class Onlad:
         model, a = self.detector.compiled(), self.detector.factor
         loss, leverage = np.empty(len(X)), np.empty(len(X))
         if not learn:
-            model.score_many(X, a, loss, leverage)
+            model.score_many(X=X, a=a, loss=loss, leverage=leverage)
         elif block.pays(X.shape[1], self.detector.n_hidden):
             loss, leverage = block.update_many(model, X, np.full(len(X), a))
         else:
-            model.update_many(X, np.full(len(X), a), loss, leverage)
+            model.update_many(X=X, a=np.full(len(X), a), loss=loss, leverage=leverage)
         return loss, leverage
 
 

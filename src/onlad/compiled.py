@@ -57,7 +57,7 @@ def layer(features: int, width: int, seed: int) -> Layer:
 def resumed(state: WatchingState, rate: float, seed: int, names: Names) -> Watching:
     """Return a monitor that continues from what `learned`, or `Watching.learned`, returned."""
     own = layer(len(names), state.width, seed)
-    return Watching(own, rate, state, names, Verdict)
+    return Watching(layer=own, rate=rate, state=state, names=names, verdict=Verdict)
 
 
 def learned(own: Watching) -> WatchingState:

@@ -229,7 +229,7 @@ def close(at: Array) -> list[Array]:
 def together(begins: Sequence[float]) -> list[slice]:
     """Return the parts of sorted times, in seconds, that lie within a minute of their first.
 
-    Incidents of different devices that began so are one for people.
+    Incidents of different devices that began so are reported as one.
 
     Examples
     --------

@@ -120,7 +120,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _model(data: bytes, path: str | os.PathLike[str]) -> Any:
     try:
         tree = modelfile.decode(data)
-        if _is_of_first_release(tree):
+        is_monitor = type(tree) is Record and tree.type == "Monitor"
+        if is_monitor and tree.parts.get("settings", {}).keys() >= FIRST_RELEASE:
             what = "holds a Monitor of the first release, which had a different model"
             raise refusal(path, f"{what}. Learn it again from its data, with `onlad fit`")
         model = _made(tree)
@@ -128,12 +129,6 @@ def _model(data: bytes, path: str | os.PathLike[str]) -> Any:
     except modelfile.FAULTS as error:
         raise refusal(path, f"holds no valid model: {error}. Save the model again") from None
     return model
-
-
-def _is_of_first_release(tree: Any) -> bool:
-    if type(tree) is not Record or tree.type != "Monitor":
-        return False
-    return tree.parts.get("settings", {}).keys() >= FIRST_RELEASE
 
 
 # -- objects to values and back ---------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from onlad.incident import Incident
 from onlad.monitor import Monitor
 from onlad.reference import Array
 from onlad.verdict import Verdicts
@@ -253,15 +252,14 @@ class Budget:
 
     per_day: int | None = None
     _day: int = -1
-    _reported: set[int] = field(default_factory=set)
+    _count: int = 0  # of that day
 
-    def allows(self, incident: Incident, day: int) -> bool:
-        """Return whether an incident that began on a day is reported; one that was, stays so."""
-        if self.per_day is None or incident.number in self._reported:
-            return True
-        if day != self._day:
-            self._day, self._reported = day, set()
-        if len(self._reported) >= self.per_day:
-            return False
-        self._reported.add(incident.number)
-        return True
+    def allows(self, day: int, before: int = 0) -> bool:
+        """Return whether an incident that begins on a day is reported; count it if so.
+
+        At least `before` of the day were reported already.
+        """
+        count = max(before, self._count if day == self._day else 0)
+        allowed = self.per_day is None or count < self.per_day
+        self._day, self._count = day, count + allowed
+        return allowed

@@ -1,13 +1,34 @@
-"""Check arguments and turn them into arrays; an error says what is wrong, and where."""
+"""Check arguments and turn them into arrays; an error says what is wrong, and where.
+
+Also what is written about them in words, and sequences whose items are made when they are read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from onlad.reference import Array
+
+T = TypeVar("T")
+
+
+class Made(Sequence[T]):
+    """A sequence whose items are made by `_item` when they are read."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        places = range(len(self))[index]
+        return self._item(places) if isinstance(places, int) else list(map(self._item, places))
+
+    def _item(self, place: int) -> T:
+        raise NotImplementedError
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -26,6 +47,18 @@ def whole(name: str, value: object, least: int) -> int:
 def is_real(value: object) -> bool:
     """Return whether a value is one real number, of Python's or of NumPy's."""
     return isinstance(value, Real)
+
+
+def listed(items: Sequence[object], most: int) -> str:
+    """Return the first items in words, and how many more there are.
+
+    Examples
+    --------
+    >>> listed([1, 2, 3], 5), listed(["a", "b", "c"], 2)
+    ('1, 2, 3', 'a, b and 1 more')
+    """
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(str, items[:most])) + more
 
 
 def numbers(values: Any, name: str) -> Array:

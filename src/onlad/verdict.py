@@ -6,9 +6,9 @@ Causes, bands, directions and severity are computed when they are read: few call
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from onlad import severity
 from onlad._kernel import causes as causes_of
 from onlad._kernel import severities
 from onlad.reference import Array
+from onlad.samples import Made
+
+#: Fields of a verdict that are columns as they are.
+JUDGED = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift")
 
 
 class Around(NamedTuple):
@@ -159,7 +163,7 @@ class Verdict(_LateCauses):
         return severity.severity(ratio, self.p_value, around.unusual, around.rate)
 
 
-class Verdicts(Sequence[Verdict]):
+class Verdicts(Made[Verdict]):
     """Verdicts of many samples as columns; ``verdicts[i]`` is a `Verdict`.
 
     The columns are arrays with one entry per sample: ``ready``, ``score``, ``threshold``,
@@ -230,27 +234,15 @@ class Verdicts(Sequence[Verdict]):
         both.shares[take], both.unusual[take] = late.shares[take], late.unusual[take]
         return both
 
-    @overload
-    def __getitem__(self, index: int) -> Verdict: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Verdict]: ...
-    def __getitem__(self, index: int | slice) -> Verdict | list[Verdict]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        drifting = int(self.drifting[index])
+    def _item(self, place: int) -> Verdict:
+        drifting = int(self.drifting[place])
         verdict = Verdict(
-            ready=bool(self.ready[index]),
-            score=float(self.score[index]),
-            threshold=float(self.threshold[index]),
-            p_value=float(self.p_value[index]),
-            is_anomaly=bool(self.is_anomaly[index]),
-            causes=causes_of(self.names, self.shares[index]),
-            learned=bool(self.learned[index]),
-            drift=bool(self.drift[index]),
+            **{name: getattr(self, name)[place].item() for name in JUDGED},
+            causes=causes_of(self.names, self.shares[place]),
             drifting=self.names[drifting] if drifting >= 0 else None,
         )
-        around = np.concatenate((self.values[index], self.around[index]))
-        return verdict.with_around(self.names, around, float(self.rate[index]))
+        around = np.concatenate((self.values[place], self.around[place]))
+        return verdict.with_around(self.names, around, float(self.rate[place]))
 
     @property
     def expected(self) -> Array:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onlad.mcu
 from onlad import anchor, counter, instance, judge, limit, mode, watching
-from onlad.mcu import definition
+from onlad.mcu import definition, layout
 
 SOURCE = Path(onlad.mcu.__file__).parent / "c" / "onlad.c"
 BEGIN, END = "/* constants: python tests/mcu/test_mcu_constants.py */\n", "/* end of constants */"
@@ -107,7 +107,14 @@ def test_the_constants_of_the_structure_are_those_of_the_monitor():
     assert f"#define ONLAD_DELAY {watching.TICK} " in header
     assert f"#define ONLAD_BINS {definition.BINS} " in header
     source = SOURCE.read_text()
+    assert f"#define WIDER {real(definition.WIDER)} " in source
+    assert f"#define MOST {definition.LARGEST:.0e}f ".replace("e+", "e") in source
+    assert f"#define SMALLEST {mode.SMALLEST_UNIT}f " in source
     assert f"#define STATISTICS {mode.STATISTICS}\n" in source
+    least, most = layout.LEAST_WARMUP, layout.MOST_WARMUP
+    assert f"rows % {layout.PARTS} || rows < {least} || rows > {most}" in source
+    assert "* 1664525u + 1013904223u" in source
+    assert layout.following(1) == 1664525 + 1013904223
     assert f"#define BLOCK {definition.BLOCK}u " in source
     assert f"#define OCTAVE {definition.OCTAVE} " in source
     assert f"#define LOWEST ({definition.LOWEST}) " in source

@@ -52,7 +52,7 @@ def test_a_trail_that_was_written_anew_lacks_the_digest(trail, tmp_path_factory)
     noted = [digest for digest, _ in verify(trail)][-1]
     (trail / FILE).unlink()
     Audit(trail).note("label", device="pump/0", by="Lee")
-    with pytest.raises(AuditError, match=r"does not have the digest .*: it was written anew"):
+    with pytest.raises(AuditError, match=r"does not have the digest .*: the trail was rewritten"):
         list(verify(trail, noted))
 
 

@@ -19,21 +19,22 @@ from onlad.streams.times import seconds
 STREAM = StreamTable(name="plant", time="t")
 
 
-def by_service(samples):
+def by_service(samples, grows):
     """Return what the service takes of samples that come one by one, and what it says."""
     names, rows, late = (), [], set()
     for sample in samples:
-        found = payload.read(STREAM, json.dumps(sample).encode(), names, 0.0)
-        names = names or found.names
+        data = json.dumps(sample).encode()
+        found = payload.read(STREAM, data, names, 0.0, grows=grows and bool(names))
+        names = found.names
         late |= found.late
         rows.append(found.rows[0].tolist() if len(found.rows) else found.bad[0][1])
     return names, rows, late
 
 
-def by_command(samples):
+def by_command(samples, grows):
     """Return the same of `onlad watch`."""
     said = []
-    reader, rows = Records(Choice(time="t"), say=said.append), []
+    reader, rows = Records(Choice(time="t"), say=said.append, grows=grows), []
     for sample in samples:
         (found,) = reader.read(json.dumps(sample).encode())
         rows.append(found if isinstance(found, str) else found[0])
@@ -48,6 +49,10 @@ def by_command(samples):
         {"flow": None, "power": 4},
         {"flow": 3, "power": 4, "heat": 5},  # a name comes later
         {"heat": 5},  # only such names
+        {"flow": 3, "heat": "warm"},  # or text,
+        {"flow": 3, "heat": None},  # or nothing,
+        {"flow": 3, "heat": 1e300},  # or what cannot be,
+        {"flow": 3, "h" * 201: 5, "heat": 6},  # or a very long name
         {"flow": "3", "power": 4},  # a number as text
         {"flow": True, "power": 4},
         {"flow": [3], "power": 4},
@@ -59,11 +64,12 @@ def by_command(samples):
     ],
     ids=str,
 )
-def test_both_take_the_same_samples(second):
+@pytest.mark.parametrize("grows", [False, True])
+def test_both_take_the_same_samples(second, grows):
     samples = [{"flow": 1.0, "power": 2.0, "t": 1}, second, {"power": 6, "flow": 5, "t": 3}]
-    names, rows, late = by_service(samples)
-    other_names, other_rows, other_late = by_command(samples)
-    assert (names, late) == (other_names, other_late)
+    names, rows, late = by_service(samples, grows)
+    other_names, other_rows, other_late = by_command(samples, grows)
+    assert (names, late) == (other_names, {name[:200] for name in other_late})
     for row, other in zip(rows, other_rows, strict=True):
         np.testing.assert_array_equal(row, other)  # or the same words that refuse it
 

@@ -114,7 +114,7 @@ def test_a_person_clicks_through_the_page(browser, tmp_path):
             send(client, machine(900, seed=len(device)), device)
         send(client, machine(40, seed=3, faults=[30, 31, 32, 33, 34]), "south")
         expect(page.get_by_text("2 of 2 devices")).to_be_visible()
-        expect(page.get_by_text("service: well")).to_be_visible()
+        expect(page.get_by_text("service: ok")).to_be_visible()
         cards = page.locator(".q-card")
         expect(cards.first).to_contain_text("pump/south")  # in alarm, so it comes first
         expect(cards.first).to_contain_text("valve")
@@ -511,7 +511,7 @@ def test_a_week_of_a_pump(browser, tmp_path):
             page.get_by_role("button", name=re.compile("^After")).first.click()
             expect(page.get_by_text("The model is as it was then")).to_be_visible(timeout=60_000)
 
-            # The device among its like; the way there and back.
+            # The device beside the others; the way there and back.
             page.get_by_role("link", name="All devices").click()
             page.get_by_role("link", name="pump: devices beside each other").press("Enter")
             row = page.get_by_role("row", name=re.compile("peer2"))

@@ -71,7 +71,7 @@ def test_what_a_device_cannot_change_is_said_at_the_start_and_by_check(tmp_path,
     path.write_text(text)
     said = (
         "stream pump: window stays the default, not 2, for devices that have learned: pump/a, "
-        "pump/b, pump/c, pump/d, pump/e .... To let a device start again: onlad forget"
+        "pump/b, pump/c, pump/d, pump/e and 2 more. To let a device start again: onlad forget"
     )
     assert main(["serve", "--config", str(path), "--check"]) == 0
     assert capsys.readouterr().err == f"onlad: {said}\n"

@@ -12,6 +12,7 @@ from onlad.cli.arguments import Commands, add_command, at_least, default
 from onlad.cli.models import load_model, refused
 from onlad.errors import OnladError
 from onlad.mcu import PortableMonitor, convert, export
+from onlad.mcu.layout import LEAST_WARMUP, MOST_MODES, MOST_WARMUP, PARTS
 from onlad.mcu.portable import Arithmetic, Drawn
 from onlad.monitor import Monitor
 from onlad.watching import LONGEST_WINDOW
@@ -37,10 +38,11 @@ def add(commands: Commands) -> None:
     fresh.add_argument("--features", type=at_least(1), metavar="N", help="numbers of a row")
     text = f"rows that are compared (default: up to {LONGEST_WINDOW})"
     fresh.add_argument("--window", type=at_least(1), metavar="N", help=text)
+    modes, warmup = at_least(1, MOST_MODES), at_least(LEAST_WARMUP, MOST_WARMUP)
     for name, kind, unit, text in (
         ("hidden", at_least(4), "N", "tanh units in all"),
-        ("modes", at_least(1, 255), "N", "places for modes, one of them for a candidate"),
-        ("warmup", at_least(96, 98_304), "N", "rows of the warm-up, a multiple of 12"),
+        ("modes", modes, "N", "places for modes, one of them for a candidate"),
+        ("warmup", warmup, "N", f"rows of the warm-up, a multiple of {PARTS}"),
         ("seed", at_least(0), "N", "seed of the random layer"),
         ("false_alarms", float, "SHARE", "share of normal rows at which a false alarm may begin"),
     ):

@@ -18,6 +18,7 @@ from onlad import modelfile
 from onlad.cli.arguments import reading
 from onlad.cli.models import Models, refused, say
 from onlad.errors import OnladError
+from onlad.report.lines import counted
 from onlad.streams.block import Block, Say, StreamError
 from onlad.streams.lines import open_bytes
 from onlad.streams.source import Source
@@ -146,22 +147,17 @@ class Session:
                 self._place.save(self._source, self._position)
 
     def _summary(self, incidents: int) -> None:
-        parts = [_counted(self.samples, "sample")]
+        parts = [counted(self.samples, "sample")]
         if self._models.judges:
-            parts.append(_counted(self.alarms, "anomaly"))
+            parts.append(counted(self.alarms, "anomaly"))
         if incidents:
-            parts[-1] += f" in {_counted(incidents, 'incident')}"
+            parts[-1] += f" in {counted(incidents, 'incident')}"
         if self.bad:
             last = f" (the last: {self._last_bad})" if self.bad > SHOWN else ""
-            parts.append(_counted(self.bad, "bad row") + last)
+            parts.append(counted(self.bad, "bad row") + last)
         say(f"{', '.join(parts)}, {self.seconds:.1f} s")
         if self._is_kept and self.samples:
             say(f"the model is in {self._save}")
-
-
-def _counted(n: int, what: str) -> str:
-    many = what[:-1] + "ies" if what.endswith("y") else what + "s"
-    return f"{n:,} {what if n == 1 else many}"
 
 
 @contextlib.contextmanager

@@ -33,11 +33,6 @@ class Episode(NamedTuple):
     threshold: float
     causes: dict[Hashable, float]
 
-    @property
-    def top_cause(self) -> Hashable:
-        """The sensor with the largest share, if the verdict named any."""
-        return next(iter(self.causes), None)
-
 
 class Episodes:
     """Joins the alarms of a running stream."""
@@ -107,7 +102,7 @@ def tally(episodes: Sequence[Episode], faults: Sequence[Fault]) -> Tally:
         about = [(each, t) for each in episodes if (t := first_alarm(each, fault)) is not None]
         if about:
             episode, alarm = about[0]
-            named += episode.top_cause == fault.sensor
+            named += next(iter(episode.causes), None) == fault.sensor
             delays.append(alarm - fault.start)
     found, true = len(delays), sum(fault_of(each, faults) is not None for each in episodes)
     return Tally(

@@ -60,9 +60,3 @@ def on_gpu(device: str, make: Callable[[], T]) -> T:
         if "no NVIDIA GPU" not in str(error):
             raise
         raise OnladError(f"device='cuda' needs a GPU, but {error}. Use 'cpu'") from None
-
-
-def named(found: list[int], most: int) -> str:
-    """Return some numbers of models or devices, and how many more there are."""
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(map(str, found[:most])) + more

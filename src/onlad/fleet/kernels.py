@@ -30,7 +30,6 @@ import triton.language as tl
 
 from onlad import reference
 
-NUMBERS, COUNTS = 5, 3
 LARGEST_LEVERAGE = tl.constexpr(reference.LARGEST_LEVERAGE)
 TRACE_INTERVAL = tl.constexpr(reference.TRACE_INTERVAL)
 WOUND_UP = tl.constexpr(reference.WOUND_UP)
@@ -87,11 +86,11 @@ def _learn(S, f, squared, a, learned):
     f = tl.where(learned, f, 0.0)
     g = tl.sum(S * f[None, :], 1)
     scaled = tl.where(learned, a * a + squared, 1.0)
-    shrink = tl.where(learned, 1 / a, 1.0)
-    c = g * (shrink / (scaled + a * tl.sqrt(scaled)))
+    inverse_a = tl.where(learned, 1 / a, 1.0)
+    c = g * (inverse_a / (scaled + a * tl.sqrt(scaled)))
     # What becomes of the trace: P <- (P - g g'/d') / a^2.
     less = tl.sum(g * g, 0) / scaled
-    return S * shrink - c[:, None] * f[None, :], g / scaled, less
+    return S * inverse_a - c[:, None] * f[None, :], g / scaled, less
 
 
 @triton.jit

@@ -11,10 +11,10 @@ import numpy as np
 
 from onlad.detector import Detector
 from onlad.fields import LARGEST_COUNT, Numbers, check
-from onlad.fleet.given import named
 from onlad.forgetting import Constant
 from onlad.modelfile import need
 from onlad.reference import Array, Score, combine
+from onlad.samples import listed
 from onlad.state import DetectorSettings, DetectorState
 
 TRACE, TRACE_START, SHRINK, WEIGHT, FACTOR = range(5)  # columns of the numbers
@@ -167,7 +167,7 @@ def refuse(bad: list[int]) -> NoReturn:
     """Say which models' samples are not finite, or too large."""
     raise ValueError(
         f"X holds numbers that are not finite, or too large, for {len(bad)} of the models: "
-        f"{named(bad, NAMED)}. Leave them out by the mask. No model was changed"
+        f"{listed(bad, NAMED)}. Leave them out by the mask. No model was changed"
     )
 
 

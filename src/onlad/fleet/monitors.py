@@ -297,6 +297,6 @@ class MonitorBank(Members):
 def _refuse(devices: list[int], value: float) -> NoReturn:
     """Say which devices sent what is no measurement."""
     raise ValueError(
-        f"devices {given.named(devices, NAMED)} sent what is no measurement, such as {value}. "
+        f"devices {samples.listed(devices, NAMED)} sent what is no measurement, such as {value}. "
         "No device has changed"
     )

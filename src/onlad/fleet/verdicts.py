@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from onlad import _kernel
 from onlad.reference import Array
 from onlad.rows import Names
-from onlad.verdict import Verdict, Verdicts
+from onlad.samples import Made
+from onlad.verdict import JUDGED, Verdict, Verdicts
 
 Details: TypeAlias = Literal["none", "alarms", "all"]
 DETAILS: tuple[Details, ...] = ("none", "alarms", "all")  # in the order of the kernel
@@ -31,7 +32,7 @@ COLUMNS = {
 ON_GPU = tuple(name for name in COLUMNS if name != "ready")
 
 
-class FleetVerdicts(Sequence[Verdict]):
+class FleetVerdicts(Made[Verdict]):
     """Verdicts on rows of many devices as columns; ``verdicts[i]`` is a `Verdict`.
 
     Columns with one entry per row are ``device``, ``ready``, ``score``, ``threshold``, ``p_value``,
@@ -80,14 +81,7 @@ class FleetVerdicts(Sequence[Verdict]):
         """Where bands end."""
         return np.asarray(self.wide[:, 1] + self.wide[:, 2])
 
-    @overload
-    def __getitem__(self, index: int) -> Verdict: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Verdict]: ...
-    def __getitem__(self, index: int | slice) -> Verdict | list[Verdict]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
+    def _item(self, i: int) -> Verdict:
         device = int(self.device[i])
         names, drifting = self._names[device], int(self.drifting[i])
         at = int(np.searchsorted(self.detailed, i))
@@ -98,9 +92,8 @@ class FleetVerdicts(Sequence[Verdict]):
             shown, n = names, len(names)
             shares = self.shares[at, :n]
             around = np.concatenate((self.values[at, :n], self.wide[at, 1:, :n].ravel()))
-        own = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift")
         verdict = Verdict(
-            **{name: getattr(self, name)[i].item() for name in own},
+            **{name: getattr(self, name)[i].item() for name in JUDGED},
             causes=_kernel.causes(shown, shares),
             drifting=names[drifting] if drifting >= 0 else None,
         )

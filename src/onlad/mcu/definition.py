@@ -17,12 +17,12 @@ from onlad import anchor, judge, limit, mode, watching
 from onlad.anchor import Anchor
 from onlad.counter import Counters
 from onlad.instance import HIDDEN, RIDGE
-from onlad.mcu.layout import BINS, DELAY, WARMUP, Sizes
+from onlad.mcu.layout import BINS, DELAY, PARTS, WARMUP, Sizes
 from onlad.mode import CORRELATED, LEANING, SMOOTHING, STATISTICS, Mode
 from onlad.reference import Array
 
 FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
-PART = WARMUP // 12  # rows of a part of the start
+PART = WARMUP // PARTS  # rows of a part of the start
 BLOCK = 512  # the mean of the largest of these rows is about the 0.999 quantile
 OCTAVE, LOWEST = 16, -5  # bins of the histogram in a factor of two, from 2^LOWEST on
 WIDER = 2.0  # usual squares of a candidate, in units: above, they are too small

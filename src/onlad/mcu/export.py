@@ -10,6 +10,7 @@ import numpy as np
 
 from onlad._kernel import VERSION
 from onlad.errors import OnladError
+from onlad.mcu.layout import following
 from onlad.mcu.portable import PortableMonitor
 from onlad.reference import Array
 
@@ -162,7 +163,7 @@ def selftest_rows(features: int) -> Array:
     for t in range(SELFTEST_ROWS):
         for j in range(features):
             wave = (t * (j + 3)) % 64
-            random = (random * 1_664_525 + 1_013_904_223) % 2**32
+            random = following(random)
             rows[t, j] = (wave if wave < 32 else 64 - wave) + (random >> 24) * 0.125
     return rows
 

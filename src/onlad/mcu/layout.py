@@ -14,6 +14,8 @@ from onlad.watching import TICK
 
 DELAY = TICK  # rows after which a row is learned
 WARMUP = 384  # rows of the start of a mode
+PARTS, LEAST_WARMUP, MOST_WARMUP = 12, 96, 98_304  # of a start: its rows are a multiple of PARTS
+MOST_MODES = 255
 HEADER = struct.Struct("<4s8I")  # magic, version, sizes, checksum of the layer, sequence number
 MAGIC, VERSION = b"ONLC", 3
 FIXED_VERSION = 0x103  # words where the other has floats
@@ -123,6 +125,11 @@ class Sizes(NamedTuple):
         """Return the numbers of a dump, or zeros, as an array that can be written to."""
         data = bytearray(self.dump if dump is None else dump)[HEADER.size : -4]
         return np.frombuffer(data, self.fields()).reshape(())
+
+
+def following(state: int) -> int:
+    """Return the next state of the chip's random numbers, of 32 bits."""
+    return (state * 1_664_525 + 1_013_904_223) % 2**32
 
 
 def _bytes(fields: list[Field]) -> int:

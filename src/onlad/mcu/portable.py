@@ -20,7 +20,7 @@ from onlad._kernel import Portable, PortableFixed
 from onlad.errors import ModelFileError
 from onlad.fields import LARGEST_COUNT, Numbers
 from onlad.mcu import layout
-from onlad.mcu.layout import DELAY, HEADER, WARMUP, WEIGHT, Sizes
+from onlad.mcu.layout import DELAY, HEADER, LEAST_WARMUP, PARTS, WARMUP, WEIGHT, Sizes
 from onlad.modelfile import need
 from onlad.reference import Array, draw
 from onlad.rows import Names, read_many, read_one
@@ -131,15 +131,15 @@ class PortableMonitor:
         self.hidden = samples.whole("hidden", hidden, GROUPS)
         self.window = None if window is None else samples.whole("window", window, 1)
         self.modes = samples.whole("modes", modes, 1)
-        self.warmup = samples.whole("warmup", warmup, 96)
+        self.warmup = samples.whole("warmup", warmup, LEAST_WARMUP)
         self.seed = samples.whole("seed", seed, 0)
-        if self.warmup % 12 or self.warmup > 98_304:
+        if self.warmup != (nearest := _whole_parts(self.warmup)):
             raise ValueError(
-                f"warmup must be a multiple of 12 from 96 to 98,304, got {warmup}. "
-                f"{min(self.warmup // 12 * 12, 98_304)} is one"
+                f"warmup must be a multiple of {PARTS} from {LEAST_WARMUP} to "
+                f"{layout.MOST_WARMUP:,}, got {warmup}. {nearest} is one"
             )
-        if self.modes > 255:
-            raise ValueError(f"modes must be at most 255, got {modes}")
+        if self.modes > layout.MOST_MODES:
+            raise ValueError(f"modes must be at most {layout.MOST_MODES}, got {modes}")
         self.counters: Names = tuple(counters or ())
         self.names: Names = ()
         self.n_seen = 0
@@ -179,14 +179,14 @@ class PortableMonitor:
         """
         rows, names = read_many(X, self.names)
         useful = rows[~np.isnan(rows).all(axis=1)] if len(rows) else rows
-        if len(useful) < 96:
+        if len(useful) < LEAST_WARMUP:
             raise ValueError(
-                f"fit needs at least 96 samples with a value, got {len(useful)}. "
+                f"fit needs at least {LEAST_WARMUP} samples with a value, got {len(useful)}. "
                 "The monitor is unchanged"
             )
         self.names = names
         self._make()
-        self._chip.warmup(min(len(useful) // 12 * 12, 98_304))
+        self._chip.warmup(_whole_parts(len(useful)))
         self._watch(useful)
         state = self.state()
         state["warmup"] = self.warmup  # of candidates: they have no history
@@ -262,7 +262,7 @@ class PortableMonitor:
         for k, j in np.ndindex(found.shape):
             if j and (j - 1) % groups == k // units:
                 continue  # it predicts this one
-            state = (state * 1_664_525 + 1_013_904_223) % 2**32
+            state = layout.following(state)
             high, most = state >> 16, spread if j else bias_spread
             one = np.float32(high) / np.float32(32768) - np.float32(1)
             found[k, j] = high * most // 32768 - most if self.is_fixed else one * np.float32(most)
@@ -415,6 +415,11 @@ class PortableMonitor:
 
     def __repr__(self) -> str:
         return repr(self.settings()).replace("PortableSettings", "PortableMonitor", 1)
+
+
+def _whole_parts(rows: int) -> int:
+    """Return the longest start that has at most these rows."""
+    return min(rows // PARTS * PARTS, layout.MOST_WARMUP)
 
 
 def to_bytes(state: Array, chip: PortableMonitor) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 from onlad.incident import Incident
 from onlad.report.lines import SHOWN, readable
 from onlad.report.record import figures
+from onlad.samples import listed
 
 LIKE = 3  # similar incidents in a line
 NAMED = 4  # devices in a line
@@ -33,14 +34,11 @@ def line(incident: Incident, *, begins: bool = False) -> str:
     rows = f"row {incident.begin}"
     if not begins and incident.end > incident.begin:
         rows = f"rows {incident.begin} to {incident.end}"
-    devices = ", ".join(incident.devices[:NAMED])
-    if len(incident.devices) > NAMED:
-        devices += f" and {len(incident.devices) - NAMED} more"
     when = "" if first is None else readable(first)
     if when and not begins and incident.end > incident.begin:
         when += f" to {readable(last)}"
     parts = [
-        devices,
+        listed(incident.devices, NAMED),
         f"incident {incident.number}" + (" begins" if begins else ""),
         when,
         rows if len(incident.devices) < 2 else "",

@@ -18,7 +18,7 @@ NONE = Rules()
 
 @dataclass
 class Joined:
-    """Incidents of one or more series that began within a minute: one for people."""
+    """Incidents of one or more series that began within a minute, and are reported as one."""
 
     number: int
     begin: float  # in seconds; NaN if there are no times
@@ -121,7 +121,7 @@ class Joiner:
         if budget.per_day is not None and incident.times[0] is None:
             raise OnladError("alarms_per_day needs samples with a time")
         day = 0 if math.isnan(begin) else self._rules.calendar.day(begin)
-        joined.allowed |= budget.allows(incident, day)
+        joined.allowed |= budget.allows(day)
         return joined
 
     def _ended(self, before: float) -> list[Joined]:

@@ -43,6 +43,18 @@ def digits(score: float) -> str:
     return f"{score:,.{2 if score < 10 else int(score < 100)}f}"
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words.
+
+    Examples
+    --------
+    >>> counted(1, "alarm"), counted(2000, "anomaly")
+    ('1 alarm', '2,000 anomalies')
+    """
+    many = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f"{number:,} {what if number == 1 else many}"
+
+
 def lines(write: Writer, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
     """Return a line for each of the samples `which` of a block."""
     return "".join(write(block, i, record(verdicts, i)) + "\n" for i in which)

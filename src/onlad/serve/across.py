@@ -1,8 +1,8 @@
 """What is seen over all devices: incidents that they share, and each device against its peers.
 
 Alarms that began together are one incident. Peers are the devices of a stream with the same
-sensors. Of each sensor a device has the median of its last samples; among its like it is unusual
-when that is far from the median of all devices, in units of how far they usually are from it.
+sensors. Of each sensor a device has the median of its last samples. It is unusual beside the others
+if that is far from the median of all devices, in units of how far they usually are from it.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ class Shared:
 
     @property
     def told(self) -> bool:
-        """Whether one of the alarms was reported; else all were too many."""
+        """Whether one of the alarms was reported, and not suppressed."""
         return any(alarm.told for alarm, _ in self.parts)
 
     @property
     def named(self) -> Alarm:
-        """The most severe alarm of which people have said what it was, or the worst."""
+        """The most severe alarm that has a comment, else a label, else the worst."""
         alarms = [alarm for alarm, _ in self.parts]
         said = next((alarm for alarm in alarms if alarm.label), alarms[0])
         return next((alarm for alarm in alarms if alarm.comment), said)
 
     @property
     def seen(self) -> bool:
-        """Whether people have said what each of the alarms was."""
+        """Whether each of the alarms has a label."""
         return all(alarm.label for alarm, _ in self.parts)
 
     def message(self) -> dict[str, Any]:
-        """Return it as it is published: what is said of the worst, and where it was."""
+        """Return it as it is published: the worst alarm, and all devices."""
         told = self.worst.message()
         for name in ("kind", "stream", "device", "row", "score", "threshold", "p_value"):
             del told[name]
@@ -99,8 +99,8 @@ class Peer(NamedTuple):
 
     device: str
     state: str
-    itself: bool  # unusual for itself: in alarm
-    among: bool  # unusual among its like
+    itself: bool  # unusual beside its own past: in alarm
+    among: bool  # unusual beside the others
     sensor: str  # that is farthest from the others
     value: float
     usual: float  # the median of all devices

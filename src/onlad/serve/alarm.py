@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -88,7 +88,7 @@ class Alarm:
             self.learned.append(learned)
 
     def follow(self, verdict: Verdict, row: int, when: float) -> bool:
-        """Take an anomaly; return whether it is the most severe so far, and tells what is said."""
+        """Take an anomaly; return whether it is the most severe so far: then causes are its own."""
         self.last, self.end = row, when
         self.highest = max(self.highest, verdict.score)
         if verdict.severity <= self.severity:
@@ -108,23 +108,10 @@ class Alarm:
 class Alarms(deque[Alarm]):
     """The last alarms of a device, the oldest first."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._today = (-1, 0)  # a day, and the alarms told in it
-
     def open_at(self, row: int, quiet: int) -> Alarm | None:
         """Return the newest alarm if it goes on at a row: `quiet` rows end it."""
         newest = self[-1] if self else None
         return newest if newest is not None and row - newest.last <= quiet else None
-
-    def allow(self, when: float, most: int, day_of: Callable[[float], int]) -> bool:
-        """Return whether an alarm is told, of which `most` are on a day; count it if so."""
-        day = day_of(when)
-        told = sum(alarm.told and day_of(alarm.time) == day for alarm in self)
-        if self._today[0] == day:
-            told = max(told, self._today[1])
-        self._today = (day, told + (told < most))
-        return told < most
 
     def keep(self, alarm: Alarm) -> None:
         """Keep an alarm; those that people have named stay longest."""

@@ -1,7 +1,7 @@
 """The audit trail: what was done to models, each line with the digest of the one before.
 
-A line that is changed, taken out or put in breaks the chain from there on. Who could write the
-whole file anew is found by a digest that was noted elsewhere: `verify` says whether it is in it.
+A line that is changed, removed or inserted breaks the chain from there on. If somebody rewrites the
+whole file, a digest that was noted elsewhere shows it: `verify` checks that the trail contains it.
 """
 
 from __future__ import annotations
@@ -95,4 +95,4 @@ def verify(folder: Path, head: str | None = None) -> Iterator[tuple[str, dict[st
     if lines[-1]:
         raise AuditError(f"{path}, line {len(lines)}: the line is torn")
     if not found:
-        raise AuditError(f"{path} does not have the digest {head}: it was written anew")
+        raise AuditError(f"{path} does not have the digest {head}: the trail was rewritten")

@@ -16,7 +16,7 @@ POINTS = 500  # of a curve: more than a phone has columns
 LINE = {"type": "line", "showSymbol": False, "animation": False}
 GRID = {"left": 56, "right": 24, "top": 32}  # one sample is at one place in all charts
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
-#: What is said of a sensor under the pointer; low and high are stacked, so the band is a width.
+#: The text of a sensor under the pointer; low and high are stacked, so the band is a width.
 TOLD = """parts => {
   const at = name => parts.find(part => part.seriesName == name)?.value;
   const number = x => x == null ? "-" : Number(x.toPrecision(4));

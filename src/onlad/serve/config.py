@@ -176,11 +176,11 @@ class _Check:
         if stream.payload == "plain" and (stream.ignore or stream.time):
             self.mistake((*place, "payload"), '"plain" has no names, so no ignore and no time')
         if stream.columns and len(set(stream.columns)) != len(stream.columns):
-            self.mistake((*place, "columns"), "a name stands there twice")
+            self.mistake((*place, "columns"), "a name appears twice")
         self.states(stream, place)
         for name in FIXED:
             if stream.model is not None and getattr(stream, name) is not None:
-                self.mistake((*place, name), "is that of the model. Remove it here")
+                self.mistake((*place, name), "is set by the model. Remove it here")
         if isinstance(stream, StreamTable):
             self.tried((*place, "maintenance"), lambda: stream.rules)
             if stream.model is not None:
@@ -207,7 +207,7 @@ class _Check:
         def check() -> None:
             pattern, status = Pattern(topic), f"{mqtt.prefix}/status" if mqtt is not None else ""
             if mqtt is not None and mqtt.prefix and pattern.device(status) is not None:
-                raise ValueError("takes in what the service itself publishes")
+                raise ValueError("matches what the service itself publishes")
 
         self.tried((*place, "topic"), check)
 

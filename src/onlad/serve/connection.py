@@ -31,7 +31,7 @@ class Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Come in, and put somebody out if there are too many."""
+        """Accept the connection, and close another one if there are too many."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._timer = self.loop.call_later(HEADERS, self._look)
@@ -46,13 +46,13 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Go."""
+        """Stop looking at the connection."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read, unless it is a head without end: what is kept of it has many times its size."""
+        """Read bytes; drop a head that does not end, which takes many times its size in memory."""
         self._head += len(data)
         super().data_received(data)
         if self._head > LONGEST_HEAD:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from onlad.errors import ModelFileError
 from onlad.monitor import Monitor, MonitorSettings
+from onlad.samples import listed
 from onlad.serve.alarm import Alarm, key
 from onlad.serve.checkpoint import Saved, StateError, monitor, peek
 from onlad.serve.tables import Config, StreamTable
@@ -71,7 +72,7 @@ class Devices:
     def rule(self) -> str:
         """Return the rule for new devices, in words."""
         most = self._service.devices
-        return f"at most {most} devices with names of {LONGEST_NAME} letters are watched"
+        return f"at most {most} devices are watched, with names of at most {LONGEST_NAME} letters"
 
     def take_number(self, number: int) -> None:
         """Never give this number to a later device."""
@@ -102,11 +103,6 @@ def need_columns(stream: StreamTable, monitor: Monitor) -> None:
         )
 
 
-def shown(names: list[str], most: int = SHOWN) -> str:
-    """Return the first of some names in a line."""
-    return ", ".join(names[:most]) + (" ..." if len(names) > most else "")
-
-
 def kept_by(stream: StreamTable, wanted: MonitorSettings, model: Monitor) -> list[str]:
     """Return, in words, what a device keeps although the configuration says otherwise."""
     found = kept(model, wanted)
@@ -126,7 +122,7 @@ def kept_lines(devices: Iterable[tuple[str, str, list[str]]]) -> list[str]:
         for what in keeps:
             found.setdefault((stream, what), []).append(name)
     return [
-        f"stream {stream}: {what}, for devices that have learned: {shown(names)}. "
+        f"stream {stream}: {what}, for devices that have learned: {listed(names, SHOWN)}. "
         "To let a device start again: onlad forget"
         for (stream, what), names in found.items()
     ]

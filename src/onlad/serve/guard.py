@@ -94,7 +94,7 @@ class Guard:
             if origin is not None and urlsplit(origin).netloc != host.netloc:
                 return "a page of another site may not do this"
         except ValueError:
-            return "the host is not one"
+            return "the Host header names no host"
         if self.table.token is None and name not in LOOPBACK:
             return f"this service is called {' or '.join(LOOPBACK)}"
         return ""

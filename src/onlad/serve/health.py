@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onlad.reference import Array
+from onlad.samples import listed
 from onlad.serve import logs
-from onlad.serve.devices import shown
+from onlad.serve.devices import SHOWN
 
 if TYPE_CHECKING:
     from onlad.serve.service import Service
@@ -47,7 +48,8 @@ class Health:
         late = [f"the last checkpoint is {age:.0f} s old"] if age > limit else []
         failed = [w.key for w in service.watchers.values() if w.failed]
         if failed:
-            late.append(f"set aside until a restart, because the monitor failed: {shown(failed)}")
+            why = "set aside until a restart, because the monitor failed"
+            late.append(f"{why}: {listed(failed, SHOWN)}")
         return [*self.trouble.values(), *late]
 
     def totals(self) -> dict[str, dict[str, Any]]:

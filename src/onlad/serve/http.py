@@ -140,7 +140,7 @@ def _add_person(app: FastAPI, service: Service) -> None:
     """Add what a person may do to a device."""
     orders = service.orders
 
-    # Each of these says what was wrong. Nothing was changed then.
+    # After one of these errors nothing has changed.
     def refused(status: int) -> Callable[[Request, Exception], Response]:
         retry = {"Retry-After": "10"} if status == 503 else None
         return lambda _, error: _refusal(status, str(error), retry)

@@ -41,7 +41,7 @@ class Item:
 
 @dataclass(slots=True)
 class Part:
-    """The rows of one device in a batch, and what is said of them."""
+    """The rows of one device in a batch, and their verdicts."""
 
     watcher: Watcher
     seen: float  # when they came

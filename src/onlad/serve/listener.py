@@ -1,4 +1,4 @@
-"""Those who hear what a service does, and alarms on their way to them.
+"""`Listener`: what a service calls when something happens. `Outbox`: alarms to be delivered.
 
 Each alarm is kept until every courier has delivered it. At most `per_hour` of them are reported in
 an hour, whatever device they are of: a person can follow no more. The others are counted, and stay

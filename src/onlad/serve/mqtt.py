@@ -139,7 +139,7 @@ class Mqtt(Listener):
         """Take one message in. Called for each, so it does little."""
         if self.service.ending:  # not acknowledged, so it comes again at the next start
             return
-        if message.retained:  # what was said before we listened is not a new sample
+        if message.retained:  # a message from before the subscription is not a new sample
             self._acknowledge(message)
             return
         try:
@@ -263,7 +263,7 @@ class Mqtt(Listener):
             self._client.publish(topic, orjson.dumps(payload), True)
 
     def forgotten(self, watcher: Watcher) -> None:
-        """Take back what the broker retains of a device. Nothing is said of it afterwards."""
+        """Remove what the broker retains of a device. Nothing is published of it afterwards."""
         self._states.pop(watcher.number, None)
         self._take_back(watcher.stream.name, watcher.device)
 

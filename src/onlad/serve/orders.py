@@ -177,7 +177,7 @@ class Orders:
     async def tried(
         self, watcher: Watcher, rate: float | None = None, days: float = replay.DAYS
     ) -> replay.Tried:
-        """Return what would have been said of the last days with another budget."""
+        """Return the incidents that the last days would have had with another budget."""
         service = self._service
         fresh = service.devices.fresh(watcher.stream)
         return await asyncio.to_thread(replay.tried, service.store, watcher, fresh, rate, days)

@@ -79,7 +79,7 @@ def _frame(service: Service) -> None:
         state = ui.label().classes("text-sm text-white")
 
     def look() -> None:
-        state.text = "; ".join(service.health.problems()) or "service: well"
+        state.text = "; ".join(service.health.problems()) or "service: ok"
 
     ui.timer(shown.EVERY, look)
 
@@ -230,10 +230,10 @@ class Peers:
         ui.link("All devices", "/").classes("text-sm")
         shown.heading(f"{stream}: devices beside each other", 1, "text-xl font-medium")
         shown.note(
-            "Unusual for itself is a device in alarm; unusual among its like is one whose sensor "
-            "is far from where it is on the other devices."
+            "A device in alarm is unusual beside its own past. It is unusual beside the others if "
+            "a sensor is far from the median of all devices."
         )
-        names = ("device", "for itself", "among its like", "sensor", "here", "the others")
+        names = ("device", "own past", "other devices", "sensor", "here", "median")
         columns = [{"name": name, "label": name, "field": name, "align": "left"} for name in names]
         self._table = ui.table(columns=columns, rows=[], row_key="device").classes("w-full")
         self._table.add_slot("body-cell-device", LINKED)
@@ -247,11 +247,11 @@ class Peers:
             {
                 "device": peer.device,
                 "address": shown.address_of(self._service.watchers[self._stream, peer.device]),
-                "for itself": "unusual" if peer.itself else "usual",
-                "among its like": "unusual" if peer.among else "usual",
+                "own past": "unusual" if peer.itself else "usual",
+                "other devices": "unusual" if peer.among else "usual",
                 "sensor": peer.sensor,
                 "here": f"{peer.value:g}",
-                "the others": f"{peer.usual:g}",
+                "median": f"{peer.usual:g}",
             }
             for peer in found[:SHOWN]
         ]

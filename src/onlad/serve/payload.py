@@ -6,6 +6,7 @@ times of arrival, and a fast way for blocks of usual samples.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,13 +19,13 @@ from onlad.rows import LARGEST, Names
 from onlad.serve.tables import StreamTable
 from onlad.streams import records
 from onlad.streams.block import number
+from onlad.streams.records import LONGEST_NAME
 from onlad.streams.times import LATEST, seconds
 
 # A message is read in one go, so its size bounds how long others wait for their turn.
 MOST_ROWS = 1000
 MOST_BYTES = 1_000_000
 MOST_FEATURES = 1000
-LONGEST_NAME = 200
 LONGEST_WHY = 300
 
 _NONE: Array = np.empty((0, 0))
@@ -36,17 +37,19 @@ class Rows(NamedTuple):
 
     rows: Array  # one per row
     times: list[float]
-    names: Names
+    names: Names  # those of the stream, and those that came later and are watched
     bad: list[tuple[int, str]]
     timed: bool = False  # each sample has a time of its own
-    late: frozenset[str] = frozenset()  # names that the stream did not start with: not watched
-    later: tuple[str, ...] = ()  # those of them that can be
+    late: frozenset[str] = frozenset()  # names that came later and are not watched
 
 
-def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
+def read(
+    stream: StreamTable, data: bytes, names: Names, now: float, *, grows: bool = False
+) -> Rows:
     """Return the samples in a message. `names` are those of the stream, if it has any yet.
 
-    A message is refused whole, as number 0, when it cannot be taken apart.
+    If it `grows`, names that come later are added to them. A message is refused whole, as number 0,
+    when it cannot be taken apart.
     """
     try:
         if len(data) > MOST_BYTES:
@@ -59,7 +62,7 @@ def read(stream: StreamTable, data: bytes, names: Names, now: float) -> Rows:
             return found
     except Exception as error:  # whatever it is, it belongs to this message and to no other
         return Rows(_NONE, [], names, [(0, why(error))])
-    return _each(stream, samples, names, now)
+    return _each(stream, samples, names, now, grows=grows)
 
 
 def _block(stream: StreamTable, samples: Sequence[Any], names: Names, now: float) -> Rows | None:
@@ -105,13 +108,17 @@ def _arrays(samples: Sequence[Any], names: Names, now: float) -> Rows | None:
     return None if (np.abs(X) > LARGEST).any() else Rows(X, [now] * len(X), names, [])
 
 
-def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float) -> Rows:
+def _each(
+    stream: StreamTable, samples: Sequence[Any], names: Names, now: float, *, grows: bool = False
+) -> Rows:
     """Return samples read one by one, each with what is wrong with it."""
     rows: list[list[float]] = []
     times: list[float] = []
     bad: list[tuple[int, str]] = []
     known = names or stream.columns
-    reader = records.Records(stream.choice, known, lambda words: None, begun=bool(known))
+    reader = records.Records(
+        stream.choice, known, lambda words: None, begun=bool(known), grows=grows
+    )
     timed = stream.time is not None
     for index, sample in enumerate(samples):
         try:
@@ -123,22 +130,18 @@ def _each(stream: StreamTable, samples: Sequence[Any], names: Names, now: float)
                     raise ValueError(f"{len(first)} features; at most {MOST_FEATURES}")
                 if any(len(str(name)) > LONGEST_NAME for name in first):
                     raise ValueError(f"a name has more than {LONGEST_NAME} letters")
-                names = first
         except Exception as error:
             bad.append((index, why(error)))
         else:
             timed = timed and given is not None
             rows.append(values)
             times.append(time)
-    return Rows(
-        np.array(rows) if rows else _NONE,
-        times,
-        names,
-        bad,
-        timed,
-        frozenset(name[:LONGEST_NAME] for name in reader.late.reported),
-        tuple(name for name in reader.late.numbers if len(name) <= LONGEST_NAME),
-    )
+    late = frozenset(name[:LONGEST_NAME] for name in reader.late.reported)
+    if not rows or reader.roles is None:
+        return Rows(_NONE, times, names, bad, timed, late)
+    width = max(map(len, rows))
+    X = np.array([row + [math.nan] * (width - len(row)) for row in rows])
+    return Rows(X, times, reader.roles.features[:width], bad, timed, late)
 
 
 def why(error: Exception) -> str:

@@ -7,7 +7,7 @@ by no ``except``: so what is at hand is noted in a mapped file, which outlives t
 Python's fault handler notes that it was a fault. A ``kill -9`` leaves no such note, and blames
 nobody.
 
-Each file of the folder ``quarantine`` is one message or row. Who removes a file lets it in again.
+Each file of the folder ``quarantine`` is one message or row. Removing the file lets it in again.
 """
 
 from __future__ import annotations

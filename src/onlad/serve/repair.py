@@ -43,7 +43,7 @@ class _Repair:
         self.missing = False  # a segment of the journal
 
     def run(self) -> Iterator[str]:
-        """Do it."""
+        """Repair the folder; yield what was done."""
         before = len(list(self.damaged.glob("*")))
         point = yield from self._checkpoint()
         good: list[Saved] = []

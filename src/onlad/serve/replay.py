@@ -110,7 +110,7 @@ DAYS = 7.0
 
 
 class Tried(NamedTuple):
-    """What would have been said of the last days."""
+    """The last days, judged with another budget."""
 
     incidents: list[Incident]  # with the times of their samples
     history: History  # of the samples

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
+from onlad.samples import listed
 from onlad.serve import logs
 from onlad.serve.alarm import key
 from onlad.serve.checkpoint import StateError
-from onlad.serve.devices import shown
 from onlad.serve.disk import AT_STOP
 from onlad.serve.service import Service
 from onlad.serve.tables import Config
@@ -71,8 +71,8 @@ def _watcher(service: Service, stream: str, device: str) -> Watcher:
     watcher = service.watchers.get((stream, device))
     if watcher is None:
         there = sorted(w.key for w in service.watchers.values())
-        listed = shown(there, 20)
-        raise StateError(f"there is no device {key(stream, device)}; there are: {listed}")
+        known = listed(there, 20)
+        raise StateError(f"there is no device {key(stream, device)}; there are: {known}")
     return watcher
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from onlad.errors import OnladError
+from onlad.report import lines
 from onlad.serve.alarm import Alarm
 from onlad.serve.charts import when
 from onlad.serve.guard import user
@@ -116,15 +117,7 @@ def person() -> str:
     return user(request.headers) or "the page"
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number of things.
-
-    Examples
-    --------
-    >>> counted(1, "alarm"), counted(2000, "sample")
-    ('1 alarm', '2,000 samples')
-    """
-    return f"{number:,} {what}" + "s" * (number != 1)
+counted = lines.counted
 
 
 def learning(watcher: Watcher) -> str:

@@ -106,7 +106,8 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
         return Answer(bad=[(0, why)])
     template = service.devices.templates[item.stream.name]
     names = watcher.names if watcher is not None else template.names or item.stream.columns
-    found = payload.read(item.stream, item.payload, names, batch.now)
+    grows = watcher is not None and watcher.grows
+    found = payload.read(item.stream, item.payload, names, batch.now, grows=grows)
     service.quarantine.drop()
     if found.timed and item.mark is not None:  # under whatever identifier
         first = taken.setdefault((item.stream.name, item.mark.digest), item.mark)
@@ -120,14 +121,10 @@ def _take(service: Service, batch: Batch, item: Item, taken: Taken) -> Answer:
     if watcher is None:
         return Answer(bad=found.bad)
     watcher.bad += len(found.bad)
-    if found.later and watcher.may_take(found.later):
-        names = (*watcher.names, *found.later)
-        wider = payload.read(item.stream, item.payload, names, batch.now)
-        if len(wider.rows):
-            watcher.take(found.later)
-            names_then = ", ".join(found.later)
-            logs.info("names came later, and are watched", **item.where, names=names_then)
-            found = wider
+    if grows and (new := found.names[len(names) :]):
+        watcher.take(new)
+        shown = ", ".join(map(str, new))
+        logs.info("names came later, and are watched", **item.where, names=shown)
     for name in sorted(found.late - watcher.late)[: MOST_LATE - len(watcher.late)]:
         watcher.late.add(name)
         logs.warning("a name came later and is not watched", **item.where, name=name)
@@ -227,7 +224,7 @@ async def _watch(service: Service, part: Part) -> None:
 def _say(
     service: Service, part: Part, times: Array, verdicts: Verdicts, alarms: list[Alarm]
 ) -> None:
-    """Tell all who want to hear it what was said of rows of a device."""
+    """Pass the verdicts on rows of a device to all listeners."""
     watcher = part.watcher
     first = watcher.monitor.n_seen - len(verdicts)
     watcher.hear(part.seen)

@@ -21,8 +21,8 @@ from onlad.monitor import Monitor
 from onlad.rules import ROLES, SIDES, Rules, Sensor
 from onlad.serve.topics import Pattern
 from onlad.streams.block import Choice
-from onlad.streams.client import Login
 from onlad.streams.settings import LIMITS, given
+from onlad.streams.wire import Login
 
 SHORT = r"(?s:.{0,16000})"  # MQTT has room for 65,535 bytes
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -153,7 +153,7 @@ class WebhookTable:
         """Raise `ValueError` that says why nothing could be posted there."""
         parts = urlsplit(self.url)
         if not parts.hostname or parts.port == 0:
-            raise ValueError("it needs a host, and a port that is one")
+            raise ValueError("it needs a host name and a valid port")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,12 +193,12 @@ class StreamTable:
     alarms_per_day: int | None = rule(None, low=1, high=1_000_000)  # of each device; none: all
 
     REMOVED: ClassVar[dict[str, str]] = {
-        "threshold": "is gone; the threshold follows false_alarms, the share of normal samples at "
-        "which a false alarm may begin (default: 1e-4)",
-        "gate": "is gone; unusual samples are not learned, and a lasting change is after some "
-        "time. Pausing a device stops all learning",
-        "hidden": "is gone; the size of a model follows from its columns",
-        "forgetting": "is gone; how fast a model forgets is fixed",
+        "threshold": "was removed; the threshold follows false_alarms, the share of normal samples "
+        "at which a false alarm may begin",
+        "gate": "was removed; unusual samples are not learned, and a lasting change is learned "
+        "after some time. Pausing a device stops all learning",
+        "hidden": "was removed; the size of a model follows from its columns",
+        "forgetting": "was removed; how fast a model forgets is fixed",
     }
 
     @property

@@ -34,7 +34,7 @@ class Pattern:
             if level != "{device}" and ("{" in level or "}" in level):
                 raise ValueError(f"{{device}} takes a whole level, got {level!r}")
         if levels.count("{device}") > 1:
-            raise ValueError("{device} may stand there once")
+            raise ValueError("{device} may appear only once")
         self.filter = "/".join("+" if level == "{device}" else level for level in levels)
         parts = {"+": "[^/]*", "{device}": "([^/]*)"}
         body = "/".join(parts.get(level, re.escape(level)) for level in levels if level != "#")

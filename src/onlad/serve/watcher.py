@@ -14,6 +14,7 @@ import numpy as np
 from onlad.monitor import MOST_LATE, Monitor
 from onlad.reference import Array
 from onlad.rows import Names
+from onlad.rules import Budget
 from onlad.serve import logs
 from onlad.serve.alarm import LABELS, Alarm, Alarms, band, key, rounded
 from onlad.serve.checkpoint import OnDisk, Said
@@ -25,7 +26,6 @@ from onlad.verdict import Verdict, Verdicts
 from onlad.watching import default_window
 
 MOST_BANDS = 32  # sensors whose bands are published with the state of a device
-MOST_NAMES = 1000  # of a device, with those that came later
 
 
 def padded(rows: Array, width: int) -> Array:
@@ -50,6 +50,7 @@ class Watcher:
         self.lost = 0  # rows of the journal that the model has never seen
         self.history = History(history)
         self.alarms = Alarms()
+        self._budget = Budget(stream.rules.incidents_per_day)
         self.last: Said | None = None
         self.seen = 0.0  # when the last sample came, by the clock
         self.failed = ""  # why it is set aside until the next start, if it is
@@ -318,8 +319,10 @@ class Watcher:
         )  # fmt: skip
         alarm.follow(verdict, row, when)
         alarm.like = self.alarms.like(alarm, self._others)
-        most = self.stream.rules.incidents_per_day
-        alarm.told = most is None or self.alarms.allow(when, most, self.stream.rules.calendar.day)
+        day_of = self.stream.rules.calendar.day
+        day = day_of(when)
+        before = sum(past.told and day_of(past.time) == day for past in self.alarms)
+        alarm.told = self._budget.allows(day, before)
         self.suppressed += not alarm.told
         self.alarms.keep(alarm)
         self.n_alarms += 1
@@ -351,17 +354,17 @@ class Watcher:
         goes_on = alarm is self.alarms[-1] and self.mode_row >= alarm.row
         return alarm.row, self.monitor.n_seen if goes_on else alarm.last + 1
 
-    def may_take(self, names: tuple[str, ...]) -> bool:
-        """Return whether names that came later can be watched: there must not be too many."""
-        few = len(self.names) + len(names) <= MOST_NAMES and self.monitor.widened < MOST_LATE
-        return few and not self.stream.columns and self.monitor.n_seen > 0
+    @property
+    def grows(self) -> bool:
+        """Whether names that come later are watched from then on."""
+        return self.monitor.n_seen > 0 and self.monitor.widened < MOST_LATE
 
-    def take(self, names: tuple[str, ...]) -> None:
+    def take(self, names: Names) -> None:
         """Watch names that came later, which the journal does not have yet."""
         self.widen(names)
         self.unnamed = self.names[len(self.monitor.first_names) :]
 
-    def widen(self, names: tuple[str, ...]) -> None:
+    def widen(self, names: Names) -> None:
         """Watch more sensors from here on; those that are watched already stay as they are."""
         if new := tuple(name for name in names if name not in self.names):
             self.monitor.widen(new)

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from onlad.errors import OnladError
 from onlad.reference import Array
 from onlad.rows import LARGEST, Names
+from onlad.samples import Made, listed
 
 Time: TypeAlias = "str | int | float | None"
 Say: TypeAlias = Callable[[str], None]
@@ -45,7 +46,7 @@ class Bad(NamedTuple):
         return f"{self.where}: {self.why}"
 
 
-class Spans(Sequence[str]):
+class Spans(Made[str]):
     """Texts that are decoded only when they are read: most never are. `known` are read already."""
 
     def __init__(self, data: bytes, spans: Array, known: dict[int, str] | None = None) -> None:
@@ -54,17 +55,10 @@ class Spans(Sequence[str]):
     def __len__(self) -> int:
         return len(self._spans)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        index = range(len(self))[index]
-        if index in self._known:
-            return self._known[index]
-        start, stop = self._spans[index].tolist()
+    def _item(self, place: int) -> str:
+        if place in self._known:
+            return self._known[place]
+        start, stop = self._spans[place].tolist()
         return self._data[start:stop].decode().strip()
 
 
@@ -232,8 +226,7 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _listed(names: Sequence[Hashable]) -> str:
-    shown = ", ".join(repr(str(name)) for name in names[:12])
-    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return listed([repr(str(name)) for name in names], 12)
 
 
 def number(text: str, name: Hashable, decimal: str = ".") -> float:

@@ -26,9 +26,6 @@ LARGEST = 1 << 21  # bytes of a message; a larger one is not kept in memory
 HEAD = 1 << 17  # bytes that contain everything before a payload
 
 
-Login = wire.Login
-
-
 class BrokerError(OnladError):
     """There is no connection to the broker; the error says why."""
 
@@ -67,7 +64,7 @@ class Client(asyncio.Protocol):
         self._waiting: deque[bytes] = deque()  # the others, until the broker accepts them
 
     @classmethod
-    async def connect(cls, login: Login, calls: Calls) -> tuple[Client, bool]:
+    async def connect(cls, login: wire.Login, calls: Calls) -> tuple[Client, bool]:
         """Return a connection, and whether the broker has kept the session."""
         try:
             client = await asyncio.wait_for(cls._reach(login, calls), PATIENCE)
@@ -88,7 +85,7 @@ class Client(asyncio.Protocol):
         return client, greeting.session
 
     @classmethod
-    async def _reach(cls, login: Login, calls: Calls) -> Client:
+    async def _reach(cls, login: wire.Login, calls: Calls) -> Client:
         """Return a connection to the first address of the broker that takes one."""
         loop, name = asyncio.get_running_loop(), login.host if login.tls else None
 

@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 
 from onlad.rows import Names
 from onlad.streams.block import MOST, Block, Choice, Say, StreamError
-from onlad.streams.client import BrokerError, Calls, Client, Login
+from onlad.streams.client import BrokerError, Calls, Client
 from onlad.streams.lines import LONGEST
 from onlad.streams.records import Records, Sample, collected
 from onlad.streams.stop import Stop
-from onlad.streams.wire import Publication, acknowledgement
+from onlad.streams.wire import Login, Publication, acknowledgement
 
 POLL = 0.2  # seconds between two checks whether to stop
 LONGEST_WAIT = 30.0  # seconds between two attempts to connect

@@ -26,6 +26,7 @@ except ImportError:
     from json import loads  # type: ignore[assignment]
 
 Sample = tuple[list[float], Time, str]
+LONGEST_NAME = 200  # letters of a name that comes later
 
 
 def parsed(raw: bytes) -> list[Any]:
@@ -53,8 +54,8 @@ def _slowly(raw: bytes) -> Any:
 class Late:
     """The rule for names that come after the first sample of a series.
 
-    A number is watched from then on if the series `grows`, unless the user chose the columns or
-    there are MOST already. Any other name is reported once.
+    A number is watched from then on if the series `grows`, unless the user chose the columns, its
+    name is very long, or there are MOST already. Any other name is reported once.
     """
 
     def __init__(
@@ -64,7 +65,6 @@ class Late:
         self._grows = grows and not choice.columns
         self._usual = set(usual)  # names that were checked before
         self.reported: list[str] = []
-        self.numbers: list[str] = []  # those of them with a number
 
     def watched(self, record: Mapping[Any, Any], n: int) -> dict[str, float]:
         """Return what of a sample is watched from now on, besides the `n` names that are."""
@@ -74,16 +74,15 @@ class Late:
         for name, value in record.items():
             if name in self._usual or (self._grows and value is None):
                 continue
-            is_number = isinstance(name, str) and isinstance(value, (bool, int, float))
+            fits = isinstance(name, str) and len(name) <= LONGEST_NAME and n + len(new) < MOST
             wanted = self._choice.wants(name)
-            if wanted and is_number and self._grows and n + len(new) < MOST:
+            if self._grows and wanted and fits and isinstance(value, (bool, int, float)):
                 new[name] = _number(value, name)
                 continue
             if len(self._usual) < MOST:
                 self._usual.add(name)
             if wanted:
                 self.reported.append(str(name))
-                self.numbers += [name] * is_number
                 self._say(f"{self._what}{str(name)!r} came later and is not watched")
         self._usual |= new.keys()
         return new

@@ -18,7 +18,7 @@ from onlad.fleet.tensors.rows import Details, Found, Rows, Said, chosen, indices
 from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
 from onlad.mode import LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
-from onlad.severity import LATELY, POINTS, TAIL
+from onlad.severity import HIGHEST, LATELY, POINTS, TAIL
 from onlad.watching import TICK
 
 
@@ -122,7 +122,7 @@ class Judging(Store):
             "score": score,
             "threshold": threshold,
             "p_value": p_value,
-            "severity": (-POINTS * torch.where(alarm, rare, common).log10()).clamp(max=100.0),
+            "severity": (-POINTS * torch.where(alarm, rare, common).log10()).clamp(max=HIGHEST),
             "unusual": unusual,
             "is_anomaly": alarm,
             "learned": ~refused & ~rows.paused[:, None],
