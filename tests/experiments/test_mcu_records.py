@@ -9,6 +9,7 @@ from experiments.records import latest
 from experiments import mcu
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.definition import Definition
+from onlad.verdict import Verdicts
 
 RECORDS = latest("mcu/cost", "features", "hidden", "board")
 
@@ -133,6 +134,18 @@ def test_the_source_in_float64_says_what_the_definition_says():
     assert said.any()
     monitor.observe_many(rows[:700])
     np.testing.assert_array_equal(mcu.in_float64(monitor, rows[700:]), said[700:])
+
+
+def test_a_row_on_which_an_export_differs_has_one_reason():
+    said, wanted = Verdicts((0,), 5), Verdicts((0,), 5)
+    said.score[:], said.threshold[:] = [1, 3, 3, 1, 3], 2
+    wanted.score[:], wanted.threshold[:] = [1, 3, 1, 1, 1], [2, 4, 2, 2, 2]
+    for each in (said, wanted):
+        each.is_anomaly[:] = each.score > each.threshold
+    said.drift[3] = True
+    assert mcu.apart(said, wanted) == {
+        "rows": 5, "differ": 3, "threshold": 1, "score": 1, "mode": 1
+    }  # fmt: skip
 
 
 def test_the_tables_of_the_page_come_from_records():
