@@ -88,8 +88,8 @@ benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes 
 # LONG=1 also fuzzes for long, and measures every size on every board that has no record yet.
 CHIP_RECORDS := tests/experiments/test_mcu_records.py
 mcu: $(VENV)/.dev $(VENV)/.mcu  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
-	COVERAGE_FILE=.coverage.mcu $(BIN)/python -m pytest -q $(if $(LONG),,-m "not slow") $(COUNT) \
-	  tests/mcu $(CHIP_RECORDS)
+	COVERAGE_FILE=.coverage.mcu $(BIN)/python -m pytest -q $(if $(LONG),,-m "not slow") $(COUNT) tests/mcu
+	$(BIN)/python -m pytest -q $(if $(LONG),,-m "not slow") $(CHIP_RECORDS)
 	$(if $(LONG),$(BIN)/python -m experiments.mcu cost)
 	$(if $(LONG),$(BIN)/python -m experiments.mcu variants)
 
