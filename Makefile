@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/* src/onlad/mcu/c/*.[ch])
-PARTS := fleet hardware serve library cli experiments adapters mcu  # of the tests
+PARTS := fleet hardware serve library cli experiments adapters  # of the tests, beside `mcu`
 VARIANTS := constant adaptive on-drift fos-elm dff-os-elm fp-elm-dynamic ml-oselm mixture
 C := $(wildcard cpp/*.?pp cpp/*.[ch] src/onlad/mcu/c/*.[ch] src/onlad/mcu/c/*/*.[ch] tests/mcu/*.c src/onlad/hardware/*.cpp tests/mcu/tools/*/*/*/*)
 EXTRAS := sklearn,river,pyod,pysad,capymoa,plot,parquet,experiments,fleet,hardware,serve
@@ -29,13 +29,14 @@ fleet-demo: $(VENV)/.dev  ## watch 2,000 pumps on Spark, which needs Java 17
 test: $(VENV)/.run  ## lint, tests with coverage, examples in the text, docs, packages
 	@$(MAKE) --no-print-directory -j 3 -O dist lint $(VENV)/.pynq $(VENV)/.mcu $(if $(TORCH),$(VENV)/.torch)
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory -j 4 -O $(PARTS:%=test-%) test-levels quick docs
+	@$(MAKE) --no-print-directory -j 4 -O mcu $(PARTS:%=test-%) test-levels quick docs
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered
 
 COUNT := --cov=onlad --cov-report= --cov-fail-under=0  # the lines; all parts are judged together
 test-fleet: TESTS = tests/fleet docs/howto/spark.md
 test-experiments: COUNT =
+test-experiments: TESTS = tests/experiments --ignore=$(CHIP_RECORDS)
 test-library: TESTS = tests/test_*.py src/onlad README.md docs --ignore=docs/conf.py --ignore=docs/howto/spark.md
 $(PARTS:%=test-%): test-%: $(VENV)/.dev
 	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" $(COUNT) $(or $(TESTS),tests/$*)
@@ -85,10 +86,13 @@ networks: $(VENV)/.dev  ## the networks, and FPELM-AE's search, made for a GPU, 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
 	$(BIN)/python -m experiments.benchmark
 
+# LONG=1 also fuzzes for long, and measures every size on every board that has no record yet.
+CHIP_RECORDS := tests/experiments/test_mcu_records.py
 mcu: $(VENV)/.dev $(VENV)/.mcu  ## the monitor on emulated microcontrollers: equal to Python, and what it costs
-	$(BIN)/python -m pytest -q tests/mcu -m "slow or not slow"
-	$(BIN)/python -m experiments.mcu cost
-	$(BIN)/python -m experiments.mcu variants
+	COVERAGE_FILE=.coverage.mcu $(BIN)/python -m pytest -q $(if $(LONG),,-m "not slow") $(COUNT) tests/mcu
+	$(BIN)/python -m pytest -q $(if $(LONG),,-m "not slow") $(CHIP_RECORDS)
+	$(if $(LONG),$(BIN)/python -m experiments.mcu cost)
+	$(if $(LONG),$(BIN)/python -m experiments.mcu variants)
 
 ARM_TESTS ?= tests/test_kernel.py tests/test_instance.py tests/test_judge.py tests/mcu/test_portable.py
 arm: $(VENV)/.dev  ## wheels for 64-bit and 32-bit Arm, their tests under qemu-user; downloads from Debian

@@ -66,6 +66,11 @@ PARTS = {  # of a row in fixed point: what functions are for, by how their names
     "divisions of floats": "__aeabi_fdiv",
     "other soft float": r"__aeabi_[fiu]|__\w+sf|__clz|\w*sqrtf|__aeabi_cf",
 }
+WHY = {  # an export differs from its `Monitor`: reasons in `apart`, and in words
+    "threshold": "by the threshold",
+    "score": "by the score",
+    "mode": "after a mode at another row",
+}
 LIMITS = {(3, 16): (6, 12, 25_000), (8, 32): (16, 12, 80_000), (32, 64): (64, 12, 400_000)}
 COLLECTIONS = {name: row for name, row in SCORED.items() if name != "records"}
 
@@ -296,7 +301,7 @@ def precision() -> None:
         if collection.name not in COLLECTIONS or collection.missing():
             continue
         fresh, fixed, monitor, exact = Compared(), Compared(), Compared(), Compared()
-        alike = 0  # rows that differ before the two confirm a mode at different rows
+        streams: dict[str, Record] = {}  # of exports beside their `Monitor`
         for name in collection.names():
             series = collection.load(name)
             X = series.X.astype("float32")
@@ -310,19 +315,38 @@ def precision() -> None:
                 said, wanted = chip.observe_many(X), fitted.observe_many(X)
                 monitor.add(said, wanted.is_anomaly)
                 exact.add(said, exact_said)
-                first = int(np.argmax(np.append(said.drift != wanted.drift, True)))
-                alike += int((said.is_anomaly != wanted.is_anomaly)[:first].sum())
+                streams[name] = apart(said, wanted)
         record = {
             "collection": collection.name,
             "fresh": {"float64": fresh.record(), "fixed": fixed.record()},
             "exported": {
-                "monitor": monitor.record() | {"alike": alike},
+                "monitor": monitor.record(),
                 "float64": exact.record(),
+                "streams": streams,
             },
         }
         from_where = origin("python -m experiments.mcu precision", "experiments/mcu.py")
         append("mcu/precision", [record | {"source": source(), **from_where}])
         print(record, flush=True)
+
+
+def apart(said: Verdicts, wanted: Verdicts) -> Record:
+    """Return on how many rows an export differs from its `Monitor`, and why.
+
+    From the row on at which only one of them confirms a mode, they have other models. Before it,
+    the threshold is the reason if the score of the export gives the verdict of `Monitor` with the
+    threshold of `Monitor`; else it is the score.
+    """
+    differ = said.is_anomaly != wanted.is_anomaly
+    first = int(np.argmax(np.append(said.drift != wanted.drift, True)))
+    by_threshold = differ & ((said.score > wanted.threshold) == wanted.is_anomaly)
+    return {
+        "rows": len(differ),
+        "differ": int(differ.sum()),
+        "threshold": int(by_threshold[:first].sum()),
+        "score": int((differ & ~by_threshold)[:first].sum()),
+        "mode": int(differ[first:].sum()),
+    }
 
 
 class Compared:
@@ -539,14 +563,24 @@ def exported() -> str:
     for r in latest("mcu/precision", "collection"):
         one, other = r["exported"]["monitor"], r["exported"]["float64"]
         if one["rows"]:
-            alike, first = f"{one['alike']:,}", [_title(r), f"{one['series']}", f"{one['rows']:,}"]
-            found.append([*first, *_shares(one), alike, *_shares(other)])
-    near = "of these near the threshold"
-    heads = [
-        "data", "series", "rows", "`Monitor` differs", near, "before their modes differ",
-        "the export in float64 differs", near,
-    ]  # fmt: skip
+            reasons = [sum(each[why] for each in r["exported"]["streams"].values()) for why in WHY]
+            first = [_title(r), f"{one['series']}", f"{one['rows']:,}", *_shares(one)]
+            found.append([*first, *(f"{rows:,}" for rows in reasons), _shares(other)[0]])
+    heads = ["data", "series", "rows", "`Monitor` differs", "of these near the threshold",
+             *WHY.values(), "the export in float64 differs"]  # fmt: skip
     return markdown(heads, found)
+
+
+def far_apart() -> str:
+    """Return the table of the streams on which exports differ on more than a hundredth of rows."""
+    found = []
+    for r in latest("mcu/precision", "collection"):
+        for name, each in r["exported"]["streams"].items():
+            if 100 * each["differ"] > each["rows"]:
+                share = f"{100 * each['differ'] / each['rows']:.1f} %"
+                reasons = [f"{each[why]:,}" for why in WHY]
+                found.append([f"{_title(r)} {name}", f"{each['rows']:,}", share, *reasons])
+    return markdown(["stream", "rows", "`Monitor` differs", *WHY.values()], found)
 
 
 def _title(record: Record) -> str:
@@ -605,6 +639,7 @@ def tables() -> dict[str, str]:
         "mcu_fixed": fixed(),
         "mcu_precision": precise(),
         "mcu_exported": exported(),
+        "mcu_far_apart": far_apart(),
         "mcu_detection": detected(),
     }
 

@@ -4,11 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
+from experiments.benchmark import collections
 from experiments.records import latest
 
 from experiments import mcu
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.definition import Definition
+from onlad.verdict import Verdicts
 
 RECORDS = latest("mcu/cost", "features", "hidden", "board")
 
@@ -133,6 +135,35 @@ def test_the_source_in_float64_says_what_the_definition_says():
     assert said.any()
     monitor.observe_many(rows[:700])
     np.testing.assert_array_equal(mcu.in_float64(monitor, rows[700:]), said[700:])
+
+
+@pytest.mark.slow
+def test_the_source_says_on_a_server_what_its_definition_says():
+    """SMD has six new modes, and the chip detects less there than `Monitor`."""
+    collection = next(each for each in collections.LABELLED if each.name == "smd")
+    if collection.missing():
+        pytest.skip("needs ONLAD_BENCHMARK")
+    X = collection.load(collection.names()[0]).X.astype("float32").astype("float64")
+    monitor = PortableMonitor()
+    said = monitor.observe_many(X)
+    chip = Definition(monitor.sizes(), *monitor.layer())
+    score, threshold, drift = np.array([chip.observe(x) for x in X]).T
+    np.testing.assert_array_equal(said.is_anomaly, score > threshold)
+    np.testing.assert_array_equal(said.drift, drift.astype(bool))
+    # Rounding of float32, 6e-8, times the condition of the sums: some 10,000.
+    np.testing.assert_allclose(said.score, score, rtol=2e-3, atol=2e-4)
+
+
+def test_a_row_on_which_an_export_differs_has_one_reason():
+    said, wanted = Verdicts((0,), 5), Verdicts((0,), 5)
+    said.score[:], said.threshold[:] = [1, 3, 3, 1, 3], 2
+    wanted.score[:], wanted.threshold[:] = [1, 3, 1, 1, 1], [2, 4, 2, 2, 2]
+    for each in (said, wanted):
+        each.is_anomaly[:] = each.score > each.threshold
+    said.drift[3] = True
+    assert mcu.apart(said, wanted) == {
+        "rows": 5, "differ": 3, "threshold": 1, "score": 1, "mode": 1
+    }  # fmt: skip
 
 
 def test_the_tables_of_the_page_come_from_records():

@@ -133,6 +133,7 @@ int main(int argc, char** argv) {
         onlad_observe(&m, x, &v);
         if (draw() % 50 == 0) onlad_accept(&m, (int)(draw() % 70) - 3);
         if (draw() % 300 == 0) onlad_pause(&m, (int)(draw() % 2));
+        if (draw() % 300 == 0) onlad_set_false_alarms(&m, value());
         if (t % 16 == 0) need_sound(&m);
         need_finite(&m, &v);
     }

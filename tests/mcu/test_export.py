@@ -49,6 +49,19 @@ def test_a_fresh_export_compiles_without_a_warning_and_passes_its_self_test(tmp_
 
 
 @NEEDS_CC
+def test_a_monitor_that_takes_other_memory_than_was_told_does_not_compile(tmp_path):
+    main(["export", "--features", "3", "-o", str(tmp_path)])
+    header = tmp_path / "onlad_model.h"
+    header.write_text(re.sub(r"ONLAD_RAM \d+", r"\g<0> + 4", header.read_text()))
+    command = ["gcc", "-fsyntax-only", "onlad.c"]
+    done = subprocess.run(
+        command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "onlad_ram_is_as_expected" in done.stderr
+
+
+@NEEDS_CC
 @pytest.mark.parametrize("arithmetic", ["float", "fixed"])
 def test_the_source_is_cpp_too(arithmetic, tmp_path):
     main(["export", "--features", "3", "--arithmetic", arithmetic, "-o", str(tmp_path)])

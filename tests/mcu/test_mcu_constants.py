@@ -118,6 +118,9 @@ def test_the_constants_of_the_structure_are_those_of_the_monitor():
     assert f"#define BLOCK {definition.BLOCK}u " in source
     assert f"#define OCTAVE {definition.OCTAVE} " in source
     assert f"#define LOWEST ({definition.LOWEST}) " in source
+    assert f"beyond = n - (uint32_t)({real(limit.HIGH)} * (float)n);" in source
+    assert f"if (wanted < {limit.FEWEST}) wanted = {limit.FEWEST};" in source
+    assert f"shape > {real(limit.HEAVIEST)} ? {real(limit.HEAVIEST)} : shape;" in source
 
 
 if __name__ == "__main__":

@@ -67,10 +67,10 @@ int main(void) {
         if (v.is_anomaly != on) set_led(row, on = v.is_anomaly);
         ++row;
     }
+    if (onlad_dump(&monitor, 0, write_file, &state) != ONLAD_OK) return 1;
     for (word = stack_low; *word == PAINT; ++word) {
     }
     sizes[0] = sizeof monitor;
     sizes[1] = (uint32_t)(4 * (STACK - word)); /* with the frames of main and what called it */
-    if (host_move(SYS_WRITE, figures, sizes, sizeof sizes)) return 1;
-    return onlad_dump(&monitor, 0, write_file, &state) != ONLAD_OK;
+    return host_move(SYS_WRITE, figures, sizes, sizeof sizes) != 0;
 }
