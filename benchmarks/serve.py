@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import shutil
 import signal
 import socket
@@ -24,6 +23,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from experiments.records import machine
 
 from benchmarks.records import ROOT, commit
 from onlad.kernel import BACKEND
@@ -188,7 +188,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         late = np.sort(listener.latencies())
     return {
         "benchmark": "serve",
-        "machine": platform.machine(),
+        "machine": machine(),
         "backend": BACKEND,
         "features": FEATURES,
         "devices": args.devices,

@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from experiments.records import machine
 from rich.console import Console
 from rich.table import Table
 
@@ -259,7 +259,7 @@ def measure(
     """Return the record of one number of rows per device and micro-batch."""
     record: dict[str, Any] = {
         "benchmark": "spark",
-        "machine": platform.machine(),
+        "machine": machine(),
         "backend": BACKEND,
         "devices": devices,
         "rows": rows,
