@@ -341,7 +341,7 @@ def test_the_side_of_the_band_is_told():
     frame.loc[199, "heat"] = 400.0
     said, _ = keeper().answer(prepared(frame))
     last = said.iloc[-1]
-    assert last["side"].tolist()[2] == 1
+    assert last["side"][2] == 1
     off = np.abs(frame.loc[199, FEATURES].to_numpy(float) - last["expected"])
     assert (np.array(last["side"]) == 0).tolist() == (off <= last["half"]).tolist()
 

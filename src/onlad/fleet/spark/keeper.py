@@ -192,7 +192,8 @@ def _spread(values: Any, watched: Array) -> Array:
         column[watched] = values
         return column
     column = np.full(len(watched), None, object)
-    values = values.tolist() if getattr(values, "ndim", 0) == 1 else values
+    # Lists of Python's numbers: Spark would take an array of NumPy apart number by number.
+    values = values.tolist() if isinstance(values, np.ndarray) else values
     for at, each in zip(np.flatnonzero(watched).tolist(), values, strict=True):
         column[at] = each
     return column
