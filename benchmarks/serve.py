@@ -195,6 +195,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         "block": args.block,
         "stagger": args.stagger,
         "qos": args.qos,
+        "command": " ".join(["python -m benchmarks.serve", *sys.argv[1:]]),
         "commit": commit(),
         "load": round(os.getloadavg()[0], 1),
         "rate": round(sent / took),
