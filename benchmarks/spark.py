@@ -8,8 +8,8 @@ For the streaming query also the processor time of Java and Python together, and
 model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
 and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
 its own. The first micro-batches are left out: Java compiles. Enough are timed that each bank is
-written once if a device sends one row in each. `--page` makes four runs of the page, and `--dense` the fifth, of
-micro-batches with many rows, for which Java compiles all it can.
+written once if a device sends one row in each. `--page` makes four runs of the page, and `--dense`
+the fifth, of micro-batches with many rows, for which Java compiles all it can.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def main() -> int:
         ]
         write(RECORD, [*runs, *(r for r in records() if "java" in r)])
     if args.dense:
-        dense = measure(*DENSE, DENSE_BATCHES, 1, console, JAVA)
+        dense = measure(*DENSE, DENSE_BATCHES, 1, console, java=JAVA)
         runs = [r for r in records() if "java" not in r]
         write(RECORD, [*runs, dense | {"command": f"{COMMAND} --dense"}])
     if args.page or args.dense or args.paper:
@@ -257,7 +257,7 @@ def main() -> int:
         PAGE.write_text(table + rest.partition(END)[2], encoding="utf-8")
         return 0
     for rows in args.rows:
-        record = measure(args.devices, rows, args.batches, args.cores, console, args.java)
+        record = measure(args.devices, rows, args.batches, args.cores, console, java=args.java)
         show(console, record)
         if args.json:
             with open(args.json, "a", encoding="utf-8") as file:
@@ -271,6 +271,7 @@ def measure(
     batches: int,
     most_cores: int,
     console: Console,
+    *,
     java: str | None = None,
 ) -> dict[str, Any]:
     """Return the record of one number of rows per device and micro-batch."""
