@@ -353,7 +353,7 @@ def paper(runs: list[dict[str, Any]]) -> str:
         f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, "
         f"each row {row * 1e3:.3f} ms, and the writing of a model {write * 1e3:.2f} ms. A device "
         f"takes {size / 1000:.0f} kB of state. With {DENSE[1]} rows of each of {DENSE[0]} devices "
-        f"in a micro-batch, and Java's own settings, all that takes "
+        f"in a micro-batch, and Java's own compiler, all that takes "
         f"{of_a_hundred(runs) * 1e3:.3f} ms per row.",
         "",
         "| devices, one row per minute each | trigger | cores | state | written |",
