@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.records import filled, read, write
+from benchmarks.records import commit, filled, read, write
 
 FORGETTING, RIDGE = 0.99, 1e-2
 SIZES = [(512, 64), (64, 32), (16, 16)]
@@ -349,6 +349,8 @@ def main() -> int:
                 if args.device == "gpu"
                 else measure_cpu(n, N, dtype, max(3, args.repeats))
             )
+            command = f"python -m benchmarks.bank {args.device}"
+            record |= {"command": command, "commit": commit()}
             print(json.dumps(record, indent=1), flush=True)
             records.append(record)
     if args.json:

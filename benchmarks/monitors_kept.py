@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from typing import Any
 import numpy as np
 from experiments.benchmark import machines, normals
 from experiments.benchmark.series import Series
+from experiments.records import machine
 
-from benchmarks.serve import commit
+from benchmarks.records import commit
 from onlad import Monitor
 from onlad.fleet import MonitorBank
 from onlad.reference import Array
@@ -144,7 +144,7 @@ def main() -> None:
                 total.update(part)
             record[name][collection.title] = dict(total)
         record[name] |= {
-            "machine": platform.machine(),
+            "machine": machine(),
             "command": f"python -m benchmarks.monitors_kept {name}",
             "commit": commit(),
         }

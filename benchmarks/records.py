@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import platform
+import os
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from experiments.records import machine
 
 from onlad.kernel import BACKEND
 
@@ -15,8 +17,19 @@ ROOT = Path(__file__).parents[1]
 
 
 def commit() -> str:
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
+    """Return the commit that the code is of; a + says that it has been changed since.
+
+    Where only its files are, without their history, the variable ONLAD_COMMIT says it.
+    """
+    if known := os.environ.get("ONLAD_COMMIT"):
+        return known
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(ROOT), *words]
+        return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "src", "cpp", "benchmarks/*.py")
+    return git("rev-parse", "--short", "HEAD") + "+" * bool(changed)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -30,8 +43,8 @@ def write(path: Path | str, records: Iterable[dict[str, Any]]) -> None:
 def measured(command: str, found: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """Print each record as it comes, with its command, commit and machine."""
     for each in found:
-        machine = f"{platform.machine()}, {BACKEND}"
-        record = each | {"command": command, "commit": commit(), "machine": machine}
+        where = f"{machine()}, {BACKEND}"
+        record = each | {"command": command, "commit": commit(), "machine": where}
         print(json.dumps(record), flush=True)
         yield record
 

@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import shutil
 import signal
 import socket
@@ -24,6 +23,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from experiments.records import machine
 
 from benchmarks.records import ROOT, commit
 from onlad.kernel import BACKEND
@@ -188,13 +188,14 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         late = np.sort(listener.latencies())
     return {
         "benchmark": "serve",
-        "machine": platform.machine(),
+        "machine": machine(),
         "backend": BACKEND,
         "features": FEATURES,
         "devices": args.devices,
         "block": args.block,
         "stagger": args.stagger,
         "qos": args.qos,
+        "command": " ".join(["python -m benchmarks.serve", *sys.argv[1:]]),
         "commit": commit(),
         "load": round(os.getloadavg()[0], 1),
         "rate": round(sent / took),

@@ -8,7 +8,8 @@ For the streaming query also the processor time of Java and Python together, and
 model, its file (bytes and back), the state store (get and update, as far as it is Python), pandas,
 and all that is Spark's: reading, shuffle, Arrow, state, commit. Each number of cores has a Java of
 its own. The first micro-batches are left out: Java compiles. Enough are timed that each bank is
-written once if a device sends one row in each. `--page` makes the four runs of the page.
+written once if a device sends one row in each. `--page` makes four runs of the page, and `--dense`
+the fifth, of micro-batches with many rows, for which Java compiles all it can.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from experiments.records import machine
 from rich.console import Console
 from rich.table import Table
 
@@ -52,7 +53,9 @@ WARM = 3  # micro-batches that are left out: Java compiles what it runs
 LOOPS = 4  # micro-batches of the loops
 WRITES = FOLDED + 1  # rows of each device after which a bank is written
 RUNS = ((600, 1), (3000, 1), (600, WRITES), (600, 100))  # devices and rows, for the page
-COMMAND = "python -m benchmarks.spark --page"
+# The last run again, as the page says for such micro-batches: Java compiles all it can.
+DENSE, DENSE_BATCHES, JAVA = RUNS[3], WARM + 10, "-XX:+UseSerialGC"
+COMMAND = "python -m benchmarks.spark"
 RECORD = Path(__file__).parent / "results" / "spark.jsonl"
 PARTS = ("model", "file", "state", "pandas")
 CORE, STATE, WRITTEN = "core seconds a row", "state bytes a device", "written bytes a device"
@@ -171,9 +174,10 @@ def processor_seconds() -> float:
     return sum(ticks[pid][1] for pid in mine) / os.sysconf("SC_CLK_TCK")
 
 
-def child(cores: int, folder: str, batches: int, devices: int) -> dict[str, Any]:
+def child(cores: int, folder: str, batches: int, devices: int, java: str | None) -> dict[str, Any]:
     """Measure a batch and a streaming query with `cores` cores, in a separate process."""
-    spark, buckets = fleet.session(cores), max(cores, devices // FULL)
+    settings = {} if java is None else {"spark__driver__extraJavaOptions": java}
+    spark, buckets = fleet.session(cores, **settings), max(cores, devices // FULL)
     schema = ", ".join(["device string", "time long", *(f"{name} double" for name in FEATURES)])
     times = Path(tempfile.mkdtemp(dir=folder))
     Timed.folder = str(times)
@@ -225,27 +229,35 @@ def main() -> int:
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="at most")
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS, help="of a device")
     parser.add_argument("--json", help="append the numbers to this file")
-    parser.add_argument("--page", action="store_true", help="the runs of the page, and its table")
+    parser.add_argument("--java", help="options of Java, instead of those of fleet.session")
+    parser.add_argument("--page", action="store_true", help="four runs of the page, and its table")
+    parser.add_argument("--dense", action="store_true", help="the fifth, and the table")
     parser.add_argument("--paper", action="store_true", help="only the table, of the record")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(child(int(args.child[0]), args.child[1], args.batches, args.devices)))
+        found = child(int(args.child[0]), args.child[1], args.batches, args.devices, args.java)
+        print(json.dumps(found))
         return 0
     console = Console()
     if args.page:
         runs = [
-            measure(devices, rows, WARM + max(WRITES // rows, 4), 1, console) | {"command": COMMAND}
+            measure(devices, rows, WARM + max(WRITES // rows, 4), 1, console)
+            | {"command": f"{COMMAND} --page"}
             for devices, rows in RUNS
         ]
-        write(RECORD, runs)
-    if args.page or args.paper:
+        write(RECORD, [*runs, *(r for r in records() if "java" in r)])
+    if args.dense:
+        dense = measure(*DENSE, DENSE_BATCHES, 1, console, java=JAVA)
+        runs = [r for r in records() if "java" not in r]
+        write(RECORD, [*runs, dense | {"command": f"{COMMAND} --dense"}])
+    if args.page or args.dense or args.paper:
         head, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         table = f"{head}{mark}\n\n{paper(records())}\n\n{END}"
         PAGE.write_text(table + rest.partition(END)[2], encoding="utf-8")
         return 0
     for rows in args.rows:
-        record = measure(args.devices, rows, args.batches, args.cores, console)
+        record = measure(args.devices, rows, args.batches, args.cores, console, java=args.java)
         show(console, record)
         if args.json:
             with open(args.json, "a", encoding="utf-8") as file:
@@ -254,12 +266,18 @@ def main() -> int:
 
 
 def measure(
-    devices: int, rows: int, batches: int, most_cores: int, console: Console
+    devices: int,
+    rows: int,
+    batches: int,
+    most_cores: int,
+    console: Console,
+    *,
+    java: str | None = None,
 ) -> dict[str, Any]:
     """Return the record of one number of rows per device and micro-batch."""
     record: dict[str, Any] = {
         "benchmark": "spark",
-        "machine": platform.machine(),
+        "machine": machine(),
         "backend": BACKEND,
         "devices": devices,
         "rows": rows,
@@ -271,9 +289,10 @@ def measure(
         "load": round(os.getloadavg()[0], 1),
         "commit": commit(),
         "cores": {},
-    }
+    } | ({} if java is None else {"java": java})
     command = [sys.executable, "-m", "benchmarks.spark"]
     command += ["--batches", str(batches), "--devices", str(devices)]
+    command += [] if java is None else [f"--java={java}"]
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/in")
         for batch in range(batches):
@@ -308,7 +327,9 @@ def costs(runs: list[dict[str, Any]]) -> tuple[float, float, float, float]:
     models be written, and more.
     """
     seconds = {
-        (r["devices"], r["rows"]): r["devices"] * r["rows"] * r["cores"]["1"][CORE] for r in runs
+        (r["devices"], r["rows"]): r["devices"] * r["rows"] * r["cores"]["1"][CORE]
+        for r in runs
+        if "java" not in r
     }
     few, many, writes, most = (seconds[run] for run in RUNS)
     devices = RUNS[0][0]
@@ -318,6 +339,12 @@ def costs(runs: list[dict[str, Any]]) -> tuple[float, float, float, float]:
     return few - devices * each, each - write / WRITES - row, write, row
 
 
+def of_a_hundred(runs: list[dict[str, Any]]) -> float:
+    """Return the core seconds of a row, a hundred of each device in a micro-batch."""
+    (found,) = (r["cores"]["1"][CORE] for r in runs if "java" in r)
+    return float(found)
+
+
 def paper(runs: list[dict[str, Any]]) -> str:
     """Return the table that carries the runs on to many devices, on paper."""
     base, each, write, row = costs(runs)
@@ -325,7 +352,9 @@ def paper(runs: list[dict[str, Any]]) -> str:
     lines = [
         f"A micro-batch costs a core {base:.1f} s, each device in it {each * 1e3:.2f} ms more, "
         f"each row {row * 1e3:.3f} ms, and the writing of a model {write * 1e3:.2f} ms. A device "
-        f"takes {size / 1000:.0f} kB of state.",
+        f"takes {size / 1000:.0f} kB of state. With {DENSE[1]} rows of each of {DENSE[0]} devices "
+        f"in a micro-batch, and Java's own compiler, all that takes "
+        f"{of_a_hundred(runs) * 1e3:.3f} ms per row.",
         "",
         "| devices, one row per minute each | trigger | cores | state | written |",
         "|---|---|---|---|---|",

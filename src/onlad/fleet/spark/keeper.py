@@ -187,12 +187,13 @@ def _mark(note: Array, code: Array, times: Array, last: Sequence[Any]) -> None:
 
 def _spread(values: Any, watched: Array) -> Array:
     """Return a column with values in the rows that were watched, and null in the others."""
-    if np.ndim(values) == 1 and getattr(values, "dtype", None) == "float64":
+    known = isinstance(values, np.ndarray)
+    if known and values.ndim == 1 and values.dtype == "float64":
         column: Array = np.full(len(watched), np.nan)  # which Spark reads as null
         column[watched] = values
         return column
-    column = np.full(len(watched), None, object)
-    values = values.tolist() if getattr(values, "ndim", 0) == 1 else values
-    for at, each in zip(np.flatnonzero(watched).tolist(), values, strict=True):
-        column[at] = each
+    # Lists of Python's numbers: Spark would take an array of NumPy apart number by number.
+    column, own = np.full(len(watched), None, object), np.empty(len(values), object)
+    own[:] = values.tolist() if known else values
+    column[watched] = own
     return column

@@ -14,6 +14,7 @@ from onlad.errors import OnladError
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 JAVA = 17  # the oldest that Spark 4 runs on
+CHANGES = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 FILES = "spark.sql.streaming.checkpointFileManagerClass"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
@@ -45,8 +46,11 @@ def session(cores: int | None = None, **settings: str) -> SparkSession:
         PROVIDER: ROCKSDB,
         # Spark's default starts the program `readlink` dozens of times in each micro-batch.
         FILES: f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
-        # Java does little here. Compiling it to the last would take more time than it saves.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        # A commit writes what changed, not files of RocksDB.
+        CHANGES: "true",
+        # Java does little here. Compiling it to the last would take more time than it saves, and so
+        # would collecting garbage in threads of its own.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": str(cores),
         # With `expire`, Spark would else run empty micro-batches without end.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
