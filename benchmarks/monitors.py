@@ -27,6 +27,7 @@ from onlad.fleet import Bank, MonitorBank
 
 SIZES = ((8, 1000), (8, 10_000), (64, 500))  # features, devices
 START, CALLS, ROUNDS = 2_048, 64, 3  # a round is a tick of each device
+TURNS = 9  # of one thread and two
 FILE = Path(__file__).parent / "results" / "monitors.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "fleet.md"
 MARKS = "<!-- monitors: python -m benchmarks.monitors -->", "<!-- end of monitors -->"
@@ -89,12 +90,12 @@ def measure(n: int, devices: int) -> dict[str, object]:
         keep("loop of observe", seconds(in_a_loop), len(loop) * CALLS)
         keep("bank of detectors", seconds(lambda: detectors.update(inputs)), devices)
         keep("memory", seconds(lambda: walk.sum(axis=1)), devices)
-        bank.observe_many(X)  # what was measured before has emptied the caches
-        for threads in (1, 2):
-            bank.threads = threads
-            name = f"in blocks, {threads} threads, by the clock"
-            keep(name, seconds(lambda: bank.observe_many(X), time.perf_counter), devices * CALLS)
-        bank.threads = 1
+    bank.observe_many(X)  # what was measured before has emptied the caches
+    for threads in (1, 2) * TURNS:
+        bank.threads = threads
+        name = f"in blocks, {threads} threads, by the clock"
+        keep(name, seconds(lambda: bank.observe_many(X), time.perf_counter), devices * CALLS)
+    bank.threads = 1
     found = {name: round(median(each), 2) for name, each in taken.items()}
     one, two = (found[f"in blocks, {k} threads, by the clock"] for k in (1, 2))
     return {
