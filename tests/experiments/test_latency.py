@@ -200,9 +200,7 @@ def test_all_rows_of_one_device_are_one_machines():
             assert len({r["machine"] for r in mine}) == 1, (name, device)
 
 
-def test_hardly_a_processor_was_busy_while_latency_was_measured():
+def test_no_processor_was_busy_while_latency_was_measured():
     # A loaded machine shows in the median: at its worst it was 2.9 times the 10 % quantile.
     stored = [r for r in records.read("latency") if r["device"] == "cpu"]
-    loud = [r for r in stored if latency.disturbed(r)]
-    assert len(loud) <= 0.02 * len(stored)  # the page names each
-    assert {r["implementation"] for r in loud} <= set(steps.JAX)
+    assert not any(map(latency.disturbed, stored))
