@@ -454,3 +454,12 @@ def test_the_picture_has_ours_among_the_published(small, tmp_path):
     choice = {"left_out": "skab", "settings": {"gate": 3}, "value": 0.8, "in_sample": 0.9}
     records.append("benchmark/choice", [choice])
     assert "| skab | {'gate': 3} | 0.800 | 0.900 |" in report.page(tmp_path)
+
+
+def test_random_layers_are_shown_with_their_range(small, tmp_path):
+    values = [("nothing", 0.4), ("nothing", 0.1), ("nothing", 0.4), ("history", 0.5)]
+    found = [{"collection": "skab", "told": told, "value": value} for told, value in values]
+    records.write("benchmark/layers", found)
+    page = report.page(tmp_path)
+    assert "| **Monitor()** | 0.300 (0.100 to 0.400) |" in page
+    assert "| **Monitor().fit** | 0.500 (0.500 to 0.500) |" in page
