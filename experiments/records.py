@@ -64,6 +64,7 @@ def append(name: str, records: Iterable[Record]) -> None:
 def write(name: str, records: Iterable[Record]) -> None:
     """Store records in place of those that are there."""
     path = RESULTS / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     lines = (json.dumps(r, separators=(",", ":")) + "\n" for r in records)
     part.write_text("".join(lines))
