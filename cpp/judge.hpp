@@ -58,9 +58,14 @@ struct MonitorOperations {
 namespace onlad::ONLAD_LEVEL {
 namespace {
 
-// The score of errors for one mode, running means and leans after it, and squares by feature. Leans
+// Of a row in one mode: with running means and leans, and of the row by itself.
+struct Scores {
+    double whole, alone;
+};
+
+// The scores of errors for one mode, running means and leans after it, and squares by feature. Leans
 // of errors of another mode do not count: `stays` is 0.
-ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const double* e,
+ONLAD_APART Scores judge_errors(const JudgeState& s, const ModeData& m, const double* e,
                                 double known, double stays, double* means,
                                 const JudgeWorkspace& scratch) {
     const Layer& l = *s.layer;
@@ -98,9 +103,10 @@ ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const do
         found[k] /= known;
         leaning[k] /= double(l.n);
     }
-    double total = 0.0;
+    double total = 0.0, alone = 0.0;
     for (std::size_t k = 0; k < statistics; ++k) {
         double standard = (found[k] - levels.median[k]) / levels.reach[k];
+        alone += standard > 0.0 ? standard : 0.0;
         if (s.ordered) {
             const double kept = standard < 1.0 ? standard : 1.0;
             means[k] = s.means[k] + smoothing * (kept - s.means[k]);
@@ -111,7 +117,7 @@ ONLAD_APART double judge_errors(const JudgeState& s, const ModeData& m, const do
         }
         total += standard > 0.0 ? standard : 0.0;
     }
-    return total / double(statistics);
+    return {total / double(statistics), alone / double(statistics)};
 }
 
 // A feature that never moved gets its unit at its first move.
@@ -177,7 +183,7 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeWorkspace& scratch,
         }
         for (std::size_t i = 0; i < s.modes; ++i) wake(l, *s.mode[i], x);
         if (known < n) fill(s, held, scratch, own);
-        double best = 0.0, means[statistics], best_means[statistics];
+        double best = 0.0, least = 0.0, means[statistics], best_means[statistics];
         double *shares = call.shares + t * n, *expected = call.expected + t * call.stride;
         const std::size_t before = s.current;
         auto run_of = [&](std::size_t i) {
@@ -196,8 +202,9 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeWorkspace& scratch,
                 return judge_errors(s, m, scratch.e, double(known), i == before ? 1.0 : 0.0, means,
                                     own);
             };
-            auto take = [&](std::size_t i, double score) {
-                best = score;
+            auto take = [&](std::size_t i, Scores found) {
+                best = found.whole;
+                least = found.alone;
                 s.current = i;
                 std::memcpy(best_means, means, sizeof means);
                 std::memcpy(shares, own.squares, n * sizeof(double));
@@ -212,8 +219,8 @@ void judge(JudgeState& s, const JudgeRows& call, const ModeWorkspace& scratch,
             if (!(best <= l.c->judge_KEEP))
                 for (std::size_t i = 0; i < s.modes; ++i) {
                     if (i == before) continue;
-                    const double found = score(i);
-                    if (found < best) take(i, found);
+                    const Scores found = score(i);
+                    if (found.alone < least) take(i, found);
                 }
             if (s.ordered) {
                 std::memcpy(s.means, best_means, sizeof best_means);

@@ -4,8 +4,10 @@ It holds what changes with each row: the value that each feature had last, the r
 running means, the leans, and the mode that the machine is in. The modes themselves change only
 between calls.
 
-A row belongs to the mode in which it is least unusual; the mode of the row before is kept while its
-score is at most KEEP. A machine that had several modes in its start changes between these at any
+A row belongs to the mode in which the row by itself is least unusual: running means and leans have no
+part in that, since they would be left behind with each change of mode, and a small fault that lasts
+would be hidden by changing to and fro. The mode of the row before is kept while its score is at most
+KEEP. A machine that had several modes in its start changes between these at any
 row, so no window reaches over such a change: until enough rows have followed, the row itself stands
 in for the rows before it. Any other change is a jump that was not seen before. A missing value
 counts as the last one; if it is missing for much longer than usual, as what the other features make
@@ -102,20 +104,22 @@ class Judge:
         now, current = self.moving, int(self.moving.mode[0])
         order = [current, *(i for i in range(len(self.modes)) if i != current)]
         best: tuple[float, int, Array, Array, Array] | None = None
+        least = np.inf  # score of the row by itself
         for i in order:
             mode, means = self.modes[i], now.means
             leans = now.leans if i == current else 0 * now.leans  # of errors of another mode
             window = self._window(known, self._run(i))
             standard, E = mode.standardised(window, present)
+            alone = float(mode.score(standard)[0])
+            if not alone < least:
+                continue
+            least, score = alone, alone
             if mode.ordered:
                 means = means + SMOOTHING * (np.minimum(standard[:, 0], 1.0) - means)
                 leans = leans + LEANING * (np.clip(E[:, 0], -WINSOR, WINSOR) - leans) * present
                 score = float(mode.score(standard, means[:, None], leans[:, None])[0])
-            else:
-                score = float(mode.score(standard)[0])
-            if best is None or score < best[0]:
-                best = (score, i, means, leans, (E[:, 0] ** 2).sum(axis=0))
-            if best[0] <= KEEP and i == current:
+            best = (score, i, means, leans, (E[:, 0] ** 2).sum(axis=0))
+            if score <= KEEP and i == current:
                 break
         assert best is not None
         return best

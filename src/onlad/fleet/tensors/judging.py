@@ -229,11 +229,12 @@ class Judging(Store):
                 found = torch.cat((squares.sum(3) / n, squares.amax(3)), 2)
                 found = (found - levels[:, :, 4]) / levels[:, :, 5]
                 highest = torch.maximum(torch.maximum(own, slow), found)
-            score = torch.where(there, highest.clamp(min=0.0).mean(2), torch.inf)
-            of_own = score[each, current]
-            least = score.amin(1)
-            lowest = torch.where(score == least[:, None], ranks, R).amin(1)
-            keeps = (of_own <= KEEP) | (of_own <= least) | ~some[:, t]
+            score = highest.clamp(min=0.0).mean(2)
+            by_itself = torch.where(there, own.clamp(min=0.0).mean(2), torch.inf)
+            least = by_itself.amin(1)
+            lowest = torch.where(by_itself == least[:, None], ranks, R).amin(1)
+            keeps = (score[each, current] <= KEEP) | (by_itself[each, current] <= least)
+            keeps |= ~some[:, t]
             current = torch.where(keeps, current, lowest)
             moves = some[:, t]
             if self.ordered:
