@@ -45,6 +45,27 @@ class Help(argparse.HelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser of `onlad`, and of each of its commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, formatter_class=Help)
+        self.register("action", None, Stored)
+
+
+class Stored(argparse.Action):
+    """Stores a value, as arguments do by default; a shell completes the names of files."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        if self.type is Path or self.dest == "source":
+            self.complete = "file"  # for shtab
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Store a value."""
+        setattr(namespace, self.dest, values)
+
+
 def add_command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace], int], **numbers: int
 ) -> argparse.ArgumentParser:
@@ -60,7 +81,6 @@ def add_command(
         name,
         help=brief[0].lower() + brief[1:].rstrip("."),
         description=text.format(**numbers),
-        formatter_class=Help,
         epilog="examples:\n  " + examples.replace("\n", "\n  ") if many else f"example: {examples}",
     )
     parser.set_defaults(run=run, usage=parser.error)
