@@ -18,26 +18,32 @@ from onlad.detector import Detector
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
 
+LARGEST = kernel.LARGEST["float64"]
 
-class _Loops:
-    """Many samples as a loop over one."""
+
+class _Model:
+    """What all have: one sample is scored as one of many, many are learned one by one."""
 
     def update_one(self, x: Any) -> float:
         raise NotImplementedError
 
-    def score_one(self, x: Any) -> float:
+    def score_many(self, X: Any) -> Array:
         raise NotImplementedError
 
     def update_many(self, X: Any) -> Array:
         """Return the scores of the rows of `X`, each learned after its score."""
         return np.array([self.update_one(x) for x in np.asarray(X)])
 
-    def score_many(self, X: Any) -> Array:
-        """Return how unusual each row of `X` is, and learn nothing."""
-        return np.array([self.score_one(x) for x in np.asarray(X)])
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return float(self.score_many([x])[0])
 
 
-class Windowed(_Loops):
+def _rows(X: Any, n_features: int | None = None) -> Array:
+    return samples.matrix(X, n_features, "float64", LARGEST)
+
+
+class Windowed(_Model):
     """A detector that has learned the last `window` samples only (FOS-ELM).
 
     A sample that leaves the window is removed by `Detector.unlearn`. `settings` are arguments of
@@ -63,7 +69,7 @@ class Windowed(_Loops):
 
     def fit(self, X: Any) -> Windowed:
         """Forget everything and start from the last rows of `X` that the window holds."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])[-self.window :]
+        X = _rows(X)[-self.window :]
         self.detector.fit(X)
         self._rows = deque(np.array(x) for x in X)
         return self
@@ -77,12 +83,12 @@ class Windowed(_Loops):
             self._rows.popleft()
         return score
 
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return self.detector.score_one(x)
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        return self.detector.score_many(X)
 
 
-class Directional(_Loops):
+class Directional(_Model):
     """A detector that forgets only along what a sample excites, the faster the higher its error.
 
     Adaptive directional forgetting, which `onlad.variants` takes lambda_DFF OS-ELM for. It is
@@ -119,7 +125,7 @@ class Directional(_Loops):
 
     def fit(self, X: Any) -> Directional:
         """Forget everything and start from the rows of `X`."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+        X = _rows(X)
         fresh = self._begin(X.shape[1])
         self._state = reference.fit(fresh, X, ridge=self.ridge, activation=self.activation)
         self.memory = variants.Directional()
@@ -127,7 +133,7 @@ class Directional(_Loops):
 
     def update_one(self, x: Any) -> float:
         """Return the score of `x`, then learn it."""
-        x = self._row(x)
+        x = samples.vector(x, self._n, "float64", LARGEST)
         state = self._state or self._begin(len(x))
         score = self._loss(state, x)
         self._state, self.memory = variants.dff_update(
@@ -135,21 +141,14 @@ class Directional(_Loops):
         )
         return float(score)
 
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return float(self.score_many(self._row(x)[None])[0])
-
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
-        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
+        X = _rows(X, self._n)
         return np.asarray(self._loss(self._state or self._begin(X.shape[1]), X))
 
     @property
     def _n(self) -> int | None:
         return len(self._state.alpha) if self._state else None
-
-    def _row(self, x: Any) -> Array:
-        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
 
     def _begin(self, n: int) -> reference.State:
         return reference.init(n, self.n_hidden, ridge=self.ridge, seed=self.seed)
@@ -158,7 +157,7 @@ class Directional(_Loops):
         return reference.reduce_error(x - reference.predict(state, x, self.activation))
 
 
-class Stacked(_Loops):
+class Stacked(_Model):
     """Layers of OS-ELM autoencoders, and on top one that reconstructs the sample (ML-OSELM).
 
     Parameters
@@ -198,7 +197,7 @@ class Stacked(_Loops):
 
     def fit(self, X: Any) -> Stacked:
         """Forget everything and start from the rows of `X`, the lowest layer first."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+        X = _rows(X)
         given = X
         for layer in self.layers:
             layer.fit(given)
@@ -208,7 +207,7 @@ class Stacked(_Loops):
 
     def update_one(self, x: Any) -> float:
         """Return the score of `x`, then let each layer learn what it was given."""
-        x = self._row(x)
+        x = samples.vector(x, self._n, "float64", LARGEST)
         given = x
         for layer in self.layers:
             above = self._above(layer, given) if layer.n_seen else np.zeros(layer.n_hidden)
@@ -218,13 +217,9 @@ class Stacked(_Loops):
         self.top.learn_one(given, x)
         return float(reference.reduce_error(x - predicted))
 
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return float(self.score_many(self._row(x)[None])[0])
-
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
-        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
+        X = _rows(X, self._n)
         given = X
         for layer in self.layers:
             given = self._above(layer, given)
@@ -234,14 +229,11 @@ class Stacked(_Loops):
     def _n(self) -> int | None:
         return self.layers[0].n_features if self.layers else None
 
-    def _row(self, x: Any) -> Array:
-        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
-
     def _above(self, layer: Detector, given: Array) -> Array:
         return reference.activate(given @ layer.compiled().beta_t, layer.activation)
 
 
-class Mixture(_Loops):
+class Mixture(_Model):
     """Several detectors; the one that reconstructs a sample best scores it and learns it.
 
     `settings` are arguments of `Detector`. `fit` assigns rows to instances by k-means; without it
@@ -266,7 +258,7 @@ class Mixture(_Loops):
 
     def fit(self, X: Any) -> Mixture:
         """Forget everything and start each instance from one cluster of the rows of `X`."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+        X = _rows(X)
         least = 1 if self.instances[0].ridge else self.instances[0].n_hidden + 1
         nearest = _clusters(X, len(self.instances), np.random.default_rng(self.seed))
         for k, instance in enumerate(self.instances):
@@ -280,10 +272,6 @@ class Mixture(_Loops):
         best = int(np.argmin(scores))
         self.instances[best].learn_one(x)
         return scores[best]
-
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return min(instance.score_one(x) for instance in self.instances)
 
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
