@@ -52,6 +52,7 @@ def run(*args, **kwargs):
 
 
 @pytest.mark.skipif(not PAGE.parent.is_dir(), reason="the docs are not in the package")
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse writes -o, --output there")
 def test_the_page_of_commands_is_what_the_parser_says(monkeypatch):
     monkeypatch.setenv("COLUMNS", "88")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -29,21 +29,6 @@ class Help(argparse.HelpFormatter):
             return text
         return super()._fill_text(text, width, indent)
 
-    # The next two do what Python 3.13 does, so that the page of commands is one for all versions.
-
-    def add_argument(self, action: argparse.Action) -> None:
-        """Take an argument, and reserve the width of indented command names."""
-        super().add_argument(action)
-        for each in self._iter_indented_subactions(action):
-            width = len(self._format_action_invocation(each)) + self._current_indent
-            self._action_max_length = max(self._action_max_length, width)
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        return f"{', '.join(action.option_strings)} {value}"
-
 
 class Parser(argparse.ArgumentParser):
     """A parser of `onlad`, and of each of its commands."""
