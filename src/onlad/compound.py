@@ -18,32 +18,26 @@ from onlad.detector import Detector
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
 
-LARGEST = kernel.LARGEST["float64"]
 
-
-class _Model:
-    """What all have: one sample is scored as one of many, many are learned one by one."""
+class _Loops:
+    """Many samples as a loop over one."""
 
     def update_one(self, x: Any) -> float:
         raise NotImplementedError
 
-    def score_many(self, X: Any) -> Array:
+    def score_one(self, x: Any) -> float:
         raise NotImplementedError
 
     def update_many(self, X: Any) -> Array:
         """Return the scores of the rows of `X`, each learned after its score."""
         return np.array([self.update_one(x) for x in np.asarray(X)])
 
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return float(self.score_many([x])[0])
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        return np.array([self.score_one(x) for x in np.asarray(X)])
 
 
-def _rows(X: Any, n_features: int | None = None) -> Array:
-    return samples.matrix(X, n_features, "float64", LARGEST)
-
-
-class Windowed(_Model):
+class Windowed(_Loops):
     """A detector that has learned the last `window` samples only (FOS-ELM).
 
     A sample that leaves the window is removed by `Detector.unlearn`. `settings` are arguments of
@@ -69,7 +63,7 @@ class Windowed(_Model):
 
     def fit(self, X: Any) -> Windowed:
         """Forget everything and start from the last rows of `X` that the window holds."""
-        X = _rows(X)[-self.window :]
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])[-self.window :]
         self.detector.fit(X)
         self._rows = deque(np.array(x) for x in X)
         return self
@@ -83,12 +77,12 @@ class Windowed(_Model):
             self._rows.popleft()
         return score
 
-    def score_many(self, X: Any) -> Array:
-        """Return how unusual each row of `X` is, and learn nothing."""
-        return self.detector.score_many(X)
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return self.detector.score_one(x)
 
 
-class Directional(_Model):
+class Directional(_Loops):
     """A detector that forgets only along what a sample excites, the faster the higher its error.
 
     Adaptive directional forgetting, which `onlad.variants` takes lambda_DFF OS-ELM for. It is
@@ -125,7 +119,7 @@ class Directional(_Model):
 
     def fit(self, X: Any) -> Directional:
         """Forget everything and start from the rows of `X`."""
-        X = _rows(X)
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
         fresh = self._begin(X.shape[1])
         self._state = reference.fit(fresh, X, ridge=self.ridge, activation=self.activation)
         self.memory = variants.Directional()
@@ -133,7 +127,7 @@ class Directional(_Model):
 
     def update_one(self, x: Any) -> float:
         """Return the score of `x`, then learn it."""
-        x = samples.vector(x, self._n, "float64", LARGEST)
+        x = self._row(x)
         state = self._state or self._begin(len(x))
         score = self._loss(state, x)
         self._state, self.memory = variants.dff_update(
@@ -141,14 +135,21 @@ class Directional(_Model):
         )
         return float(score)
 
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return float(self.score_many(self._row(x)[None])[0])
+
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
-        X = _rows(X, self._n)
+        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
         return np.asarray(self._loss(self._state or self._begin(X.shape[1]), X))
 
     @property
     def _n(self) -> int | None:
         return len(self._state.alpha) if self._state else None
+
+    def _row(self, x: Any) -> Array:
+        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
 
     def _begin(self, n: int) -> reference.State:
         return reference.init(n, self.n_hidden, ridge=self.ridge, seed=self.seed)
@@ -157,7 +158,7 @@ class Directional(_Model):
         return reference.reduce_error(x - reference.predict(state, x, self.activation))
 
 
-class Stacked(_Model):
+class Stacked(_Loops):
     """Layers of OS-ELM autoencoders, and on top one that reconstructs the sample (ML-OSELM).
 
     Parameters
@@ -197,7 +198,7 @@ class Stacked(_Model):
 
     def fit(self, X: Any) -> Stacked:
         """Forget everything and start from the rows of `X`, the lowest layer first."""
-        X = _rows(X)
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
         given = X
         for layer in self.layers:
             layer.fit(given)
@@ -207,7 +208,7 @@ class Stacked(_Model):
 
     def update_one(self, x: Any) -> float:
         """Return the score of `x`, then let each layer learn what it was given."""
-        x = samples.vector(x, self._n, "float64", LARGEST)
+        x = self._row(x)
         given = x
         for layer in self.layers:
             above = self._above(layer, given) if layer.n_seen else np.zeros(layer.n_hidden)
@@ -217,9 +218,13 @@ class Stacked(_Model):
         self.top.learn_one(given, x)
         return float(reference.reduce_error(x - predicted))
 
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return float(self.score_many(self._row(x)[None])[0])
+
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
-        X = _rows(X, self._n)
+        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
         given = X
         for layer in self.layers:
             given = self._above(layer, given)
@@ -229,11 +234,14 @@ class Stacked(_Model):
     def _n(self) -> int | None:
         return self.layers[0].n_features if self.layers else None
 
+    def _row(self, x: Any) -> Array:
+        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
+
     def _above(self, layer: Detector, given: Array) -> Array:
         return reference.activate(given @ layer.compiled().beta_t, layer.activation)
 
 
-class Mixture(_Model):
+class Mixture(_Loops):
     """Several detectors; the one that reconstructs a sample best scores it and learns it.
 
     `settings` are arguments of `Detector`. `fit` assigns rows to instances by k-means; without it
@@ -258,7 +266,7 @@ class Mixture(_Model):
 
     def fit(self, X: Any) -> Mixture:
         """Forget everything and start each instance from one cluster of the rows of `X`."""
-        X = _rows(X)
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
         least = 1 if self.instances[0].ridge else self.instances[0].n_hidden + 1
         nearest = _clusters(X, len(self.instances), np.random.default_rng(self.seed))
         for k, instance in enumerate(self.instances):
@@ -272,6 +280,10 @@ class Mixture(_Model):
         best = int(np.argmin(scores))
         self.instances[best].learn_one(x)
         return scores[best]
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return min(instance.score_one(x) for instance in self.instances)
 
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
