@@ -104,7 +104,6 @@ def test_help_has_an_example(name, capsys):
             ["watch", "a.csv", "--load", "m", "--seed", "1"],
             "--seed: not allowed with argument --load",
         ),
-        (["watch", "a.csv", "--normal", "0"], "--normal: needs argument --label"),
         (["watch", "a.csv", "--model", "m", "--save", "m"], "--model: not allowed with argument"),
         (["watch", "-", "--follow"], "--follow: only a file can be followed"),
         (["evaluate", "a.csv"], "arguments are required: --label"),

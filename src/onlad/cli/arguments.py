@@ -156,10 +156,8 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     )  # fmt: skip
     text = "the column with the time (default: one called time, timestamp, date, ...)"
     group.add_argument("--time", metavar="NAME", help=text)
-    text = "the column that marks anomalies; it is never watched, only used for evaluation"
+    text = "the column that marks anomalies; it is never watched, only used by onlad evaluate"
     group.add_argument("--label", metavar="NAME", help=text)
-    text = "the label of normal samples (default: 0, false, no, normal, ok and similar)"
-    group.add_argument("--normal", metavar="VALUE", help=text)
     text = "what to do with a row that cannot be read (default: skip, count and report it)"
     group.add_argument("--on-bad", choices=("skip", "stop"), default="skip", help=text)
 
@@ -198,8 +196,6 @@ def monitor_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def reading(args: argparse.Namespace) -> Reading:
     """Return how the source is read."""
-    if args.normal is not None and args.label is None:
-        args.usage("argument --normal: needs argument --label")
     if args.delimiter == args.decimal == ".":
         args.usage("argument --delimiter: cannot be the decimal sign '.'")
     follow = getattr(args, "follow", False)
