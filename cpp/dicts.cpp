@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "python.hpp"
@@ -65,8 +66,12 @@ public:
                 throw nb::value_error("a place lies outside");
             places.push_back(std::size_t(order.data()[i]));
         }
-        row = nb::module_::import_("numpy").attr("zeros")(places.size());
-        data = nb::cast<Out<double, 1>>(row).data();
+        std::size_t bytes = sizeof(double) * (places.size() + 1);  // never none: it has an owner
+        double* values = static_cast<double*>(PyMem_Calloc(1, bytes));
+        if (!values) throw std::bad_alloc();
+        nb::capsule owner(values, [](void* p) noexcept { PyMem_Free(p); });
+        data = values;
+        row = nb::cast(nb::ndarray<nb::numpy, double, nb::ndim<1>>(values, {places.size()}, owner));
     }
 
     // What a copy is made from; it has read nothing yet.
