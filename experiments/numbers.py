@@ -208,6 +208,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "seeded layer": mcu.seeded,
     "fixed parts": mcu.profiled,
     "fixed fast": mcu.fast,
+    "steep": lambda: f"{definition.STEEP:.0f}",
     "wider": lambda: f"{definition.WIDER:.0f}",
     "smd layers": lambda: mcu.spread("smd"),
     "gecco layers": lambda: mcu.spread("gecco"),

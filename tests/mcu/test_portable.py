@@ -36,7 +36,6 @@ def same(a: Verdicts, b: Verdicts):
     ],
 )
 def test_the_source_of_the_chip_is_its_definition(features, hidden, window, modes, rows):
-    scores, thresholds = [], []  # of how many rows they are far off, of each stream
     for seed in range(5):
         X = machine(rows, max(features, 2), seed)[:, :features]
         monitor = PortableMonitor(hidden=hidden, window=window, modes=modes)
@@ -44,22 +43,11 @@ def test_the_source_of_the_chip_is_its_definition(features, hidden, window, mode
         chip = Definition(monitor.sizes(), *monitor.layer())
         score, threshold, drift = np.array([chip.observe(x) for x in X]).T
         # Rounding of float32, 6e-8, times the condition of the sums: some 10,000.
-        far = np.abs(said.score - score) > 2e-3 * np.abs(score) + 2e-4
-        apart = np.abs(said.threshold - threshold)
-        scores.append(int(far.sum()))
-        thresholds.append(int((apart > 2e-3 * np.abs(threshold)).sum()))
-        if not scores[-1]:
-            np.testing.assert_array_equal(said.drift, drift.astype(bool))
-            assert (
-                apart <= 0.1 * np.abs(threshold)
-            ).all()  # a bin of the histogram is 3 to 6 % wide
+        np.testing.assert_allclose(said.score, score, rtol=6e-4, atol=6e-5)
+        np.testing.assert_allclose(said.threshold, threshold, rtol=6e-4)
+        np.testing.assert_array_equal(said.drift, drift.astype(bool))
         if features == 8 and seed == 0:
             assert said.drift.sum() == 1  # the other half is a mode of its own
-    # A running median takes a step to the one or the other side. Where a value is equal to it but
-    # for rounding, the step goes the other way, in about one stream of ten. And a score may be
-    # counted in the next bin of the histogram, in one of seven.
-    assert sum(count == 0 for count in scores) >= 4, scores
-    assert sum(count == 0 for count in thresholds) >= 3, thresholds
 
 
 def test_a_slow_drift_of_one_sensor_is_the_one_of_the_definition():

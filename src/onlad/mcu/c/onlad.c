@@ -101,6 +101,7 @@
 #define OCTAVE 16       /* bins of the histogram in a factor of two */
 #define LOWEST (-5)     /* the first of them begins at 2^LOWEST, in roots of scores */
 #define WIDER 2.0f      /* usual squares of a candidate, in units: above, they are too small */
+#define STEEP 8.0f      /* of a running median: its step is whole from a quarter of DEVIATION on */
 #define MOST 1e15f      /* the sum of its squares over a start is a float */
 #define SMALLEST 1e-30f /* what moves by less is still */
 #define NAN_BITS 0x7fc00000u
@@ -650,7 +651,8 @@ static int widen_units(onlad_monitor* m, int slot) {
 }
 
 /* Let medians, and sums of the largest of each block, follow row `count` of a measurement. Two of
- * them can go on at a time: `which` is 0 or STATISTICS. */
+ * them can go on at a time: `which` is 0 or STATISTICS. Near a median its step is in proportion to
+ * the distance: with the sign alone, rounding of a value next to it would turn a whole step. */
 static void measure_level(onlad_monitor* m, int which, float* level, const float* found,
                           uint32_t count) {
     for (int i = 0; i < STATISTICS; ++i) {
@@ -661,7 +663,7 @@ static void measure_level(onlad_monitor* m, int which, float* level, const float
             *away = *sum = 0.0f;
         } else {
             *away += (magnitude(found[i] - *median) - *away) / (float)count;
-            *median += (found[i] > *median ? 2.0f : -2.0f) * *away / (float)count;
+            *median += bounded(STEEP * (found[i] - *median), 2.0f * *away) / (float)count;
         }
         *block = count % BLOCK == 0 ? found[i] : larger(*block, found[i]);
         if (count % BLOCK == BLOCK - 1) *sum += *block;
