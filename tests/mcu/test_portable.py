@@ -11,7 +11,7 @@ from onlad import Monitor, limit
 from onlad.errors import ModelFileError
 from onlad.limit import LASTING, SINGLE, TOLD
 from onlad.mcu import PortableMonitor
-from onlad.mcu.definition import WIDER, ChipLimit, Definition
+from onlad.mcu.definition import WIDER, ChipLimit, Definition, level
 from onlad.mcu.layout import JUDGED
 from onlad.mcu.portable import to_bytes
 from onlad.mode import BEYOND, FEW, OFTEN
@@ -48,6 +48,16 @@ def test_the_source_of_the_chip_is_its_definition(features, hidden, window, mode
         np.testing.assert_array_equal(said.drift, drift.astype(bool))
         if features == 8 and seed == 0:
             assert said.drift.sum() == 1  # the other half is a mode of its own
+
+
+def test_a_running_median_does_not_enlarge_a_small_difference():
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        found = np.cumsum(rng.normal(size=(96, 4)), axis=0)
+        small = 1e-3 * found.std(axis=0)
+        other = found + small * rng.uniform(-1, 1, found.shape)
+        medians = [level(each, 1.0, 0.5)[0] for each in (found, other)]
+        assert (np.abs(medians[0] - medians[1]) < small).all(), seed
 
 
 def test_a_slow_drift_of_one_sensor_is_the_one_of_the_definition():
