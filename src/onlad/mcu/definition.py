@@ -410,8 +410,7 @@ class ChipLimit(limit.Limit):
     def tails(self) -> tuple[float, float]:
         """Return `onlad.limit.tail` of the histogram, not `clustered` and so.
 
-        The rows of a bin are taken to be spread over it. What share of the rows above the edge of
-        the tail begin a cluster is known for the bin in which the edge lies.
+        The rows of a bin are taken to be spread over it, and so are the clusters that begin there.
         """
         rows = self.rows[:, 0]
         n = int(rows.sum())
@@ -422,10 +421,10 @@ class ChipLimit(limit.Limit):
         nth = np.arange(n) - np.repeat(np.cumsum(rows) - rows, rows)
         roots = low[bins] + (low[bins + 1] - low[bins]) * (nth + 0.5) / rows[bins]
         k = min(max(int(n * limit.TAIL), limit.FEWEST), n - 1)
-        above, following = self.rows[bins[-k] :].sum(axis=0)
-        begin = max(1 - following / above, 1 / above)
+        begin = (rows - self.rows[:, 1]) / np.maximum(rows, 1)  # of the rows of a bin
+        clusters = max(begin[bins[-k:]].sum(), 1.0)
         edge = limit.tail(roots, self.rate, clustered=False)
-        return edge, limit.tail(roots, self.rate / begin, clustered=False)
+        return edge, limit.tail(roots, self.rate * k / clusters, clustered=False)
 
 
 def halved(rows: Array) -> Array:

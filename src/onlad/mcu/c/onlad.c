@@ -790,8 +790,8 @@ static float p_value(onlad_monitor* m, float score) {
  * the one above which clusters begin with it. The rows of a bin are taken to be spread over it. */
 static void tails(onlad_monitor* m, float* roots) {
     const uint32_t n = m->count[TOTAL], beyond = n - (uint32_t)(0.999f * (float)n);
-    uint32_t k = 0, above = 0, following = 0, wanted = (uint32_t)((float)n * TAIL);
-    float sum = 0.0f, ranked = 0.0f, u = 0.0f, b0, b1, shape, most = 0.0f;
+    uint32_t k = 0, wanted = (uint32_t)((float)n * TAIL);
+    float clusters = 0.0f, sum = 0.0f, ranked = 0.0f, u = 0.0f, b0, b1, shape, most = 0.0f;
     roots[0] = roots[1] = 0.0f;
     if (n < 2) return;
     if (wanted < 8) wanted = 8;
@@ -805,7 +805,7 @@ static void tails(onlad_monitor* m, float* roots) {
         sum += part * value;
         ranked += part * (value * ((float)k + 0.5f * (part - 1.0f)) -
                           step * (part * part - 1.0f) * (1.0f / 12.0f));
-        if (own) above += rows, following += HISTOGRAM[i] >> 16;
+        clusters += part - part * (float)(HISTOGRAM[i] >> 16) / (float)rows;
         k += own;
         u = high - step * (part + 0.5f); /* the first row that is not in the tail */
         if (own < rows) break;
@@ -817,9 +817,7 @@ static void tails(onlad_monitor* m, float* roots) {
     shape = 2.0f - b0 / larger(b0 - 2.0f * b1, 1e-6f * b0);
     shape = shape < 0.0f ? 0.0f : shape > 0.5f ? 0.5f : shape;
     for (int i = 0; i < 2; ++i) {
-        const float begin = i && following < above ? (float)(above - following) : 1.0f;
-        const float share = i ? begin / (float)above : 1.0f;
-        float far = -logarithm(SCALAR(RATE) * (float)n / ((float)k * share));
+        float far = -logarithm(SCALAR(RATE) * (float)n / (i ? larger(clusters, 1.0f) : (float)k));
         if (!(b0 > 0.0f) || far <= 0.0f) continue;
         if (shape > 1e-4f) far = (exponential(shape * far) - 1.0f) / shape;
         roots[i] = smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);
