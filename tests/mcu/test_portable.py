@@ -320,6 +320,19 @@ def test_the_limit_of_a_histogram_is_that_of_the_scores(rows):
         assert rows == 1 or chip.tails()[1] < 0.9 * chip.tails()[0]
 
 
+def test_rows_below_a_tail_do_not_count_as_its_clusters():
+    """Most rows of the bin at its edge are one long run, a little below the tail."""
+    rng = np.random.default_rng(0)
+    roots = rng.uniform(0.1, 0.4, 1000)
+    roots[300:600] = rng.uniform(0.501, 0.515, 300)
+    roots[::60] = rng.uniform(0.516, 0.9, 17)
+    chip = ChipLimit(1e-3)
+    for root in roots:
+        chip.count(root**2)
+    edge, base = (limit.tail(roots, 1e-3, clustered=each) for each in (False, True))
+    np.testing.assert_allclose(chip.tails(), (edge, base), rtol=0.1)
+
+
 def test_a_single_row_needs_more_than_a_limit():
     X = machine(6000, 3)[:1400]
     monitor = PortableMonitor(hidden=8)
