@@ -193,7 +193,7 @@ class Definition:
         self.doubt, self.now = limit.doubt(rows), self.limit.value(rows)
         if self.limit.shelved():
             self.now = max(self.now, watching.SHELVED * max(row[0] for row in self.said[-DELAY:]))
-        self.gate = watching.REFUSED * max(1.0, self.limit.edge) * (1 + watching.YOUNG / rows)
+        self.gate = gate(self.limit.edge, rows)
 
     # -- modes --------------------------------------------------------------------------------
 
@@ -345,6 +345,11 @@ class Anchored(Anchor):
         if self.rows < anchor.MEASURED:
             self.halves[half] = np.maximum(self.halves[half], np.abs(self.lean))
         return self.drifting()
+
+
+def gate(edge: float, rows: int) -> float:
+    """Return above which score a row is refused, by the edge of the tail and the rows learned."""
+    return watching.REFUSED * max(1.0, edge) * (1 + watching.YOUNG / rows)
 
 
 def squash(x: Array) -> Array:
