@@ -4,6 +4,7 @@
     python -m experiments.mcu variants      # the same of fixed point and of seeded layers
     python -m experiments.mcu profile       # where fixed point spends its instructions
     python -m experiments.mcu precision     # the same beside float64, and exports beside Monitor
+    python -m experiments.mcu judged        # exports beside Monitor, made anew at each tick
     python -m experiments.mcu detection     # the benchmark's streams; needs ONLAD_BENCHMARK
     python -m experiments.mcu seeds         # where one stream is all, with several random layers
     python -m experiments.mcu table         # from the records alone
@@ -38,7 +39,7 @@ from onlad import Monitor
 from onlad.instance import GROUPS, HIDDEN, RIDGE, WIDEST
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.convert import from_monitor
-from onlad.mcu.layout import HEADER, VERDICT, Sizes
+from onlad.mcu.layout import DELAY, HEADER, VERDICT, Sizes
 from onlad.mode import MEMORY, PRIOR, PRIOR_SQUARE
 from onlad.reference import Array
 from onlad.verdict import Verdicts
@@ -336,6 +337,41 @@ def precision() -> None:
         print(record, flush=True)
 
 
+def judged() -> None:
+    """Compare exports with the `Monitor` that they are made of, anew at each tick.
+
+    Within a tick a `Monitor` learns nothing, so what differs is how a row is judged.
+    """
+    from experiments.benchmark import collections  # noqa: PLC0415
+
+    warnings.simplefilter("ignore", RuntimeWarning)
+    for collection in collections.LABELLED:
+        if collection.name not in COLLECTIONS or collection.missing():
+            continue
+        compared = Compared()
+        for name in collection.names():
+            series = collection.load(name)
+            history, rest = np.split(series.X.astype("float32"), [series.history])
+            monitor = Monitor().fit(history)
+            if _fits(monitor):
+                compared.add(*by_tick(monitor, rest))
+        record = {"collection": collection.name, **compared.record()}
+        from_where = origin("python -m experiments.mcu judged", "experiments/mcu.py")
+        append("mcu/judged", [record | {"source": source(), **from_where}])
+        print(record, flush=True)
+
+
+def by_tick(monitor: Monitor, X: Array) -> tuple[Verdicts, Array]:
+    """Return verdicts of exports made anew at each tick, and the anomalies of the `Monitor`."""
+    said, wanted = Verdicts(monitor.names, len(X)), np.zeros(len(X), bool)
+    for tick in (slice(at, at + DELAY) for at in range(0, len(X), DELAY)):
+        here = from_monitor(monitor).observe_many(X[tick])
+        for column in ("score", "threshold", "is_anomaly"):
+            getattr(said, column)[tick] = getattr(here, column)
+        wanted[tick] = monitor.observe_many(X[tick]).is_anomaly
+    return said, wanted
+
+
 def apart(said: Verdicts, wanted: Verdicts) -> Record:
     """Return on how many rows an export differs from its `Monitor`, and why.
 
@@ -579,10 +615,7 @@ def precise() -> str:
 
 def rounded(key: str) -> str:
     """Return on how many rows float64 says something else, in words: `same` or `float64`."""
-    found = [r["fresh"][key] for r in latest("mcu/precision", "collection")]
-    differ, near, rows = (sum(r[key] for r in found) for key in ("differ", "near", "rows"))
-    share = f" ({near:,} of them near the threshold)" if differ else ""
-    return f"{differ:,} of {rows:,}{share}"
+    return _in_words([r["fresh"][key] for r in latest("mcu/precision", "collection")])
 
 
 def parted(collection: str) -> str:
@@ -597,15 +630,30 @@ def parted(collection: str) -> str:
 def exported() -> str:
     """Return the table of exports beside the `Monitor` that each was made of."""
     found = []
+    anew = {r["collection"]: r for r in latest("mcu/judged", "collection")}
     for r in latest("mcu/precision", "collection"):
         one, other = r["exported"]["monitor"], r["exported"]["float64"]
         if one["rows"]:
             reasons = [sum(each[why] for each in r["exported"]["streams"].values()) for why in WHY]
-            first = [_title(r), f"{one['series']}", f"{one['rows']:,}", *_shares(one)]
+            shares = _shares(anew[r["collection"]]) + _shares(one)
+            first = [_title(r), f"{one['series']}", f"{one['rows']:,}", *shares]
             found.append([*first, *(f"{rows:,}" for rows in reasons), _shares(other)[0]])
-    heads = ["data", "series", "rows", "`Monitor` differs", "of these near the threshold",
-             *WHY.values(), "the export in float64 differs"]  # fmt: skip
+    near = "of these near the threshold"
+    heads = ["data", "series", "rows", "exported at each tick: `Monitor` differs", near,
+             "exported once: `Monitor` differs", near, *WHY.values(),
+             "the export in float64 differs"]  # fmt: skip
     return markdown(heads, found)
+
+
+def judged_alike() -> str:
+    """Return on how many rows an export made anew at each tick differs, in words."""
+    return _in_words(latest("mcu/judged", "collection"))
+
+
+def _in_words(found: list[Record]) -> str:
+    differ, near, rows = (sum(r[key] for r in found) for key in ("differ", "near", "rows"))
+    share = f" ({near:,} of them near the threshold)" if differ else ""
+    return f"{differ:,} of {rows:,}{share}"
 
 
 def far_apart() -> str:
@@ -691,6 +739,7 @@ if __name__ == "__main__":
         "variants": variants,
         "profile": profile,
         "precision": precision,
+        "judged": judged,
         "detection": detection,
         "seeds": seeds,
         "table": table,
