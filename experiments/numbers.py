@@ -215,6 +215,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gecco layers": lambda: mcu.spread("gecco"),
     "float64 from the same state": lambda: mcu.rounded("same"),
     "float64 differs": lambda: mcu.rounded("float64"),
+    "exported at each tick": mcu.judged_alike,
     "float64 parts": lambda: mcu.parted("gecco"),
     "stretch": lambda: f"{mcu.STRETCH:,}",
     "rounding": lambda: f"{100 * (mcu.rounding(Sizes(watching.WIDEST, 1, 4, 8, 3)) - 1):.1f} %",

@@ -8,6 +8,7 @@ from experiments.benchmark import collections
 from experiments.records import latest
 
 from experiments import mcu
+from onlad import Monitor
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.definition import Definition
 from onlad.mcu.layout import DELAY
@@ -23,6 +24,7 @@ RECORDS = latest("mcu/cost", "features", "hidden", "board")
         ("cost", ("features", "hidden", "board")),
         ("variants", ("variant", "features", "hidden", "board")),
         ("precision", ("collection",)),
+        ("judged", ("collection",)),
         ("detection", ("collection",)),
         ("seeds", ("collection",)),
         ("profile", ("board",)),
@@ -162,6 +164,22 @@ def test_float64_goes_on_from_the_state_of_each_stretch(monkeypatch):
     differ = np.flatnonzero(low != wanted)
     assert set(differ // 500) == {1, 2}
     assert ((differ % 500) < DELAY).all()
+
+
+def test_an_export_judges_a_tick_as_its_monitor_does_but_near_the_threshold():
+    for r in latest("mcu/judged", "collection"):
+        assert r["near"] == r["differ"] <= 1e-3 * r["rows"], r["collection"]
+
+
+def test_an_export_made_anew_at_each_tick_begins_with_the_state_of_its_monitor():
+    rows = mcu.stream(1_200, 3)
+    said, wanted = mcu.by_tick(Monitor().fit(rows[:700]), rows[700:])
+    again = Monitor().fit(rows[:700])
+    verdicts = again.observe_many(rows[700:])
+    np.testing.assert_array_equal(wanted, verdicts.is_anomaly)
+    at = np.arange(0, 500, DELAY)  # the first rows of ticks: nothing was learned since
+    np.testing.assert_allclose(said.threshold[at], verdicts.threshold[at], rtol=1e-6)
+    np.testing.assert_allclose(said.score[at], verdicts.score[at], rtol=1e-3, atol=1e-3)
 
 
 def test_a_row_that_differs_is_near_if_rounding_takes_it_across():
