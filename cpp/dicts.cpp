@@ -1,7 +1,6 @@
 // Numbers out of dicts. What is not plain is left to the caller.
 #include "dicts.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -57,34 +56,7 @@ bool read_row(nb::dict x, nb::tuple names, Out<double, 1> out, double largest) {
            read_dict(x.ptr(), names.ptr(), out.data(), out.shape(0), largest);
 }
 
-// The names of shares above 0, the largest first, as name -> share.
-nb::dict causes(nb::tuple names, nb::ndarray<const double, nb::ndim<1>, nb::device::cpu> shares) {
-    const std::size_t count = nb::len(names);
-    if (shares.shape(0) != count) throw nb::value_error("one share for each name is needed");
-    auto share = [&](std::size_t i) { return shares(i); };
-    std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < count; ++i)
-        if (share(i) > 0.0) order.push_back(i);
-    std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
-        return share(i) > share(j) || (share(i) == share(j) && i < j);
-    });
-    nb::dict found;
-    for (std::size_t i : order) found[names[i]] = share(i);
-    return found;
-}
-
-// A number that no two states of dicts have in common; 0 where Python keeps none.
-std::uint64_t version(nb::dict x) {
-#if PY_VERSION_HEX < 0x030C0000 && !defined(PYPY_VERSION)
-    return reinterpret_cast<PyDictObject*>(x.ptr())->ma_version_tag;
-#else
-    (void)x;
-    return 0;
-#endif
-}
-
-// Reads dicts into a row of its own, in an order of its own. A dict that comes twice, to be scored
-// and then learned, is read once: nothing but floats and ints is taken, which never change.
+// Reads dicts into a row of its own, in an order of its own.
 class DictReader {
 public:
     DictReader(nb::tuple names, In<std::int64_t, 1> order) : names(names), order(nb::find(order)) {
@@ -107,14 +79,8 @@ public:
 
     // The row, or None where the caller must look closer.
     nb::object operator()(nb::dict x) {
-        std::uint64_t now = version(x);
-        if (now == 0 || now != last) {
-            last = 0;  // until all is read: an error may leave half of a row
-            if (!read(x.ptr(), names.ptr(), data, [this](std::size_t i) { return places[i]; }))
-                return nb::none();
-            last = now;
-        }
-        return row;
+        const auto place = [this](std::size_t i) { return places[i]; };
+        return read(x.ptr(), names.ptr(), data, place) ? row : nb::none();
     }
 
 private:
@@ -123,7 +89,6 @@ private:
     std::vector<std::size_t> places;
     double* data;
     nb::object row;
-    std::uint64_t last = 0;
 };
 
 }  // namespace
@@ -138,7 +103,6 @@ bool read_dict(PyObject* x, PyObject* names, double* out, std::size_t count, dou
 void bind_dicts(nb::module_& module) {
     // noconvert: a converted output would be a copy, and the result would be lost.
     module.def("read_dict", &read_row, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg());
-    module.def("causes", &causes);
     nb::class_<DictReader>(module, "DictReader")
         .def(nb::init<nb::tuple, In<std::int64_t, 1>>())
         .def("__call__", &DictReader::operator())

@@ -4,6 +4,7 @@
     python -m experiments.mcu variants      # the same of fixed point and of seeded layers
     python -m experiments.mcu profile       # where fixed point spends its instructions
     python -m experiments.mcu precision     # the same beside float64, and exports beside Monitor
+    python -m experiments.mcu judged        # exports beside Monitor, made anew at each tick
     python -m experiments.mcu detection     # the benchmark's streams; needs ONLAD_BENCHMARK
     python -m experiments.mcu seeds         # where one stream is all, with several random layers
     python -m experiments.mcu table         # from the records alone
@@ -35,10 +36,11 @@ from experiments.benchmark.tables import SCORED
 from experiments.pages import markdown
 from experiments.records import Record, append, latest, origin
 from onlad import Monitor
-from onlad.instance import GROUPS, HIDDEN, WIDEST
+from onlad.instance import GROUPS, HIDDEN, RIDGE, WIDEST
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.convert import from_monitor
-from onlad.mcu.layout import HEADER, VERDICT
+from onlad.mcu.layout import DELAY, HEADER, VERDICT, Sizes
+from onlad.mode import MEMORY, PRIOR, PRIOR_SQUARE
 from onlad.reference import Array
 from onlad.verdict import Verdicts
 from onlad.watching import MODES
@@ -53,6 +55,7 @@ BOARDS = {
     "rv32": "RV32IMAC, soft float",
 }
 NEAR = 1.25  # a score within this factor of its threshold is near it
+STRETCH = 1_024  # rows after which float64 goes on from the state that float32 has
 VARIANTS = {  # of the monitor, each with the boards on which it is measured
     "fixed": ({"arithmetic": "fixed"}, ("m0-wide", "rv32")),
     "seeded": ({"layer": "seeded"}, ("m4f",)),
@@ -300,25 +303,29 @@ def precision() -> None:
     for collection in collections.LABELLED:
         if collection.name not in COLLECTIONS or collection.missing():
             continue
-        fresh, fixed, monitor, exact = Compared(), Compared(), Compared(), Compared()
+        alone, same, fixed, monitor, exact = (Compared() for _ in range(5))
         streams: dict[str, Record] = {}  # of exports beside their `Monitor`
         for name in collection.names():
             series = collection.load(name)
             X = series.X.astype("float32")
-            here = PortableMonitor().observe_many(X)
-            fresh.add(here, in_float64(PortableMonitor(), X))
+            chip = PortableMonitor()
+            here = chip.observe_many(X)
+            near = rounding(chip.sizes())
+            alone.add(here, in_float64(PortableMonitor(), X), near)
+            same.add(here, in_float64(PortableMonitor(), X, STRETCH), near)
             fixed.add(here, PortableMonitor(arithmetic="fixed").observe_many(X).is_anomaly)
             fitted = Monitor().fit(X[: series.history])
             if _fits(fitted):
                 X, chip = X[series.history :], from_monitor(fitted)
-                exact_said = in_float64(chip, X)
+                exact_said, near = in_float64(chip, X), rounding(chip.sizes())
                 said, wanted = chip.observe_many(X), fitted.observe_many(X)
                 monitor.add(said, wanted.is_anomaly)
-                exact.add(said, exact_said)
+                exact.add(said, exact_said, near)
                 streams[name] = apart(said, wanted)
         record = {
             "collection": collection.name,
-            "fresh": {"float64": fresh.record(), "fixed": fixed.record()},
+            "stretch": STRETCH,
+            "fresh": {"same": same.record(), "float64": alone.record(), "fixed": fixed.record()},
             "exported": {
                 "monitor": monitor.record(),
                 "float64": exact.record(),
@@ -328,6 +335,41 @@ def precision() -> None:
         from_where = origin("python -m experiments.mcu precision", "experiments/mcu.py")
         append("mcu/precision", [record | {"source": source(), **from_where}])
         print(record, flush=True)
+
+
+def judged() -> None:
+    """Compare exports with the `Monitor` that they are made of, anew at each tick.
+
+    Within a tick a `Monitor` learns nothing, so what differs is how a row is judged.
+    """
+    from experiments.benchmark import collections  # noqa: PLC0415
+
+    warnings.simplefilter("ignore", RuntimeWarning)
+    for collection in collections.LABELLED:
+        if collection.name not in COLLECTIONS or collection.missing():
+            continue
+        compared = Compared()
+        for name in collection.names():
+            series = collection.load(name)
+            history, rest = np.split(series.X.astype("float32"), [series.history])
+            monitor = Monitor().fit(history)
+            if _fits(monitor):
+                compared.add(*by_tick(monitor, rest))
+        record = {"collection": collection.name, **compared.record()}
+        from_where = origin("python -m experiments.mcu judged", "experiments/mcu.py")
+        append("mcu/judged", [record | {"source": source(), **from_where}])
+        print(record, flush=True)
+
+
+def by_tick(monitor: Monitor, X: Array) -> tuple[Verdicts, Array]:
+    """Return verdicts of exports made anew at each tick, and the anomalies of the `Monitor`."""
+    said, wanted = Verdicts(monitor.names, len(X)), np.zeros(len(X), bool)
+    for tick in (slice(at, at + DELAY) for at in range(0, len(X), DELAY)):
+        here = from_monitor(monitor).observe_many(X[tick])
+        for column in ("score", "threshold", "is_anomaly"):
+            getattr(said, column)[tick] = getattr(here, column)
+        wanted[tick] = monitor.observe_many(X[tick]).is_anomaly
+    return said, wanted
 
 
 def apart(said: Verdicts, wanted: Verdicts) -> Record:
@@ -353,21 +395,35 @@ class Compared:
     """Verdicts of the chip beside others: how many differ, and how near the threshold they are."""
 
     def __init__(self) -> None:
-        self.series = self.rows = 0
-        self.factors: list[float] = []  # of rows that differ: between score and threshold
+        self.series = self.rows = self.differ = self.near = 0
+        self.first: list[Record] = []  # row of each series that differs, and how near it is
 
-    def add(self, said: Verdicts, others: Array) -> None:
+    def add(self, said: Verdicts, others: Array, near: float = NEAR) -> None:
         """Take one series more."""
-        differ = said.is_anomaly != others
-        self.series, self.rows = self.series + 1, self.rows + len(differ)
+        differ = np.flatnonzero(said.is_anomaly != others)
+        self.series, self.rows = self.series + 1, self.rows + len(others)
         with np.errstate(divide="ignore"):
-            apart = np.abs(np.log(said.score[differ] / said.threshold[differ]))
-        self.factors += np.exp(apart).tolist()
+            apart = np.exp(np.abs(np.log(said.score[differ] / said.threshold[differ])))
+        self.differ += len(differ)
+        self.near += int((apart < near).sum())
+        if len(differ):
+            self.first.append({"row": int(differ[0]), "factor": float(apart[0]), "near": near})
 
     def record(self) -> Record:
-        """Return the number of rows that differ, and of those that are near."""
-        near = sum(factor < NEAR for factor in self.factors)
-        return {"series": self.series, "rows": self.rows, "differ": len(self.factors), "near": near}
+        """Return the number of rows that differ, of those that are near, and the first ones."""
+        counts = {key: getattr(self, key) for key in ("series", "rows", "differ", "near")}
+        return counts | {"first": self.first}
+
+
+def rounding(sizes: Sizes) -> float:
+    """Return the factor by which a score in float32 may be off: what is near, but for rounding.
+
+    Rounding, times the root of the condition of the sums (the chip keeps roots of them), in
+    deviations as small as a baseline allows. A square is off by twice as much.
+    """
+    condition = MEMORY * sizes.inputs / RIDGE  # of values of about one unit
+    least = PRIOR * PRIOR_SQUARE / (MEMORY + PRIOR)  # a baseline: the square of a deviation
+    return float(1 + 2 * 2.0**-24 * np.sqrt(condition / least))
 
 
 def _fits(monitor: Monitor) -> bool:
@@ -377,20 +433,22 @@ def _fits(monitor: Monitor) -> bool:
 
 WATCH = """
 #include <stdio.h>
+#include <stdlib.h>
 #include "onlad.h"
 static onlad_monitor monitor;
 int main(int argc, char** argv) {
     float x[ONLAD_FEATURES], word;
     double row[ONLAD_FEATURES];
     int k;
+    long row_of_stretch = 0, stretch = atol(argv[1]);
+    FILE* states = fopen("states", "rb");
     onlad_init(&monitor);
-    if (argc > 1) {
-        FILE* file = fopen(argv[1], "rb");
-        if (fread(monitor.count, 4, ONLAD_COUNTS, file) != ONLAD_COUNTS) return 1;
-        for (k = 0; k < ONLAD_FLOATS && fread(&word, 4, 1, file); ++k) monitor.memory[k] = word;
-    }
     while (fread(x, sizeof x, 1, stdin)) {
         onlad_verdict v;
+        if (row_of_stretch++ % stretch == 0 &&
+            fread(monitor.count, 4, ONLAD_COUNTS, states) == ONLAD_COUNTS)
+            for (k = 0; k < ONLAD_FLOATS && fread(&word, 4, 1, states); ++k)
+                monitor.memory[k] = word;
         for (k = 0; k < ONLAD_FEATURES; ++k) row[k] = x[k];
         onlad_observe(&monitor, row, &v);
         putchar(v.is_anomaly);
@@ -400,14 +458,18 @@ int main(int argc, char** argv) {
 """
 
 
-def in_float64(monitor: PortableMonitor, X: Array) -> Array:
-    """Return which rows are anomalies for the C source with every number in double precision."""
-    fresh = PortableMonitor.resumed(
-        monitor.settings(), names=monitor.names or tuple(range(X.shape[1]))
+def in_float64(monitor: PortableMonitor, X: Array, stretch: int | None = None) -> Array:
+    """Return which rows are anomalies for the C source with every number in double precision.
+
+    It goes on from the state of `monitor`; after each `stretch` rows from that which float32 has
+    there.
+    """
+    here = PortableMonitor.resumed(
+        monitor.settings(), monitor.learned(), monitor.names or tuple(range(X.shape[1]))
     )
     with tempfile.TemporaryDirectory() as name:
-        folder, arguments = Path(name), []
-        export.write(fresh, folder)
+        folder = Path(name)
+        export.write(PortableMonitor.resumed(here.settings(), names=here.names), folder)
         for part in ("onlad.h", "onlad.c"):
             (folder / part).write_text(in_double((folder / part).read_text()))
         header = (folder / "onlad_model.h").read_text()
@@ -416,13 +478,14 @@ def in_float64(monitor: PortableMonitor, X: Array) -> Array:
         (folder / "watch.c").write_text(WATCH)
         build = ["gcc", "-std=c99", "-O2", "-ffp-contract=off", "watch.c", "onlad.c", "-lm"]
         subprocess.run([*build, "-o", "watch"], cwd=folder, check=True)
-        if monitor.n_seen:
-            (folder / "state").write_bytes(monitor.dump()[HEADER.size : -4])
-            arguments = ["state"]
+        with open(folder / "states", "wb") as states:
+            for first in range(0, len(X), stretch) if stretch else [0]:
+                states.write(here.dump()[HEADER.size : -4])
+                if stretch:
+                    here.observe_many(X[first : first + stretch])
         rows = np.ascontiguousarray(X, "<f4").tobytes()
-        run = subprocess.run(
-            ["./watch", *arguments], cwd=folder, input=rows, capture_output=True, check=True
-        )
+        command = ["./watch", str(stretch or len(X))]
+        run = subprocess.run(command, cwd=folder, input=rows, capture_output=True, check=True)
     return np.frombuffer(run.stdout, "uint8").astype(bool)
 
 
@@ -541,34 +604,56 @@ def precise() -> str:
     """Return the table of verdicts that float64 or fixed point changes."""
     found = []
     for r in latest("mcu/precision", "collection"):
-        one, other = r["fresh"]["float64"], r["fresh"]["fixed"]
-        found.append(
-            [_title(r), f"{one['series']}", f"{one['rows']:,}", *_shares(one), *_shares(other)]
-        )
+        one, others = r["fresh"]["same"], [r["fresh"][key] for key in ("same", "float64", "fixed")]
+        shares = [cell for each in others for cell in _shares(each)]
+        found.append([_title(r), f"{one['series']}", f"{one['rows']:,}", *shares])
     near = "of these near the threshold"
-    heads = ["data", "series", "rows", "float64 differs", near, "fixed point differs", near]
+    heads = ["data", "series", "rows", "float64 from the same state differs", near,
+             "float64 by itself differs", near, "fixed point differs", near]  # fmt: skip
     return markdown(heads, found)
 
 
-def rounded() -> str:
-    """Return on how many rows float64 says something else, in words."""
-    found = [r["fresh"]["float64"] for r in latest("mcu/precision", "collection")]
-    differ, near, rows = (sum(r[key] for r in found) for key in ("differ", "near", "rows"))
-    return f"{differ:,} of {rows:,} ({near:,} of them near the threshold)"
+def rounded(key: str) -> str:
+    """Return on how many rows float64 says something else, in words: `same` or `float64`."""
+    return _in_words([r["fresh"][key] for r in latest("mcu/precision", "collection")])
+
+
+def parted(collection: str) -> str:
+    """Return the first row at which float32 and float64 differ by themselves, in words."""
+    stored = {r["collection"]: r for r in latest("mcu/precision", "collection")}
+    (first,) = stored[collection]["fresh"]["float64"]["first"]
+    return (
+        f"{first['row']:,}, whose score is {100 * (first['factor'] - 1):.2f} % from the threshold"
+    )
 
 
 def exported() -> str:
     """Return the table of exports beside the `Monitor` that each was made of."""
     found = []
+    anew = {r["collection"]: r for r in latest("mcu/judged", "collection")}
     for r in latest("mcu/precision", "collection"):
         one, other = r["exported"]["monitor"], r["exported"]["float64"]
         if one["rows"]:
             reasons = [sum(each[why] for each in r["exported"]["streams"].values()) for why in WHY]
-            first = [_title(r), f"{one['series']}", f"{one['rows']:,}", *_shares(one)]
+            shares = _shares(anew[r["collection"]]) + _shares(one)
+            first = [_title(r), f"{one['series']}", f"{one['rows']:,}", *shares]
             found.append([*first, *(f"{rows:,}" for rows in reasons), _shares(other)[0]])
-    heads = ["data", "series", "rows", "`Monitor` differs", "of these near the threshold",
-             *WHY.values(), "the export in float64 differs"]  # fmt: skip
+    near = "of these near the threshold"
+    heads = ["data", "series", "rows", "exported at each tick: `Monitor` differs", near,
+             "exported once: `Monitor` differs", near, *WHY.values(),
+             "the export in float64 differs"]  # fmt: skip
     return markdown(heads, found)
+
+
+def judged_alike() -> str:
+    """Return on how many rows an export made anew at each tick differs, in words."""
+    return _in_words(latest("mcu/judged", "collection"))
+
+
+def _in_words(found: list[Record]) -> str:
+    differ, near, rows = (sum(r[key] for r in found) for key in ("differ", "near", "rows"))
+    share = f" ({near:,} of them near the threshold)" if differ else ""
+    return f"{differ:,} of {rows:,}{share}"
 
 
 def far_apart() -> str:
@@ -654,6 +739,7 @@ if __name__ == "__main__":
         "variants": variants,
         "profile": profile,
         "precision": precision,
+        "judged": judged,
         "detection": detection,
         "seeds": seeds,
         "table": table,

@@ -48,6 +48,7 @@ from onlad.fleet import together
 from onlad.fleet.exchange import sums
 from onlad.fleet.spark import herd
 from onlad.mcu import definition
+from onlad.mcu.layout import Sizes
 from onlad.serve import alarm, checkpoint, connection, disk, marks, service
 from onlad.streams import block, lines
 
@@ -208,10 +209,16 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "seeded layer": mcu.seeded,
     "fixed parts": mcu.profiled,
     "fixed fast": mcu.fast,
+    "steep": lambda: f"{definition.STEEP:.0f}",
     "wider": lambda: f"{definition.WIDER:.0f}",
     "smd layers": lambda: mcu.spread("smd"),
     "gecco layers": lambda: mcu.spread("gecco"),
-    "float64 differs": mcu.rounded,
+    "float64 from the same state": lambda: mcu.rounded("same"),
+    "float64 differs": lambda: mcu.rounded("float64"),
+    "exported at each tick": mcu.judged_alike,
+    "float64 parts": lambda: mcu.parted("gecco"),
+    "stretch": lambda: f"{mcu.STRETCH:,}",
+    "rounding": lambda: f"{100 * (mcu.rounding(Sizes(watching.WIDEST, 1, 4, 8, 3)) - 1):.1f} %",
     "near factor": lambda: str(mcu.NEAR),
     "serve median": lambda: span("p50_ms", 1),
     "serve 99": lambda: span("p99_ms"),

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments import metrics, records
+from experiments import metrics, records, scaler
 from experiments.methods import Method, peers
 from experiments.records import Record
 from experiments.testbeds import Array
-from onlad import Detector, Monitor, scaler
+from onlad import Detector, Monitor
 
 SKAB_START, SMD_START, NAB_SHARE = 400, 5_000, 0.15
 QUIET = {"skab quiet": 86_400, "smd quiet": 1_440}  # rows per day

@@ -327,14 +327,6 @@ def test_read_dict_leaves_what_is_too_large_to_its_caller(value):
     assert read({"speed": 1.0, "load": value, "heat": 3.0})[0] is False
 
 
-def test_causes_are_the_shares_above_0_with_the_largest_first():
-    shares = np.array([[0.2, 0.0, 0.3, np.nan, 0.2, 0.3]])
-    found = _kernel.causes(tuple("abcdef"), shares[0])
-    assert list(found.items()) == [("c", 0.3), ("f", 0.3), ("a", 0.2), ("e", 0.2)]
-    with pytest.raises(ValueError, match="one share for each name"):
-        _kernel.causes(("a",), shares[0])
-
-
 def test_read_dict_wants_a_place_for_each_name():
     assert read({"speed": 1.0, "load": 2.0, "heat": 3.0}, size=2)[0] is False
 
@@ -354,7 +346,6 @@ def test_a_reader_puts_numbers_where_it_is_told():
 
 
 def test_a_reader_sees_every_change_of_a_dict():
-    """It reads a dict once that comes twice, and must never take an old one for a new one."""
     names = tuple("abc")
     read = _kernel.DictReader(names, np.arange(3))
     row = dict.fromkeys(names, 1.0)

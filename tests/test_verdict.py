@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlad._kernel import causes
-from onlad.verdict import Verdict, Verdicts
+from onlad.verdict import Verdict, Verdicts, causes
 
 COLUMNS = ("ready", "score", "threshold", "p_value", "is_anomaly", "learned", "drift")
 
@@ -33,6 +32,12 @@ def test_a_verdict_of_many_has_the_numbers_of_its_row():
         assert sorted(verdicts[i].causes) == ["flow", "heat", "power"]
         assert verdicts[i].causes["heat"] == verdicts.shares[i, 2]
         assert verdicts[i].drifting == ("power" if i == 2 else None)
+
+
+def test_causes_are_the_shares_above_0_with_the_largest_first():
+    shares = np.array([0.2, 0.0, 0.3, np.nan, 0.2, 0.3])
+    found = causes(tuple("abcdef"), shares)
+    assert list(found.items()) == [("c", 0.3), ("f", 0.3), ("a", 0.2), ("e", 0.2)]
 
 
 def test_verdicts_are_a_sequence():

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from onlad._kernel import causes
 from onlad.reference import Array
-from onlad.verdict import Verdicts
+from onlad.verdict import Verdicts, causes
 
 QUIET = 64  # samples without an anomaly end an incident
 ALIKE = 0.9  # least cosine between the cause shares of similar incidents

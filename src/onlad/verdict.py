@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from onlad import severity
-from onlad._kernel import causes as causes_of
 from onlad._kernel import severities
 from onlad.reference import Array
 from onlad.samples import Made
@@ -42,6 +41,12 @@ class Around(NamedTuple):
         return {name: number for name, number in pairs if not math.isnan(number)}
 
 
+def causes(names: tuple[Hashable, ...], shares: Array) -> dict[Hashable, float]:
+    """Return the shares above 0 by name, the largest first."""
+    ordered = np.argsort(-shares, kind="stable").tolist()
+    return {names[j]: float(shares[j]) for j in ordered if shares[j] > 0}
+
+
 class _LateCauses:
     """Computes `causes` when it is read for the first time."""
 
@@ -52,9 +57,9 @@ class _LateCauses:
         def __getattr__(self, name: str) -> Any:
             if name != "causes":
                 raise AttributeError(f"a Verdict has no attribute {name!r}")
-            causes = causes_of(self._names, np.frombuffer(self._shares))
-            object.__setattr__(self, "causes", causes)
-            return causes
+            found = causes(self._names, np.frombuffer(self._shares))
+            object.__setattr__(self, "causes", found)
+            return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +243,7 @@ class Verdicts(Made[Verdict]):
         drifting = int(self.drifting[place])
         verdict = Verdict(
             **{name: getattr(self, name)[place].item() for name in JUDGED},
-            causes=causes_of(self.names, self.shares[place]),
+            causes=causes(self.names, self.shares[place]),
             drifting=self.names[drifting] if drifting >= 0 else None,
         )
         around = np.concatenate((self.values[place], self.around[place]))

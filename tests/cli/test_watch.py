@@ -282,7 +282,7 @@ def test_sensors_that_come_later_too_often_are_named_once_and_left_out(tmp_path,
     assert done.stderr.count("cannot be watched: features came later 4 times") == 1
 
 
-def test_labels_are_never_watched_and_counted_at_the_end(tmp_path, X, expected):
+def test_labels_are_never_watched(tmp_path, X, expected):
     lines = table(X).splitlines()
     labelled = [lines[0] + ",fault"]
     labelled += [f"{line},{int(540 <= t < 550)}" for t, line in enumerate(lines[1:])]
@@ -290,13 +290,6 @@ def test_labels_are_never_watched_and_counted_at_the_end(tmp_path, X, expected):
     path.write_text("\n".join(labelled))
     done = run("watch", path, "--label", "fault", "--all", "--output", "jsonl")
     assert objects(done.stdout) == expected
-    alarms = [e["row"] for e in expected if e["threshold"] and e["score"] > e["threshold"]]
-    hits = sum(540 <= row < 550 for row in alarms)
-    assert (
-        f"of 10 samples labelled as anomalous {hits} were found; {len(alarms) - hits} other samples"
-        in done.stderr
-    )
-    assert hits > 5
 
 
 # -- models -----------------------------------------------------------------------------------

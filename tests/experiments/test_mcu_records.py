@@ -8,8 +8,11 @@ from experiments.benchmark import collections
 from experiments.records import latest
 
 from experiments import mcu
+from onlad import Monitor
 from onlad.mcu import PortableMonitor, export
 from onlad.mcu.definition import Definition
+from onlad.mcu.layout import DELAY
+from onlad.mcu.portable import to_bytes
 from onlad.verdict import Verdicts
 
 RECORDS = latest("mcu/cost", "features", "hidden", "board")
@@ -21,6 +24,7 @@ RECORDS = latest("mcu/cost", "features", "hidden", "board")
         ("cost", ("features", "hidden", "board")),
         ("variants", ("variant", "features", "hidden", "board")),
         ("precision", ("collection",)),
+        ("judged", ("collection",)),
         ("detection", ("collection",)),
         ("seeds", ("collection",)),
         ("profile", ("board",)),
@@ -135,6 +139,57 @@ def test_the_source_in_float64_says_what_the_definition_says():
     assert said.any()
     monitor.observe_many(rows[:700])
     np.testing.assert_array_equal(mcu.in_float64(monitor, rows[700:]), said[700:])
+
+
+def test_float64_from_the_same_state_differs_only_near_the_threshold():
+    for r in latest("mcu/precision", "collection"):
+        for found in (r["fresh"]["same"], r["exported"]["float64"]):
+            assert found["near"] == found["differ"] <= 1e-4 * found["rows"], r["collection"]
+        assert r["fresh"]["float64"]["differ"] <= 0.01 * r["fresh"]["float64"]["rows"]
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+def test_float64_goes_on_from_the_state_of_each_stretch(monkeypatch):
+    rows, dump = mcu.stream(1_500, 3), PortableMonitor.dump
+
+    def with_a_low_limit(self):
+        state = self.sizes().state(dump(self))
+        state["now"] = 2e-3  # until the next tick
+        return to_bytes(state, self)
+
+    wanted = mcu.in_float64(PortableMonitor(hidden=16), rows)
+    np.testing.assert_array_equal(mcu.in_float64(PortableMonitor(hidden=16), rows, 500), wanted)
+    monkeypatch.setattr(PortableMonitor, "dump", with_a_low_limit)
+    low = mcu.in_float64(PortableMonitor(hidden=16), rows, 500)
+    differ = np.flatnonzero(low != wanted)
+    assert set(differ // 500) == {1, 2}
+    assert ((differ % 500) < DELAY).all()
+
+
+def test_an_export_judges_a_tick_as_its_monitor_does_but_near_the_threshold():
+    for r in latest("mcu/judged", "collection"):
+        assert r["near"] == r["differ"] <= 1e-3 * r["rows"], r["collection"]
+
+
+def test_an_export_made_anew_at_each_tick_begins_with_the_state_of_its_monitor():
+    rows = mcu.stream(1_200, 3)
+    said, wanted = mcu.by_tick(Monitor().fit(rows[:700]), rows[700:])
+    again = Monitor().fit(rows[:700])
+    verdicts = again.observe_many(rows[700:])
+    np.testing.assert_array_equal(wanted, verdicts.is_anomaly)
+    at = np.arange(0, 500, DELAY)  # the first rows of ticks: nothing was learned since
+    np.testing.assert_allclose(said.threshold[at], verdicts.threshold[at], rtol=1e-6)
+    np.testing.assert_allclose(said.score[at], verdicts.score[at], rtol=1e-3, atol=1e-3)
+
+
+def test_a_row_that_differs_is_near_if_rounding_takes_it_across():
+    said, compared = Verdicts((0,), 4), mcu.Compared()
+    said.score[:], said.threshold[:] = [1, 1.005, 0.995, 1.02], 1
+    said.is_anomaly[:] = said.score > said.threshold
+    compared.add(said, said.is_anomaly ^ np.array([False, True, True, True]), 1.01)
+    found = compared.record()
+    assert (found["rows"], found["differ"], found["near"]) == (4, 3, 2)
+    assert found["first"][0]["row"] == 1
 
 
 @pytest.mark.slow

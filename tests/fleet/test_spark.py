@@ -31,7 +31,6 @@ from onlad.fleet.spark import demo
 from onlad.fleet.spark.session import need_java
 from onlad.reference import hidden
 from onlad.rules import Rules
-from onlad.scaler import Standard, scale
 from oracle import assert_near, solve, tolerance
 
 ROWS, COUNT = 120, 5
@@ -368,14 +367,13 @@ def test_another_state_store_is_refused(spark, tmp_path):
 def test_the_fit_of_a_cluster_is_the_local_fit(spark, rows):
     whole = rows.dropna()
     df = spark.createDataFrame(whole).repartition(7)
-    X, policy = whole[FEATURES].to_numpy(), Standard()
-    memory = fleet.measure(df, FEATURES)
-    np.testing.assert_allclose(memory, policy.start(X), rtol=1e-12)
-    unit = policy.unit(memory)
+    X, unit, clip = whole[FEATURES].to_numpy(), fleet.measure(df, FEATURES), 1.5
+    np.testing.assert_allclose(unit, (X.mean(axis=0), X.std(axis=0)), rtol=1e-12)
+    Z = np.clip((X - unit[0]) / unit[1], -clip, clip)
+    assert (np.abs(Z) == clip).any()
     detector = Detector(n_hidden=16, activation="tanh", weights="normal", forgetting=1.0)
-    local = Detector.resumed(detector.settings()).fit(scale(X, unit, policy.clip))
-    spread = fleet.fit(df, FEATURES, detector, unit, policy.clip)
-    Z = scale(X, unit, policy.clip)
+    local = Detector.resumed(detector.settings()).fit(Z)
+    spread = fleet.fit(df, FEATURES, detector, unit, clip)
     beta, P, gram = solve(hidden(local.state, Z, "tanh"), Z, 1.0, detector.ridge)
     for state in (local.state, spread.state):
         assert_near(state.P, P, tolerance(gram))
@@ -384,11 +382,14 @@ def test_the_fit_of_a_cluster_is_the_local_fit(spark, rows):
     assert detector.n_features is None  # what was given is as it was
 
 
-def test_missing_values_are_measured_as_the_scaler_does(spark, rows):
+def test_missing_values_are_left_out_of_a_measure(spark, rows):
     X = rows[FEATURES].to_numpy()
     assert np.isnan(X).any()
-    df = spark.createDataFrame(rows)
-    np.testing.assert_allclose(fleet.measure(df, FEATURES), Standard().start(X), rtol=1e-12)
+    mean, deviation = fleet.measure(
+        spark.createDataFrame(rows.assign(still=3.0)), [*FEATURES, "still"]
+    )
+    np.testing.assert_allclose(mean, [*np.nanmean(X, axis=0), 3.0], rtol=1e-12)
+    np.testing.assert_allclose(deviation, [*np.nanstd(X, axis=0), 3e-8], rtol=1e-12)
 
 
 def test_a_fit_of_rows_that_are_no_measurements_is_refused(spark, rows):

@@ -107,6 +107,7 @@ def test_the_constants_of_the_structure_are_those_of_the_monitor():
     assert f"#define ONLAD_DELAY {watching.TICK} " in header
     assert f"#define ONLAD_BINS {definition.BINS} " in header
     source = SOURCE.read_text()
+    assert f"#define STEEP {real(definition.STEEP)} " in source
     assert f"#define WIDER {real(definition.WIDER)} " in source
     assert f"#define MOST {definition.LARGEST:.0e}f ".replace("e+", "e") in source
     assert f"#define SMALLEST {mode.SMALLEST_UNIT}f " in source

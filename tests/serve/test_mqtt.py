@@ -695,15 +695,15 @@ def test_alarms_of_all_devices_keep_to_one_budget_also_after_a_kill(tmp_path, br
             for device in "abcde":
                 fails(client, device)
             until(lambda: httpx.get(f"{address}/budget").json()["suppressed"] == 3, "the budget")
-            told = {"alarms_per_hour": 2, "told_last_hour": 2, "suppressed": 3}
+            told = {"alarms_per_hour": 2, "reported_last_hour": 2, "suppressed": 3}
             assert httpx.get(f"{address}/budget").json() == told
             until(lambda: len(receiver.got) == 2, "both alarms at the webhook")
             until(lambda: len(client.on("onlad/pump/./alarm")) == 2, "both alarms")
             devices = httpx.get(f"{address}/streams").json()
-            before = {device["device"]: device["alarms"][0]["told"] for device in devices}
+            before = {device["device"]: device["alarms"][0]["reported"] for device in devices}
             assert sorted(before.values()) == [False] * 3 + [True] * 2
             (incident,) = httpx.get(f"{address}/incidents").json()
-            assert (len(incident["devices"]), incident["told"]) == (5, True)
+            assert (len(incident["devices"]), incident["reported"]) == (5, True)
             assert sum(device["suppressed"] for device in devices) == 3
             assert (
                 'onlad_suppressed_total{stream="pump"} 3.0' in httpx.get(f"{address}/metrics").text
@@ -713,7 +713,7 @@ def test_alarms_of_all_devices_keep_to_one_budget_also_after_a_kill(tmp_path, br
         with Process(path) as process:
             process.wait_for("connected")
             devices = httpx.get(f"{address}/streams").json()
-            assert {d["device"]: d["alarms"][0]["told"] for d in devices} == before
+            assert {d["device"]: d["alarms"][0]["reported"] for d in devices} == before
             fails(client, "f")
             until(lambda: httpx.get(f"{address}/budget").json()["suppressed"] == 1, "the budget")
             assert (len(receiver.got), len(client.on("onlad/pump/./alarm"))) == (2, 2)

@@ -15,7 +15,7 @@ from serving import machine, models, resumed, sample
 
 from onlad import Detector, ModelFileError, Monitor, persist
 from onlad.serve import replay
-from onlad.serve.checkpoint import SNAPSHOTS, StateError
+from onlad.serve.checkpoint import FORMAT, SNAPSHOTS, StateError
 from onlad.serve.config import load
 from onlad.serve.frames import Mark
 from onlad.serve.intake import Item
@@ -143,8 +143,16 @@ def test_damaged_state_is_refused_with_the_file_and_the_way_out(tmp_path):
     whole = json.loads((state / "state.json").read_text())["state"]
     for change, error, message in [
         ({"segment": whole["segment"] - 1}, JournalError, "lacks a segment"),
-        ({"format": 4}, StateError, "reads 3. Use the onlad that wrote it, or move the folder"),
-        ({"format": 2}, StateError, "has format 2; this onlad reads 3. Use the onlad that wrote"),
+        (
+            {"format": FORMAT + 1},
+            StateError,
+            f"reads {FORMAT}. Use the onlad that wrote it, or move the folder",
+        ),
+        (
+            {"format": 2},
+            StateError,
+            f"has format 2; this onlad reads {FORMAT}. Use the onlad that wrote",
+        ),
     ]:
         refused(state / "state.json", sealed(whole | change), error, message)
     (segment,) = (state / "journal").glob("*.journal")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 from onlad import __version__
 from onlad.cli import completion, core, demo, export, files, fit, history, imports, service, watch
-from onlad.cli.arguments import Help
+from onlad.cli.arguments import Parser
 from onlad.errors import OnladError
 
 #: Each module has a function `add`, which adds one or more commands.
@@ -42,13 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of all commands. Each one adds itself."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="onlad",
         description="Monitor streams of sensor readings: learn what is normal, and report what is "
         "not.",
-        formatter_class=Help,
         epilog="examples:\n  onlad demo\n  onlad watch pump.csv\n  onlad COMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"onlad {__version__}")

@@ -29,20 +29,26 @@ class Help(argparse.HelpFormatter):
             return text
         return super()._fill_text(text, width, indent)
 
-    # The next two do what Python 3.13 does, so that the page of commands is one for all versions.
 
-    def add_argument(self, action: argparse.Action) -> None:
-        """Take an argument, and reserve the width of indented command names."""
-        super().add_argument(action)
-        for each in self._iter_indented_subactions(action):
-            width = len(self._format_action_invocation(each)) + self._current_indent
-            self._action_max_length = max(self._action_max_length, width)
+class Parser(argparse.ArgumentParser):
+    """A parser of `onlad`, and of each of its commands."""
 
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        return f"{', '.join(action.option_strings)} {value}"
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, formatter_class=Help)
+        self.register("action", None, Stored)
+
+
+class Stored(argparse.Action):
+    """Stores a value, as arguments do by default; a shell completes the names of files."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        if self.type is Path or self.dest == "source":
+            self.complete = "file"  # for shtab
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Store a value."""
+        setattr(namespace, self.dest, values)
 
 
 def add_command(
@@ -60,7 +66,6 @@ def add_command(
         name,
         help=brief[0].lower() + brief[1:].rstrip("."),
         description=text.format(**numbers),
-        formatter_class=Help,
         epilog="examples:\n  " + examples.replace("\n", "\n  ") if many else f"example: {examples}",
     )
     parser.set_defaults(run=run, usage=parser.error)
@@ -151,10 +156,8 @@ def add_source(parser: argparse.ArgumentParser, *, broker: bool = False) -> None
     )  # fmt: skip
     text = "the column with the time (default: one called time, timestamp, date, ...)"
     group.add_argument("--time", metavar="NAME", help=text)
-    text = "the column that marks anomalies; it is never watched, only used for evaluation"
+    text = "the column that marks anomalies; it is never watched, only used by onlad evaluate"
     group.add_argument("--label", metavar="NAME", help=text)
-    text = "the label of normal samples (default: 0, false, no, normal, ok and similar)"
-    group.add_argument("--normal", metavar="VALUE", help=text)
     text = "what to do with a row that cannot be read (default: skip, count and report it)"
     group.add_argument("--on-bad", choices=("skip", "stop"), default="skip", help=text)
 
@@ -193,8 +196,6 @@ def monitor_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def reading(args: argparse.Namespace) -> Reading:
     """Return how the source is read."""
-    if args.normal is not None and args.label is None:
-        args.usage("argument --normal: needs argument --label")
     if args.delimiter == args.decimal == ".":
         args.usage("argument --delimiter: cannot be the decimal sign '.'")
     follow = getattr(args, "follow", False)

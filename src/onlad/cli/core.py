@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onlad.cli.arguments import Commands, Help, at_least
+from onlad.cli.arguments import Commands, at_least
 from onlad.errors import OnladError
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def add(commands: Commands) -> None:
         help="generate, check and measure the detector as gateware for FPGAs",
         description="ONLAD Core: the detector as gateware, of any size.",
         epilog="example: onlad core estimate --features 512 --hidden 64 --lanes 8",
-        formatter_class=Help,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     emulate = "compare the bit-exact model with the float64 detector"
@@ -84,7 +83,6 @@ def _action(
         help=what,
         description=what[0].upper() + what[1:] + ".",
         epilog=f"example: onlad core {name} --features 128 --hidden 16{tail}",
-        formatter_class=Help,
     )
     parser.set_defaults(run=command)
     parser.add_argument("--features", type=int, required=True, metavar="N", help="of a sample")

@@ -24,12 +24,12 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Monitor a simulated pump with known faults.
 
-    Monitor a simulated pump, print each alarm with its causes, and compare the alarms with the
-    simulated faults.
+    Monitor a simulated pump, print each incident with its causes, and compare the incidents with
+    the simulated faults.
 
         onlad demo --seed 1 --output pump.png
     """
-    from onlad.demo import show  # noqa: PLC0415  (rich is slow to import, and only it needs it)
+    from onlad.demo import show  # noqa: PLC0415  (only this needs it)
 
     show.run(args.samples, args.seed, None if args.no_plot else args.output)
     return 0

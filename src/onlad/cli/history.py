@@ -43,6 +43,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--output", choices=("csv", "jsonl", "influx"), default="csv", help=text)
     parser = add_command(commands, "evaluate", evaluate, quiet=QUIET)
     add_source(parser)
+    text = "the label of normal samples (default: 0, false, no, normal, ok and similar)"
+    parser.add_argument("--normal", metavar="VALUE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_monitor(parser)
     parser = add_command(commands, "plot", plot)

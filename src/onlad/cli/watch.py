@@ -21,7 +21,6 @@ from onlad.cli.models import Models, say
 from onlad.cli.session import Session
 from onlad.incident import QUIET
 from onlad.monitor import Monitor
-from onlad.report.evaluation import truths
 from onlad.report.incidents import described, line
 from onlad.report.joined import Joined, Joiner
 from onlad.report.lines import InfluxLines, Writer, jsonl, lines, people
@@ -87,7 +86,6 @@ def watch(args: argparse.Namespace) -> int:
     session = Session(args, models, args.model or args.save)
     writers: dict[str, Writer] = {"people": people, "jsonl": jsonl, "influx": InfluxLines(say)}
     write = writers[args.output]
-    counts = np.zeros((2, 2), np.int64)  # by truth, by alarm
     rows = args.rows or args.all or args.output == "influx"
     log = None if rows else IncidentLog(rules, args.output == "jsonl", live)
 
@@ -97,23 +95,12 @@ def watch(args: argparse.Namespace) -> int:
             log.add(block, verdicts)
         elif which:
             print(lines(write, block, verdicts, which), end="", flush=True)
-        if block.labels is not None:
-            known, truth = truths(block.labels, args.normal)
-            judged = known & verdicts.ready
-            np.add.at(counts, (truth[judged] + 0, verdicts.is_anomaly[judged] + 0), 1)
 
     def passed(block: Block) -> None:
         if args.output == "influx" and args.all and block.lines:
             print(*block.lines, sep="\n", flush=True)
 
-    status = session.run(take, passed, log.finish) if log else session.run(take, passed)
-    if args.label:
-        (_, false), (missed, hits) = counts.tolist()
-        say(
-            f"of {hits + missed:,} samples labelled as anomalous {hits:,} were found; {false:,} "
-            "other samples were anomalies too. onlad evaluate says more"
-        )
-    return status
+    return session.run(take, passed, log.finish) if log else session.run(take, passed)
 
 
 def backtest(args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -47,11 +47,6 @@ class Recording(NamedTuple):
     values: Array
     drift: Array
     faults: list[Fault]
-
-    def samples(self) -> Iterator[dict[str, float]]:
-        """Yield each sample as a monitor takes it: numbers by name."""
-        for row in self.values.tolist():
-            yield dict(zip(SENSORS, row, strict=True))
 
 
 def record(n_samples: int = DAY, seed: int = 0) -> Recording:

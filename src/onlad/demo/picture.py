@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from onlad.demo.counting import Watched, fault_of, first_alarm
+from onlad.demo.counting import Watched
 from onlad.demo.machine import KINDS, SENSORS, Fault, Recording
 
 # Okabe and Ito's colours: colour-blind readers tell them apart.
@@ -49,26 +49,24 @@ def draw(path: Path, recording: Recording, watched: Watched) -> None:
 
 
 def _scores(ax: Any, recording: Recording, watched: Watched) -> None:
-    scores, thresholds, episodes, _ = watched
+    verdicts, faults = watched.verdicts, recording.faults
+    columns = (verdicts.score, verdicts.threshold)
+    scores, thresholds = (np.where(verdicts.ready, column, np.nan) for column in columns)
     _prepare(ax, "score")
     ax.set_yscale("symlog", linthresh=1)  # linear up to 1, logarithmic above
     ax.plot(scores, color=LINE, linewidth=0.6, label="score")
     ax.plot(thresholds, color=ALARM, linewidth=1.6, label="threshold")
-    strongest = [
-        max(episode.times, key=lambda t: scores[t] - thresholds[t]) for episode in episodes
-    ]
-    right = np.array(
-        [fault_of(episode, recording.faults) is not None for episode in episodes], bool
-    )
-    at = np.array(strongest, int)
-    ax.plot(at[right], scores[at[right]], "v", color=ALARM, markersize=7, label="alarm")
-    ax.plot(at[~right], scores[at[~right]], "X", color="black", markersize=8, label="false alarm")
+    at = np.array([watched.strongest(incident) for incident in watched.incidents], int)
+    right = [watched.fault_of(incident, faults) is not None for incident in watched.incidents]
+    true, false = at[np.array(right, bool)], at[~np.array(right, bool)]
+    ax.plot(true, scores[true], "v", color=ALARM, markersize=7, label="alarm")
+    ax.plot(false, scores[false], "X", color="black", markersize=8, label="false alarm")
     ax.plot([], [], "x", color=FAINT, label="missed")
     ax.plot([], [], "--", color=INK, linewidth=1.6, label="drift")
-    for fault in recording.faults:
+    for fault in faults:
         colour = COLOURS[fault.kind]
         _shade(ax, fault, colour)
-        found = any(first_alarm(episode, fault) is not None for episode in episodes)
+        found = any(watched.first_alarm(each, fault) is not None for each in watched.incidents)
         ax.text(
             (fault.start + fault.stop) / 2,
             1.02,
@@ -110,9 +108,7 @@ def _close_up(ax: Any, fault: Fault, recording: Recording, watched: Watched) -> 
     ax.plot(shown, recording.truth[shown, column], color=FAINT, linewidth=1.2, label="truth")
     ax.plot(inside, recording.values[inside, column], ".-", color=colour, markersize=3,
             linewidth=1.2, label="reading")  # fmt: skip
-    alarms = [
-        t for episode in watched.episodes for t in episode.times if shown[0] <= t <= shown[-1]
-    ]
+    alarms = shown[watched.verdicts.is_anomaly[shown]]
     ax.plot(alarms, [0.02] * len(alarms), "|", color=ALARM, markersize=9,
             transform=ax.get_xaxis_transform(), label="alarm")  # fmt: skip
     ax.xaxis.set_major_locator(MaxNLocator(3, integer=True))

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from onlad import _kernel
 from onlad.reference import Array
 from onlad.rows import Names
 from onlad.samples import Made
-from onlad.verdict import JUDGED, Verdict, Verdicts
+from onlad.verdict import JUDGED, Verdict, Verdicts, causes
 
 Details: TypeAlias = Literal["none", "alarms", "all"]
 DETAILS: tuple[Details, ...] = ("none", "alarms", "all")  # in the order of the kernel
@@ -94,7 +93,7 @@ class FleetVerdicts(Made[Verdict]):
             around = np.concatenate((self.values[at, :n], self.wide[at, 1:, :n].ravel()))
         verdict = Verdict(
             **{name: getattr(self, name)[i].item() for name in JUDGED},
-            causes=_kernel.causes(shown, shares),
+            causes=causes(shown, shares),
             drifting=names[drifting] if drifting >= 0 else None,
         )
         return verdict.with_around(

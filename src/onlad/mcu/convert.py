@@ -6,8 +6,8 @@ import numpy as np
 
 from onlad.anchor import MEASURED
 from onlad.errors import OnladError
-from onlad.limit import LASTING, RECENT, TOLD
-from onlad.mcu.definition import ChipLimit, bin_of, order
+from onlad.limit import LASTING, RECENT, TOLD, doubt
+from onlad.mcu.definition import ChipLimit, bin_of, gate, order
 from onlad.mcu.layout import ALONE, JUDGED, MODE, OPEN, SCORED, UNUSUAL, WORD, Sizes
 from onlad.mcu.portable import Arithmetic, PortableMonitor, to_bytes
 from onlad.mode import Mode
@@ -136,8 +136,10 @@ def _limit(state: Array, watching: Watching) -> None:
         recent.count(float(root) ** 2)
     state["histogram"], state["total"] = recent.rows, recent.rows[:, 0].sum()
     state["before"][: len(recent.before)] = recent.before
-    state["factor"], state["doubt"] = np.exp(limit.factor), watching._doubt
-    state["now"], state["gate"] = watching._now, watching._gate
+    learned = watching.learned_rows
+    state["factor"], state["doubt"] = np.exp(limit.factor), doubt(learned)
+    state["now"] = watching.threshold * doubt(learned)
+    state["gate"] = gate(limit.edge, learned)
     state["last"] = watching.score[TICK + watching.at - 1]
     state["since"], state["episode"] = since + 1, min(rows, LASTING)
     state["alarms"], state["peak"] = min(alarms, TOLD), peak

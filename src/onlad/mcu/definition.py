@@ -16,7 +16,7 @@ import numpy as np
 from onlad import anchor, judge, limit, mode, watching
 from onlad.anchor import Anchor
 from onlad.counter import Counters
-from onlad.instance import HIDDEN, RIDGE
+from onlad.instance import HIDDEN, RIDGE, Instance
 from onlad.mcu.layout import BINS, DELAY, PARTS, WARMUP, Sizes
 from onlad.mode import CORRELATED, LEANING, SMOOTHING, STATISTICS, Mode
 from onlad.reference import Array
@@ -25,9 +25,18 @@ FORGETTING = mode.FORGETTING**2  # of a squared error, at each row learned
 PART = WARMUP // PARTS  # rows of a part of the start
 BLOCK = 512  # the mean of the largest of these rows is about the 0.999 quantile
 OCTAVE, LOWEST = 16, -5  # bins of the histogram in a factor of two, from 2^LOWEST on
+STEEP = 8.0  # of a running median: within a quarter of the mean distance it follows in proportion
 WIDER = 2.0  # usual squares of a candidate, in units: above, they are too small
 ANCHOR_CLIP = 20.0  # the largest scaled value that counts for an anchor
 LARGEST = 1e15  # what a sensor may say; more is a missing value
+
+
+class Units(Instance):
+    """Tanh units with the chip's tanh."""
+
+    def hidden(self, V: Array) -> Array:
+        """Return the hidden layer of the inputs `V`, one row each."""
+        return squash(V @ self.alpha + self.b)
 
 
 class Place(Mode):
@@ -35,7 +44,8 @@ class Place(Mode):
 
     def __init__(self, sizes: Sizes, alpha: Array, bias: Array) -> None:
         super().__init__(sizes.features, sizes.window, True, 0)
-        tanh, grouped = self.instances[0], (-1, sizes.groups, sizes.units)
+        tanh, grouped = Units("tanh", self.features, self.features, 0), (-1, *sizes[2:4])
+        self.instances = tanh, self.instances[1]
         missing = ((0, 0), (0, 0), (0, HIDDEN - sizes.units))  # units that are not there stay 0
         tanh.alpha = np.pad(alpha.T.reshape(grouped), missing).reshape(tanh.alpha.shape)
         tanh.b = np.pad(bias.reshape(grouped), missing).ravel()
@@ -183,7 +193,7 @@ class Definition:
         self.doubt, self.now = limit.doubt(rows), self.limit.value(rows)
         if self.limit.shelved():
             self.now = max(self.now, watching.SHELVED * max(row[0] for row in self.said[-DELAY:]))
-        self.gate = watching.REFUSED * max(1.0, self.limit.edge) * (1 + watching.YOUNG / rows)
+        self.gate = gate(self.limit.edge, rows)
 
     # -- modes --------------------------------------------------------------------------------
 
@@ -337,12 +347,32 @@ class Anchored(Anchor):
         return self.drifting()
 
 
+def gate(edge: float, rows: int) -> float:
+    """Return above which score a row is refused, by the edge of the tail and the rows learned."""
+    return watching.REFUSED * max(1.0, edge) * (1 + watching.YOUNG / rows)
+
+
+def squash(x: Array) -> Array:
+    """Return the chip's tanh: a quotient of polynomials.
+
+    Examples
+    --------
+    >>> x = np.linspace(-9, 9, 9001)
+    >>> bool(np.abs(squash(x) - np.tanh(x)).max() < 1.2e-4)
+    True
+    """
+    s = x**2
+    y = x * (135135 + s * (17325 + s * (378 + s)))
+    y = y / (135135 + s * (62370 + s * (3150 + s * 28)))
+    return np.asarray(np.where(np.abs(x) > 4.9, np.sign(x), y))
+
+
 def level(measured: Array, rows_in_mean: float, least: float) -> tuple[Array, Array]:
     """Return median and reach of what was measured, row after row without keeping it."""
     median, away = measured[0].copy(), np.zeros(STATISTICS)
     for count, found in enumerate(measured[1:], 1):
         away = away + (np.abs(found - median) - away) / count
-        median = median + np.where(found > median, 2.0, -2.0) * away / count
+        median = median + np.clip(STEEP * (found - median), -2 * away, 2 * away) / count
     whole = len(measured) // BLOCK * BLOCK
     blocks = measured[: whole or None].reshape(max(whole // BLOCK, 1), -1, STATISTICS)
     high = blocks.max(axis=1).mean(axis=0)
@@ -385,8 +415,7 @@ class ChipLimit(limit.Limit):
     def tails(self) -> tuple[float, float]:
         """Return `onlad.limit.tail` of the histogram, not `clustered` and so.
 
-        The rows of a bin are taken to be spread over it. What share of the rows above the edge of
-        the tail begin a cluster is known for the bin in which the edge lies.
+        The rows of a bin are taken to be spread over it, and so are the clusters that begin there.
         """
         rows = self.rows[:, 0]
         n = int(rows.sum())
@@ -397,10 +426,10 @@ class ChipLimit(limit.Limit):
         nth = np.arange(n) - np.repeat(np.cumsum(rows) - rows, rows)
         roots = low[bins] + (low[bins + 1] - low[bins]) * (nth + 0.5) / rows[bins]
         k = min(max(int(n * limit.TAIL), limit.FEWEST), n - 1)
-        above, following = self.rows[bins[-k] :].sum(axis=0)
-        begin = max(1 - following / above, 1 / above)
+        begin = (rows - self.rows[:, 1]) / np.maximum(rows, 1)  # of the rows of a bin
+        clusters = max(begin[bins[-k:]].sum(), 1.0)
         edge = limit.tail(roots, self.rate, clustered=False)
-        return edge, limit.tail(roots, self.rate / begin, clustered=False)
+        return edge, limit.tail(roots, self.rate * k / clusters, clustered=False)
 
 
 def halved(rows: Array) -> Array:

@@ -50,9 +50,9 @@ class Shared:
         return any(alarm is watcher.alarm for alarm, watcher in self.parts)
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         """Whether one of the alarms was reported, and not suppressed."""
-        return any(alarm.told for alarm, _ in self.parts)
+        return any(alarm.reported for alarm, _ in self.parts)
 
     @property
     def named(self) -> Alarm:
@@ -73,7 +73,11 @@ class Shared:
             del told[name]
         alarms = [alarm for alarm, _ in self.parts]
         devices = [{"stream": a.stream, "device": a.device, "alarm": a.id} for a in alarms]
-        told |= {"label": self.named.label, "comment": self.named.comment, "told": self.told}
+        told |= {
+            "label": self.named.label,
+            "comment": self.named.comment,
+            "reported": self.reported,
+        }
         begin, end = min(a.time for a in alarms), max(a.end for a in alarms)
         return told | {"time": begin, "end": end, "open": self.is_open, "devices": devices}
 

@@ -45,7 +45,7 @@ class Alarm:
     times: list[float] = field(default_factory=list)  # one per row
     severity: float = 0.0  # of its peak, as what follows
     sensors: dict[str, dict[str, Any]] = field(default_factory=dict)  # values and bands of causes
-    told: bool = True  # not if there were too many, that day or that hour
+    reported: bool = True  # not if there were too many, that day or that hour
     label: str = ""  # what a person says that it was: one of LABELS
     comment: str = ""
     like: str = ""  # the comment on a similar alarm of the past, or its id

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Alarms: TypeAlias = list[dict[str, Any]]  # as they stand in a file
 
-FORMAT = 3
+FORMAT = 4
 SNAPSHOTS = 20  # of each device
 # The samples that a young monitor keeps take half the bytes so, and what it learned two thirds.
 SUFFIX, LEVEL = ".onlad.gz", 1

@@ -98,7 +98,7 @@ class Device:
             said = [
                 alarm.comment and f"“{alarm.comment}”",
                 alarm.like and shown.like(alarm, self._watcher),
-                "" if alarm.told else "Suppressed: there were too many",
+                "" if alarm.reported else "Suppressed: there were too many",
             ]
             if any(said):
                 shown.note(". ".join(filter(None, said)), "")

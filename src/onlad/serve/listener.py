@@ -48,7 +48,7 @@ class Outbox:
 
     def __init__(self, done: Callable[[str], None], per_hour: int | None = None) -> None:
         self.per_hour, self.suppressed = per_hour, 0
-        self._told: deque[float] = deque()  # times of alarms, the oldest first
+        self._times: deque[float] = deque()  # times of alarms, the oldest first
         self.couriers: list[Listener] = []
         self.waiting: dict[str, tuple[Message, set[str]]] = {}
         self.dropped = 0
@@ -62,28 +62,28 @@ class Outbox:
             self.add(message)
 
     @property
-    def told(self) -> int:
+    def reported(self) -> int:
         """How many alarms were reported in the last hour."""
-        while self._told and self._told[0] <= time.time() - HOUR:
-            self._told.popleft()
-        return len(self._told)
+        while self._times and self._times[0] <= time.time() - HOUR:
+            self._times.popleft()
+        return len(self._times)
 
     def remember(self, times: Iterable[float]) -> None:
         """Count alarms that were reported before the start."""
         now = time.time()
-        self._told = deque(sorted(when for when in times if now - HOUR < when <= now))
+        self._times = deque(sorted(when for when in times if now - HOUR < when <= now))
 
     def allows(self) -> bool:
         """Return whether one more alarm may be reported; count it either way."""
-        if self.per_hour is not None and self.told >= self.per_hour:
+        if self.per_hour is not None and self.reported >= self.per_hour:
             self.suppressed += 1
             return False
-        self._told.append(time.time())
+        self._times.append(time.time())
         return True
 
     def budget(self) -> dict[str, int | None]:
         """Return what is allowed, and what became of alarms."""
-        counts = {"told_last_hour": self.told, "suppressed": self.suppressed}
+        counts = {"reported_last_hour": self.reported, "suppressed": self.suppressed}
         return {"alarms_per_hour": self.per_hour, **counts}
 
     def add(self, message: Message) -> None:

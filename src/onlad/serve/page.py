@@ -136,7 +136,7 @@ class Incidents:
                 shown.note(". ".join(said), "opacity-80 break-words")
             if incident.is_open:
                 shown.badge("open", "negative")
-            for word in filter(None, ("" if incident.told else "suppressed", named.label)):
+            for word in filter(None, ("" if incident.reported else "suppressed", named.label)):
                 shown.badge(word, "grey-8")
             if not incident.seen:
                 shown.small("Seen", lambda: self._see(incident))

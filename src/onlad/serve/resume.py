@@ -245,7 +245,7 @@ class _Resumption:
             watcher.apply(fact, partial(self._snapped, watcher))
         elif fact.kind == "silent" and watcher.journaled == values["row"] and not watcher.silent:
             message = watcher.silence()
-            if values["told"]:
+            if values["reported"]:
                 self.service.outbox.waiting[message["id"]] = (message, set())
         elif fact.kind == "suppressed":
             self.service.outbox.waiting.pop(values["alarm"], None)

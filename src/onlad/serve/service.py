@@ -74,7 +74,7 @@ class Service:
         yield from resume(self)
         self.settle(self.watchers.values())
         alarms = (alarm for watcher in self.watchers.values() for alarm in watcher.alarms)
-        self.outbox.remember(alarm.time for alarm in alarms if alarm.told)
+        self.outbox.remember(alarm.time for alarm in alarms if alarm.reported)
         self.health.trouble.pop("start")
         self.resumed = True
 
@@ -180,10 +180,12 @@ class Service:
                     self._silence(watcher)
 
     def _silence(self, watcher: Watcher) -> None:
-        message, told = watcher.silence(), self.outbox.allows()
-        self._journal([watcher.fact("silent", told=told)])  # else a crash reports it once more
+        message, reported = watcher.silence(), self.outbox.allows()
+        self._journal(
+            [watcher.fact("silent", reported=reported)]
+        )  # else a crash reports it once more
         logs.warning("silent", **watcher.where)
-        if told:
+        if reported:
             self.outbox.add(message)
         else:
             watcher.suppressed += 1

@@ -305,7 +305,7 @@ class Watcher:
                     for before in rows[max(0, here - self._kept) : here].tolist():
                         alarm.take(before, learned=True)
                     alarm.before = len(alarm.rows)
-                    began += [alarm] * alarm.told
+                    began += [alarm] * alarm.reported
                 elif alarm.follow(verdicts[i], first + i, when):
                     alarm.like = self.alarms.like(alarm, self._others)
             if alarm is not None:
@@ -321,9 +321,9 @@ class Watcher:
         alarm.like = self.alarms.like(alarm, self._others)
         day_of = self.stream.rules.calendar.day
         day = day_of(when)
-        before = sum(past.told and day_of(past.time) == day for past in self.alarms)
-        alarm.told = self._budget.allows(day, before)
-        self.suppressed += not alarm.told
+        before = sum(past.reported and day_of(past.time) == day for past in self.alarms)
+        alarm.reported = self._budget.allows(day, before)
+        self.suppressed += not alarm.reported
         self.alarms.keep(alarm)
         self.n_alarms += 1
         return alarm
@@ -335,7 +335,7 @@ class Watcher:
 
     def suppress(self, alarm: Alarm) -> None:
         """Note that an alarm is suppressed, since there were too many of all devices."""
-        alarm.told = False
+        alarm.reported = False
         self.suppressed += 1
         self.n_alarm_changes += 1
 

@@ -1,4 +1,4 @@
-"""`fit`: the initial fit of a detector as one tree of sums. `measure`: what its scaler needs."""
+"""`fit`: the initial fit of a detector as one tree of sums. `measure`: the unit of its rows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from onlad.detector import Detector
 from onlad.fleet.spark.columns import NUMBER, need_types, number
 from onlad.reference import Array
 from onlad.rows import LARGEST
-from onlad.scaler import scale
+
+LEAST_SHARE, SMALLEST = 1e-8, 1e-30  # of the mean, and at all: no deviation is smaller
 
 
-def measure(df: DataFrame, features: Sequence[str]) -> Array:
-    """Return the memory of `onlad.scaler.Standard` after all rows of `df`.
+def measure(df: DataFrame, features: Sequence[str]) -> tuple[Array, Array]:
+    """Return mean and standard deviation of each feature over all rows of `df`.
 
-    It is what ``start`` returns on one machine. ``Standard().unit(memory)`` is what `fit` wants.
+    A deviation is at least a hundred-millionth of the mean. Missing values are left out.
     """
     cells = []
     for name in features:
         x = sf.when(~sf.isnan(number(name)), number(name))  # null is in no sum
-        parts = [sf.count(x), sf.avg(x), sf.var_pop(x)]
+        parts = [sf.avg(x), sf.var_pop(x)]
         cells.append(sf.array(*(sf.coalesce(part.cast("double"), sf.lit(0.0)) for part in parts)))
-    return np.array(df.agg(sf.array(*cells)).first()[0]).T.copy()
+    mean, variance = np.array(df.agg(sf.array(*cells)).first()[0]).T
+    return mean, np.maximum(np.sqrt(variance), LEAST_SHARE * np.abs(mean) + SMALLEST)
 
 
 def fit(
@@ -45,7 +47,8 @@ def fit(
     Parameters
     ----------
     unit, clip
-        If given, rows are scaled first by `onlad.scaler.scale`; `measure` gives the unit.
+        If given, `unit` is subtracted from and divided by, as `measure` returns it, and what is
+        then larger than `clip` is cut off.
     """
     names, n = tuple(features), len(features)
     need_types(df, names, NUMBER, "numbers")
@@ -56,7 +59,7 @@ def fit(
         gram, moment, rows, bad = np.zeros((N, N)), np.zeros((N, n)), 0, 0
         for batch in batches:
             X = np.column_stack([c.to_numpy(zero_copy_only=False) for c in batch.columns])
-            Z = X if unit is None else scale(X, unit, clip)
+            Z = X if unit is None else np.clip((X - unit[0]) / unit[1], -clip, clip)
             Z = Z[np.abs(Z).max(axis=1) <= LARGEST]  # false for NaN too
             bad, rows = bad + len(X) - len(Z), rows + len(Z)
             H = reference.activate(Z @ alpha + b, settings.activation)

@@ -101,6 +101,7 @@
 #define OCTAVE 16       /* bins of the histogram in a factor of two */
 #define LOWEST (-5)     /* the first of them begins at 2^LOWEST, in roots of scores */
 #define WIDER 2.0f      /* usual squares of a candidate, in units: above, they are too small */
+#define STEEP 8.0f      /* of a running median: its step is whole from a quarter of DEVIATION on */
 #define MOST 1e15f      /* the sum of its squares over a start is a float */
 #define SMALLEST 1e-30f /* what moves by less is still */
 #define NAN_BITS 0x7fc00000u
@@ -313,7 +314,7 @@ static float left_over(const float* beta, const float* h, int size, float z, int
     return z;
 }
 
-/* A quotient of polynomials, within 1e-4 of tanh. */
+/* A quotient of polynomials, within 1.2e-4 of tanh. */
 static float squash(float x) {
     float s, y;
     if (x > 4.9f) return 1.0f;
@@ -650,7 +651,8 @@ static int widen_units(onlad_monitor* m, int slot) {
 }
 
 /* Let medians, and sums of the largest of each block, follow row `count` of a measurement. Two of
- * them can go on at a time: `which` is 0 or STATISTICS. */
+ * them can go on at a time: `which` is 0 or STATISTICS. Near a median its step is in proportion to
+ * the distance: with the sign alone, rounding of a value next to it would turn a whole step. */
 static void measure_level(onlad_monitor* m, int which, float* level, const float* found,
                           uint32_t count) {
     for (int i = 0; i < STATISTICS; ++i) {
@@ -661,7 +663,7 @@ static void measure_level(onlad_monitor* m, int which, float* level, const float
             *away = *sum = 0.0f;
         } else {
             *away += (magnitude(found[i] - *median) - *away) / (float)count;
-            *median += (found[i] > *median ? 2.0f : -2.0f) * *away / (float)count;
+            *median += bounded(STEEP * (found[i] - *median), 2.0f * *away) / (float)count;
         }
         *block = count % BLOCK == 0 ? found[i] : larger(*block, found[i]);
         if (count % BLOCK == BLOCK - 1) *sum += *block;
@@ -788,8 +790,8 @@ static float p_value(onlad_monitor* m, float score) {
  * the one above which clusters begin with it. The rows of a bin are taken to be spread over it. */
 static void tails(onlad_monitor* m, float* roots) {
     const uint32_t n = m->count[TOTAL], beyond = n - (uint32_t)(0.999f * (float)n);
-    uint32_t k = 0, above = 0, following = 0, wanted = (uint32_t)((float)n * TAIL);
-    float sum = 0.0f, ranked = 0.0f, u = 0.0f, b0, b1, shape, most = 0.0f;
+    uint32_t k = 0, wanted = (uint32_t)((float)n * TAIL);
+    float clusters = 0.0f, sum = 0.0f, ranked = 0.0f, u = 0.0f, b0, b1, shape, most = 0.0f;
     roots[0] = roots[1] = 0.0f;
     if (n < 2) return;
     if (wanted < 8) wanted = 8;
@@ -803,7 +805,7 @@ static void tails(onlad_monitor* m, float* roots) {
         sum += part * value;
         ranked += part * (value * ((float)k + 0.5f * (part - 1.0f)) -
                           step * (part * part - 1.0f) * (1.0f / 12.0f));
-        if (own) above += rows, following += HISTOGRAM[i] >> 16;
+        clusters += part - part * (float)(HISTOGRAM[i] >> 16) / (float)rows;
         k += own;
         u = high - step * (part + 0.5f); /* the first row that is not in the tail */
         if (own < rows) break;
@@ -815,9 +817,7 @@ static void tails(onlad_monitor* m, float* roots) {
     shape = 2.0f - b0 / larger(b0 - 2.0f * b1, 1e-6f * b0);
     shape = shape < 0.0f ? 0.0f : shape > 0.5f ? 0.5f : shape;
     for (int i = 0; i < 2; ++i) {
-        const float begin = i && following < above ? (float)(above - following) : 1.0f;
-        const float share = i ? begin / (float)above : 1.0f;
-        float far = -logarithm(SCALAR(RATE) * (float)n / ((float)k * share));
+        float far = -logarithm(SCALAR(RATE) * (float)n / (i ? larger(clusters, 1.0f) : (float)k));
         if (!(b0 > 0.0f) || far <= 0.0f) continue;
         if (shape > 1e-4f) far = (exponential(shape * far) - 1.0f) / shape;
         roots[i] = smaller(u + b0 * (1.0f - shape) * far, FARTHEST * most);

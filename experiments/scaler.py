@@ -1,8 +1,7 @@
 """Scale raw values to about unit size, for a `Detector`, and follow the stream.
 
 A policy is a frozen value; what it has learned is an array with one column for each feature, its
-memory. NaN is a missing value: it is not learned, and scales to NaN. A `Monitor` needs none of
-this: it scales by itself.
+memory. NaN is a missing value: it is not learned, and scales to NaN.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@ import re
 
 import numpy as np
 import pytest
+from experiments.scaler import Standard, scale
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-from onlad.scaler import Standard, scale
 
 NAN = np.nan
 
