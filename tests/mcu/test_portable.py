@@ -65,7 +65,7 @@ def test_a_slow_drift_of_one_sensor_is_the_one_of_the_definition():
     level = np.sin(np.arange(9_000) / 30)
     X = np.array([level, 2 * level, -level]).T + 0.1 * rng.normal(size=(9_000, 3))
     X[6_600:, 1] += np.linspace(0, 1.2, 2_400)
-    monitor = PortableMonitor(hidden=6)
+    monitor = PortableMonitor(hidden=6, modes=1)  # the drift cannot become a mode
     said = monitor.observe_many(X.astype("float32"))
     chip = Definition(monitor.sizes(), *monitor.layer())
     drifting = []

@@ -1004,12 +1004,13 @@ static int decide(onlad_monitor* m, int row) {
 
 /* -- rows -- */
 
-/* Judge a row by the mode of the row before; if its score is high, by the others too. A machine
- * changes between the modes of a history, which had no start here, at any row, so no window reaches
- * over such a change. */
+/* Judge a row by the mode of the row before; if its score is high, by the one in which the row by
+ * itself is least unusual. A machine changes between the modes of a history, which had no start
+ * here, at any row, so no window reaches over such a change. */
 static APART float judge(onlad_monitor* m, int row) {
     const int current = (int)m->count[CURRENT];
-    float best = -1.0f, means[STATISTICS], found[STATISTICS], leaned[STATISTICS], kept[STATISTICS];
+    float best = -1.0f, least = 0.0f;
+    float means[STATISTICS], found[STATISTICS], leaned[STATISTICS], kept[STATISTICS];
     float *now = &SCALAR(MEANS), *leans = m->memory + LEANS_AT;
     const uint32_t run = m->count[RUN];
     memcpy(kept, now, sizeof kept);
@@ -1021,19 +1022,19 @@ static APART float judge(onlad_monitor* m, int row) {
         look(m, slot, row);
         statistics(m, slot, row, found);
         standardise(mode_at(m, slot) + LEVELS_AT, found);
+        const float alone = total(NULL, found, NULL, NULL);
+        if (best >= 0.0f && alone >= least) continue;
+        least = alone;
         for (int i = 0; i < STATISTICS; ++i)
             means[i] = kept[i] + SMOOTHING * (smaller(found[i], 1.0f) - kept[i]);
         lean(m, row, turn ? NULL : leans); /* those of another mode do not count */
         lean_statistics(m, slot, leaned);
-        const float score = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
-        if (best < 0.0f || score < best) {
-            best = score;
-            m->count[CURRENT] = (uint32_t)slot;
-            m->count[RUN] = own;
-            memcpy(now, means, sizeof means);
-            memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
-            memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
-        }
+        best = total(mode_at(m, slot) + LEVELS_AT, found, means, leaned);
+        m->count[CURRENT] = (uint32_t)slot;
+        m->count[RUN] = own;
+        memcpy(now, means, sizeof means);
+        memcpy(SHARES, SQUARES, sizeof(float) * (size_t)ONLAD_FEATURES);
+        memcpy(leans, LEANED, sizeof(float) * (size_t)(2 * ONLAD_FEATURES));
         if (turn == 0 && best <= KEEP) break;
     }
     set_run(m, row, m->count[RUN]);
