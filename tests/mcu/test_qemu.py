@@ -176,7 +176,7 @@ def test_a_slow_drift_of_one_sensor_is_told_by_the_chip(board, arithmetic, tmp_p
     X = np.array([level, 2 * level, -level]).T + 0.1 * rng.normal(size=(9_000, 3))
     X[6_600:, 1] += np.linspace(0, 1.2, 2_400)
     X = X.astype("float32")
-    monitor = PortableMonitor(hidden=6, arithmetic=arithmetic)
+    monitor = PortableMonitor(hidden=6, modes=1, arithmetic=arithmetic)
     monitor.observe_many(X[:6_600])
     verdicts, state, _ = run(tmp_path, board, monitor, X[6_600:])
     check(verdicts, state, monitor, monitor.observe_many(X[6_600:]))
