@@ -1,22 +1,26 @@
 """Other ways to forget, to stack and to mix: a window, directional forgetting, layers, a mixture.
 
 Each has `fit`, `update_one`, `score_one`, `update_many` and `score_many` as `Detector` has them,
-and scores with the paper's mean squared error. All but `Directional` run on the compiled step.
-`onlad.variants` has the equations.
+scores with the paper's mean squared error, and runs on compiled steps. `onlad.variants` has the
+equations, and `onlad.reference` those of FP-ELM.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from onlad import kernel, reference, samples, variants
 from onlad.detector import Detector
+from onlad.errors import OnladError
+from onlad.forgetting import Adaptive, Forgetting
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
+from onlad.state import DetectorState
 
 
 class _Loops:
@@ -82,11 +86,55 @@ class Windowed(_Loops):
         return self.detector.score_one(x)
 
 
-class Directional(_Loops):
+class _Stepped(_Loops):
+    """A detector in float64 that learns by another compiled step than `Detector`."""
+
+    def __init__(self, *, ridge: float, **settings: Any) -> None:
+        if not (samples.is_real(ridge) and 0 < ridge < np.inf):
+            raise ValueError(f"ridge must be finite and above 0, got {ridge!r}")
+        self._model = Detector(score="reconstruction", ridge=ridge, **settings)
+
+    def fit(self: S, X: Any) -> S:
+        """Forget everything and start from the rows of `X`."""
+        self._begin(samples.matrix(X, None, "float64", kernel.LARGEST["float64"]))
+        return self
+
+    def update_one(self, x: Any) -> float:
+        """Return the score of `x`, then learn it."""
+        return float(self.update_many(self._row(x)[None])[0])
+
+    def update_many(self, X: Any) -> Array:
+        """Return the scores of the rows of `X`, each learned after its score."""
+        X = self._rows(X)
+        if self._model.n_features is None and len(X):
+            self._begin(X[:0])
+        return np.array([self._learn(x) for x in X])
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return float(self.score_many(self._row(x)[None])[0])
+
+    def _row(self, x: Any) -> Array:
+        return samples.vector(x, self._model.n_features, "float64", kernel.LARGEST["float64"])
+
+    def _rows(self, X: Any) -> Array:
+        return samples.matrix(X, self._model.n_features, "float64", kernel.LARGEST["float64"])
+
+    def _begin(self, X: Array) -> None:
+        raise NotImplementedError
+
+    def _learn(self, x: Array) -> float:
+        raise NotImplementedError
+
+
+S = TypeVar("S", bound=_Stepped)
+
+
+class Directional(_Stepped):
     """A detector that forgets only along what a sample excites, the faster the higher its error.
 
-    Adaptive directional forgetting, which `onlad.variants` takes lambda_DFF OS-ELM for. It is
-    another step than the compiled one and runs in NumPy. `rho` sets how far the factor falls.
+    Adaptive directional forgetting, which `onlad.variants` takes lambda_DFF OS-ELM for. `rho` sets
+    how far the factor falls.
 
     Examples
     --------
@@ -109,53 +157,93 @@ class Directional(_Loops):
     ) -> None:
         if not (samples.is_real(rho) and 0 <= rho < np.inf):
             raise ValueError(f"rho must be finite and at least 0, got {rho!r}")
-        if not (samples.is_real(ridge) and 0 < ridge < np.inf):
-            raise ValueError(f"ridge must be finite and above 0, got {ridge!r}")
-        self.n_hidden = samples.whole("n_hidden", n_hidden, 1)
-        self.seed = samples.whole("seed", seed, 0)
-        self.rho, self.activation, self.ridge = rho, activation, ridge
-        self.memory = variants.Directional()
-        self._state: reference.State | None = None
-
-    def fit(self, X: Any) -> Directional:
-        """Forget everything and start from the rows of `X`."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
-        fresh = self._begin(X.shape[1])
-        self._state = reference.fit(fresh, X, ridge=self.ridge, activation=self.activation)
-        self.memory = variants.Directional()
-        return self
-
-    def update_one(self, x: Any) -> float:
-        """Return the score of `x`, then learn it."""
-        x = self._row(x)
-        state = self._state or self._begin(len(x))
-        score = self._loss(state, x)
-        self._state, self.memory = variants.dff_update(
-            state, self.memory, x, self.rho, self.activation
+        super().__init__(
+            n_hidden=n_hidden, activation=activation, forgetting=1.0, ridge=ridge, seed=seed
         )
-        return float(score)
-
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return float(self.score_many(self._row(x)[None])[0])
+        self.rho, self.memory = rho, variants.Directional()
 
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
-        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
-        return np.asarray(self._loss(self._state or self._begin(X.shape[1]), X))
+        return self._model.score_many(X)
 
-    @property
-    def _n(self) -> int | None:
-        return len(self._state.alpha) if self._state else None
+    def _begin(self, X: Array) -> None:
+        self._model.fit(X)
+        self.memory = variants.Directional()
 
-    def _row(self, x: Any) -> Array:
-        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
+    def _learn(self, x: Array) -> float:
+        model = self._model.compiled()
+        score = model.update_directional(x, self.memory.factor)
+        assert score is not None  # x is checked
+        if model.leverage > 0:
+            self.memory = variants.dff_follow(self.memory, model.leverage, score, self.rho)
+        return score
 
-    def _begin(self, n: int) -> reference.State:
-        return reference.init(n, self.n_hidden, ridge=self.ridge, seed=self.seed)
 
-    def _loss(self, state: reference.State, x: Array) -> Any:
-        return reference.reduce_error(x - reference.predict(state, x, self.activation))
+class FpElm(_Stepped):
+    """A detector whose ridge is never forgotten, at the price of a solve per sample (FP-ELM).
+
+    `forgetting` is a factor or a policy of `onlad.forgetting`. Unlike in `Detector` a sample is
+    learned with the factor that follows its own score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(300, 3))
+    >>> model = FpElm(n_hidden=8)
+    >>> scores = model.update_many(X)
+    >>> bool(scores[-50:].mean() < scores[:50].mean())
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_hidden: int = 64,
+        activation: Activation = "sigmoid",
+        forgetting: float | Forgetting = Adaptive(),  # noqa: B008  (frozen)
+        ridge: float = 0.02,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            n_hidden=n_hidden, activation=activation, forgetting=forgetting, ridge=ridge, seed=seed
+        )
+        self.memory = self._model.forgetting.start
+
+    def score_many(self, X: Any) -> Array:
+        """Return how unusual each row of `X` is, and learn nothing."""
+        X, own = self._rows(X), self._model
+        if own.n_features is None:
+            return reference.reduce_error(X)
+        k = own.compiled()
+        beta = np.linalg.solve(k.S + own.ridge * np.eye(own.n_hidden), k.beta_t.T)
+        return reference.reduce_error(
+            X - reference.activate(X @ k.alpha + k.b, own.activation) @ beta
+        )
+
+    def _begin(self, X: Array) -> None:
+        # K stands in the place of S, and V in that of beta (fpelm.hpp).
+        own = self._model
+        alpha, b = reference.draw(X.shape[1], own.n_hidden, own.weights, own.seed)
+        H = reference.activate(X @ alpha + b, own.activation)
+        self.memory = own.forgetting.start
+        state = DetectorState(
+            S=H.T @ H, alpha=alpha, b=b, beta=H.T @ X, memory=np.array(self.memory),
+            trace_start=1.0, seen=len(X),
+        )  # fmt: skip
+        self._model = Detector.resumed(own.settings(), state)
+
+    def _learn(self, x: Array) -> float:
+        model = self._model.compiled()
+        score = model.fp_elm_score(x, self._model.ridge)
+        assert score is not None  # x is checked
+        if math.isnan(score):
+            raise OnladError(
+                f"rounding of K exceeds the ridge {self._model.ridge:g}, so r I + K has no "
+                "inverse. Scale the samples to about unit size, or give a larger ridge"
+            )
+        self.memory = self._model.forgetting.step(self.memory, score)
+        model.fp_elm_learn(self.memory[0])
+        return score
 
 
 class Stacked(_Loops):
