@@ -250,6 +250,18 @@ def test_a_target_that_comes_late_is_one_that_was_always_zero():
         OsElm().add_target()
 
 
+def test_the_error_of_an_update_is_that_of_the_prediction_before_it():
+    X, T = samples(60), samples(60, 2, seed=1)
+    model, twin = OsElm(n_hidden=6), OsElm(n_hidden=6)
+    assert model.update_one(X[0], T[0]) == np.mean(T[0] ** 2)
+    twin.learn_one(X[0], T[0])
+    for x, t in zip(X[1:], T[1:], strict=True):
+        expected = np.mean((t - twin.predict_one(x)) ** 2)
+        assert model.update_one(x, t) == pytest.approx(expected, rel=1e-9)
+        twin.learn_one(x, t)
+    np.testing.assert_array_equal(model.state.beta, twin.state.beta)
+
+
 def test_a_target_may_be_one_number():
     model = OsElm(n_hidden=6)
     for x in samples(50):

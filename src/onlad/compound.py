@@ -302,9 +302,7 @@ class Stacked(_Loops):
             above = self._above(layer, given) if layer.n_seen else np.zeros(layer.n_hidden)
             layer.update_one(given)
             given = above
-        predicted = self.top.predict_one(given) if self.top.n_seen else 0.0
-        self.top.learn_one(given, x)
-        return float(reference.reduce_error(x - predicted))
+        return self.top.update_one(given, x)
 
     def score_one(self, x: Any) -> float:
         """Return how unusual `x` is, and learn nothing."""
