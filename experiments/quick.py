@@ -78,7 +78,7 @@ def _repeat(cell: Cell) -> Record:
 
 def compare(now: Record) -> tuple[str, bool]:
     """Return a line that compares a record with the stored one, and whether it is as it must be."""
-    name = f"{now['testbed']:8}{now['dataset']:20}{now['method']:11}{now['settings']:6}"
+    name = f"{now['testbed']:8}{now['dataset']:20}{now['method']:15}{now['settings']:6}"
     name += f" seed {now['seed']}  {now['seconds']:6.2f} s  AUC {now['auc']:.6f}"
     stored = records.read(records.auc_file(now["testbed"], now["method"]))
     before = [r for r in stored if records.key(r) == records.key(now)]
