@@ -121,9 +121,20 @@ def test_fp_elm_says_when_rounding_exceeds_its_ridge():
     assert FpElm(n_hidden=8, activation="identity").update_many(samples(100))[-1] < 1e-3
 
 
-@pytest.mark.parametrize("make", [MAKE["directional"], MAKE["fp-elm"]], ids=["directional", "fp"])
-def test_a_pickled_step_continues_to_the_last_bit(make):
-    model = make().fit(samples(100))
+STEPPED = pytest.mark.parametrize("name", ["directional", "fp-elm"])
+
+
+@STEPPED
+def test_before_the_first_sample_all_of_it_is_error(name):
+    X = samples(3)
+    np.testing.assert_allclose([MAKE[name]().score_one(x) for x in X], np.mean(X * X, axis=1))
+    np.testing.assert_allclose(MAKE[name]().score_many(X), np.mean(X * X, axis=1))
+    assert len(MAKE[name]().update_many(X[:0])) == 0
+
+
+@STEPPED
+def test_a_pickled_step_continues_to_the_last_bit(name):
+    model = MAKE[name]().fit(samples(100))
     model.update_many(samples(50, seed=1))
     twin = pickle.loads(pickle.dumps(model))
     rows = samples(50, seed=2)

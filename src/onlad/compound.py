@@ -220,6 +220,12 @@ class FpElm(_Stepped):
             X - reference.activate(X @ k.alpha + k.b, own.activation) @ beta
         )
 
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        if self._model.n_features is None:
+            return super().score_one(x)
+        return self._score(self._row(x))
+
     def _begin(self, X: Array) -> None:
         # K stands in the place of S, and V in that of beta (fpelm.hpp).
         own = self._model
@@ -233,16 +239,19 @@ class FpElm(_Stepped):
         self._model = Detector.resumed(own.settings(), state)
 
     def _learn(self, x: Array) -> float:
-        model = self._model.compiled()
-        score = model.fp_elm_score(x, self._model.ridge)
+        score = self._score(x)
+        self.memory = self._model.forgetting.step(self.memory, score)
+        self._model.compiled().fp_elm_learn(self.memory[0])
+        return score
+
+    def _score(self, x: Array) -> float:
+        score = self._model.compiled().fp_elm_score(x, self._model.ridge)
         assert score is not None  # x is checked
         if math.isnan(score):
             raise OnladError(
                 f"rounding of K exceeds the ridge {self._model.ridge:g}, so r I + K has no "
                 "inverse. Scale the samples to about unit size, or give a larger ridge"
             )
-        self.memory = self._model.forgetting.step(self.memory, score)
-        model.fp_elm_learn(self.memory[0])
         return score
 
 
