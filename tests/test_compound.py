@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 
-from onlad import OsElm, reference, variants
+from onlad import Detector, OsElm, reference, variants
 from onlad.compound import Directional, FpElm, Mixture, Stacked, Windowed
 from onlad.errors import OnladError
 from onlad.forgetting import Adaptive, Constant
@@ -130,6 +130,19 @@ def test_before_the_first_sample_all_of_it_is_error(name):
     np.testing.assert_allclose([MAKE[name]().score_one(x) for x in X], np.mean(X * X, axis=1))
     np.testing.assert_allclose(MAKE[name]().score_many(X), np.mean(X * X, axis=1))
     assert len(MAKE[name]().update_many(X[:0])) == 0
+
+
+def test_a_window_scores_as_its_detector_does_before_and_after_it_is_full():
+    settings = {"n_hidden": 6, "score": "combined", "loss": "absolute", "ridge": RIDGE}
+    model, detector = Windowed(30, **settings), Detector(**settings, forgetting=1.0)
+    for x in samples(30):
+        assert model.score_one(x) == pytest.approx(detector.score_one(x), rel=1e-9)
+        assert model.update_one(x) == pytest.approx(detector.update_one(x), rel=1e-9)
+    again = Detector(**settings, forgetting=1.0).fit(samples(30)[1:])
+    again.update_one(samples(1)[0])
+    model.update_one(samples(1)[0])
+    X = samples(9, seed=2)
+    np.testing.assert_allclose(model.score_many(X), again.score_many(X), rtol=1e-6)
 
 
 @STEPPED
