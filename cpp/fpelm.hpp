@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <utility>
+
 #include "oselm.hpp"
 
 #ifdef ONLAD_LEVEL
