@@ -42,7 +42,7 @@ $(PARTS:%=test-%): test-%: $(VENV)/.dev
 	COVERAGE_FILE=.coverage.$* $(BIN)/python -m pytest -q -m "not slow" $(COUNT) $(or $(TESTS),tests/$*)
 
 # The numbers, at each instruction level below the processor's best: the parts above run at that.
-NUMBERS := block compiled detector forgetting instance kernel long_life merge mode monitor reference
+NUMBERS := block compiled compound detector forgetting instance kernel long_life merge mode monitor reference
 test-levels: $(VENV)/.dev
 	best=$$($(BIN)/python -c "from onlad import kernel; print(kernel.BACKEND)"); \
 	for level in x86-64-v2 x86-64-v3; do \
@@ -78,9 +78,8 @@ variants: $(VENV)/.dev  ## ways to forget in both testbeds, resumable; needs ONL
 	$(BIN)/python -m experiments.reproduce auc --family variant --jobs 1
 	$(BIN)/python -m experiments.ways
 
-networks: $(VENV)/.dev  ## the networks, and FPELM-AE's search, made for a GPU, resumable; needs ONLAD_DATA
+networks: $(VENV)/.dev  ## the networks, made for a GPU, resumable; needs ONLAD_DATA
 	$(BIN)/python -m experiments.neural
-	$(BIN)/python -m experiments.fpelm_search
 	$(BIN)/python -m experiments.scaling run nn dnn
 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped

@@ -159,6 +159,21 @@ public:
         return ops.take_back(m);
     }
 
+    std::optional<double> update_directional(nb::handle x, double phi) {
+        if (!read(x)) return std::nullopt;
+        scored_with = 0.0;
+        return ops.update_directional(m, phi);
+    }
+
+    // A model of FP-ELM has its own two steps and takes no others (fpelm.hpp).
+    std::optional<double> fp_elm_score(nb::handle x, double ridge) {
+        if (!read(x)) return std::nullopt;
+        if (!U) U = (factor = Memory<T>(m.N * m.stride)).take(m.N * m.stride);
+        return ops.fp_elm_score(m, ridge, U);
+    }
+
+    void fp_elm_learn(double a) { ops.fp_elm_learn(m, a); }
+
     void score_many(In<T, 2> X, double a, Out<double, 1> loss, Out<double, 1> leverage) {
         run(X, loss, leverage, [&](std::size_t) { ops.score(m, a); });
     }
@@ -258,7 +273,8 @@ private:
         }
     }
 
-    Memory<T> memory;
+    Memory<T> memory, factor;
+    T* U = nullptr;                              // the Cholesky factor of FP-ELM
     double last_score = 0.0, scored_with = 0.0;  // 0 is no forgetting factor: nothing was scored
     bool same_as_before = false;                 // whether the last x is the one before
 };
@@ -285,6 +301,9 @@ void bind(nb::module_& module, const char* name) {
         .def("score", &K::score, nb::arg().none(), nb::arg())
         .def("update", &K::update, nb::arg().none(), nb::arg())
         .def("take_back", &K::take_back)
+        .def("update_directional", &K::update_directional, nb::arg().none(), nb::arg())
+        .def("fp_elm_score", &K::fp_elm_score, nb::arg().none(), nb::arg())
+        .def("fp_elm_learn", &K::fp_elm_learn)
         // noconvert: a converted output would be a copy, and the result would be lost.
         .def("score_many", &K::score_many, nb::kw_only(), "X"_a.noconvert(), "a"_a,
              "loss"_a.noconvert(), "leverage"_a.noconvert())

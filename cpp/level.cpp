@@ -9,9 +9,10 @@ namespace ONLAD_LEVEL {
 namespace {  // or the linker would merge the tables of all levels into one
 
 template <class T>
-constexpr Operations<T> operations = {score<T>,        update<T>,   learn_scored<T>,
-                                      take_back<T>,    measure<T>,  &monitor_operations,
-                                      update_block<T>, bank_rows<T>};
+constexpr Operations<T> operations = {
+    score<T>,        update<T>,       learn_scored<T>, take_back<T>,        update_directional<T>,
+    fp_elm_score<T>, fp_elm_learn<T>, measure<T>,      &monitor_operations, update_block<T>,
+    bank_rows<T>};
 
 }  // namespace
 }  // namespace ONLAD_LEVEL

@@ -4,6 +4,7 @@
 
 #include "bank.hpp"
 #include "block.hpp"
+#include "fpelm.hpp"
 #include "judge.hpp"
 #include "oselm.hpp"
 
@@ -15,7 +16,10 @@ struct Operations {
     double (*update)(Model<T>&, double a);      // the same score, then learn x
     bool (*learn_scored)(Model<T>&, double a);  // learn x right after its score
     bool (*take_back)(Model<T>&);               // unlearn x; false: it was never in
-    void (*measure)(Model<T>&);                 // trace(P) from S
+    double (*update_directional)(Model<T>&, double phi);
+    double (*fp_elm_score)(Model<T>&, double ridge, T* U);
+    void (*fp_elm_learn)(Model<T>&, double a);
+    void (*measure)(Model<T>&);  // trace(P) from S
     const MonitorOperations* monitor;
     void (*update_block)(Model<T>&, const T* X, const T* XA, std::size_t samples, const double* a,
                          T* beta, const BlockMemory<T>&, double* losses, double* leverages);

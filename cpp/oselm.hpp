@@ -7,7 +7,8 @@
 //   f = S'h    D = a^2 + w f.f    g = S f    S <- (S - g f' w/(D + a sqrt(D))) / a    (Potter)
 //   beta <- beta + (w g/D) e'
 //
-// w is 1 to learn the sample and -1 to take it back. For 1, D is a^2 d.
+// w is 1 to learn the sample and -1 to take it back; directional forgetting has other weights. For
+// 1, D is a^2 d.
 //
 // Rows are padded with zeros to whole vectors, so no loop has a tail. This file is compiled once
 // for each instruction level (ONLAD_LEVEL); all in it has internal linkage or a level's namespace,
@@ -463,6 +464,24 @@ double update(Model<T>& m, double a) {
         m.last_loss = reconstruct<false>(m);
     }
     return combine(m);
+}
+
+// The same score, then a step of directional forgetting with the factor phi: h is learned with the
+// weight by which D is phi (1 + f.f), and beta as if the weight were 1 (variants.dff_update).
+template <class T>
+double update_directional(Model<T>& m, double phi) {
+    double a = 1.0;
+    const double squared = take_leverage(m, a);
+    if (squared > 0.0 && squared < m.c.largest_leverage) {
+        root_step(m, a, phi - (1.0 - phi) / squared, phi * (1.0 + squared));
+        scale_gain(m, 1.0 / (1.0 + squared));
+        ++m.seen;
+        m.last_loss = reconstruct<true>(m);
+    } else {
+        ++m.skipped;
+        m.last_loss = reconstruct<false>(m);
+    }
+    return m.last_loss;
 }
 
 // Learn the sample whose score was just taken: h, f and e are still at hand.

@@ -126,7 +126,11 @@ def sizes() -> Finding:
             units.append(f"{mine['n_hidden']} / {nn['hidden'][0]} / {max(dnn['hidden'])}")
         good += smaller == len(units)
         told.append(f"{SAID[settings]}: {smaller} of {len(units)} ({', '.join(units)})")
-    return Finding("; ".join(told), word(good, len(BOTH)), "tune/offline-{onlad,nn,dnn}")
+    return Finding(
+        "; ".join(told) + "; units of ONLAD / NN-AE / DNN-AE",
+        word(good, len(BOTH)),
+        "tune/offline-{onlad,nn,dnn}",
+    )
 
 
 def epochs() -> Finding:

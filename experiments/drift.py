@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments import datasets, metrics, records, testbeds
-from experiments.methods import registry, run_trials
+from experiments.methods import module_of, run_trials
 from experiments.records import Record
 from experiments.settings import hyperparameters
 from experiments.testbeds import Array
@@ -62,7 +62,7 @@ def watch(name: str, method: str, seed: int) -> Record:
         "normal": medians(scores, ~part.anomalous, points),
         "anomalous": medians(scores, part.anomalous, points),
         "machine": records.machine(),
-        "commit": records.commit(registry()[method].build.__module__.replace(".", "/") + ".py"),
+        "commit": records.commit(module_of(method)),
     }
 
 

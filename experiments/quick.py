@@ -78,7 +78,7 @@ def _repeat(cell: Cell) -> Record:
 
 def compare(now: Record) -> tuple[str, bool]:
     """Return a line that compares a record with the stored one, and whether it is as it must be."""
-    name = f"{now['testbed']:8}{now['dataset']:20}{now['method']:11}{now['settings']:6}"
+    name = f"{now['testbed']:8}{now['dataset']:20}{now['method']:15}{now['settings']:6}"
     name += f" seed {now['seed']}  {now['seconds']:6.2f} s  AUC {now['auc']:.6f}"
     stored = records.read(records.auc_file(now["testbed"], now["method"]))
     before = [r for r in stored if records.key(r) == records.key(now)]
@@ -121,11 +121,11 @@ def _choice(name: str) -> Line:
     return _line(f"{name}, {SMALL}, {stored['name']}", now, then)
 
 
-def _search() -> Line:
-    """Try one setting of ONLAD's search again on one validation stream."""
-    stored = _stored("tune/online-onlad", dataset=SMALL)
-    (now,) = tune.try_out("online", SMALL, "onlad", stored["hyperparameters"], [0])
-    return _line(f"search, {SMALL}", now["aucs"][0], stored["aucs"][0])
+def _search(method: str) -> Line:
+    """Try one setting of a search again on one validation stream."""
+    stored = _stored(f"tune/online-{method}", dataset=SMALL)
+    (now,) = tune.try_out("online", SMALL, method, stored["hyperparameters"], [0])
+    return _line(f"search of {method}, {SMALL}", now["aucs"][0], stored["aucs"][0])
 
 
 def _core() -> Line:
@@ -200,7 +200,7 @@ def others() -> Iterator[Line]:
         SMALL: [partial(_choice, name) for name in ("score_choice", "wind_up")],
         DRIFTING: [_drift],
     }
-    samples[SMALL] += [_search, _core, _chunks]
+    samples[SMALL] += [*(partial(_search, method) for method in ("onlad", "fpelm")), _core, _chunks]
     for name, mine in samples.items():
         if datasets.available(name):
             yield from (sample() for sample in mine)

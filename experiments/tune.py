@@ -26,10 +26,12 @@ import numpy as np
 
 from experiments import datasets, records, testbeds, ways
 from experiments.methods import Hyperparameters, module_of, peers, registry, run_trials
+from experiments.methods.onlad import onlad_plus
 from experiments.records import Record
 from experiments.run import dataset, trial_auc
 from experiments.settings import paper
 from experiments.testbeds import TESTBEDS, Testbed
+from onlad import reference
 
 FOLDS = tuple(range(testbeds.FOLDS))
 FEW = FOLDS[:3]  # of the first stage of ours
@@ -103,10 +105,6 @@ def _aucs(
     trial = testbeds.validation(testbed, data.X, data.y, k)
     if method != "onlad-plus":
         return {"": trial_auc(trial, run_trials(method, testbed, parameters, [trial])[0])}
-    # A machine for the search of FPELM-AE alone may lack the compiled library.
-    from experiments.methods.onlad import onlad_plus  # noqa: PLC0415
-    from onlad import reference  # noqa: PLC0415
-
     found = []
     for part in trial.parts:
         model = onlad_plus(parameters, data.X.shape[1], trial.seed)

@@ -4,9 +4,10 @@ import re
 import numpy as np
 import pytest
 
-from onlad import OsElm, reference, variants
-from onlad.compound import Directional, Mixture, Stacked, Windowed
+from onlad import Detector, OsElm, reference, variants
+from onlad.compound import Directional, FpElm, Mixture, Stacked, Windowed
 from onlad.errors import OnladError
+from onlad.forgetting import Adaptive, Constant
 from oracle import assert_near, tolerance
 
 RIDGE = 0.1
@@ -19,6 +20,7 @@ def samples(rows, n=4, seed=0):
 MAKE = {
     "windowed": lambda: Windowed(40, n_hidden=8),
     "directional": lambda: Directional(n_hidden=8),
+    "fp-elm": lambda: FpElm(n_hidden=8),
     "stacked": lambda: Stacked([8, 6]),
     "mixture": lambda: Mixture(3, n_hidden=8),
 }
@@ -58,29 +60,113 @@ def test_a_bad_sample_changes_nothing(make, bad):
     assert model.score_one(x) == before
 
 
-def test_directional_forgetting_takes_the_step_of_the_equations():
-    model, rows = Directional(n_hidden=8, rho=0.5, ridge=RIDGE, seed=3), samples(60)
+@pytest.mark.parametrize("activation", reference.ACTIVATIONS)
+def test_directional_forgetting_takes_the_step_of_the_equations(activation):
+    settings = {"rho": 0.5, "ridge": RIDGE, "activation": activation, "seed": 3}
+    model, rows = Directional(n_hidden=13, **settings), samples(300, 11)
+    rows[150:] /= 2
     model.fit(rows[:20])
-    state = reference.fit(reference.init(4, 8, ridge=RIDGE, seed=3), rows[:20], ridge=RIDGE)
-    memory = variants.Directional()
+    state = reference.init(11, 13, ridge=RIDGE, seed=3)
+    state = reference.fit(state, rows[:20], ridge=RIDGE, activation=activation)
+    memory, worst = variants.Directional(), 0.0
     for x in rows[20:]:
-        expected = reference.score(state, x)
-        state, memory = variants.dff_update(state, memory, x, 0.5)
-        assert model.update_one(x) == expected
-    assert model.memory == memory
+        expected = reference.score(state, x, activation=activation)
+        state, memory = variants.dff_update(state, memory, x, 0.5, activation)
+        worst = max(worst, tolerance(state.P))
+        assert model.update_one(x) == pytest.approx(expected, rel=worst)
+    np.testing.assert_allclose(model.memory, memory, rtol=worst)
+    assert memory.factor < 0.9
+
+
+def test_directional_forgetting_skips_what_excites_no_unit():
+    model, twin = (Directional(n_hidden=3, activation="relu").fit(samples(50)) for _ in range(2))
+    alpha, _ = reference.draw(4, 3, "uniform", 0)
+    dark = np.linalg.lstsq(alpha.T, np.full(3, -2.0), rcond=None)[0]  # h = G(b - 2), and b <= 1
+    assert model.update_one(dark) == pytest.approx(np.mean(dark**2))
+    assert model.memory == twin.memory
+    np.testing.assert_array_equal(model.update_many(samples(9)), twin.update_many(samples(9)))
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.95, Adaptive(recent=4, long=32)], ids=str)
+@pytest.mark.parametrize("activation", reference.ACTIVATIONS)
+@pytest.mark.parametrize("n_hidden", [6, 13])  # rows of a factor that end within a vector
+def test_fp_elm_is_the_recursion_of_the_paper(forgetting, activation, n_hidden):
+    X, policy = samples(300, 11), forgetting
+    X[150:] /= 2
+    model = FpElm(n_hidden=n_hidden, activation=activation, forgetting=forgetting, seed=3)
+    found = model.fit(X[:100]).update_many(X[100:])
+    if isinstance(forgetting, float):
+        policy = Constant(forgetting)
+    state, memory = reference.init(11, n_hidden, seed=3), policy.start
+    K, beta = reference.fp_elm_fit(state, X[:100], activation=activation)
+    expected, worst = [], 0.0
+    for x in X[100:]:
+        state = state._replace(beta=beta)
+        expected.append(reference.score(state, x, activation=activation))
+        worst = max(worst, tolerance(K + 0.02 * np.eye(n_hidden)))
+        memory = policy.step(memory, expected[-1])
+        K, beta = reference.fp_elm_update(state, K, x[None], memory[0], activation=activation)
+    # Both solve the same systems; the errors are differences of numbers below 1.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=worst)
+    state = state._replace(beta=beta)
+    expected = [reference.score(state, x, activation=activation) for x in X[:20]]
+    np.testing.assert_allclose(model.score_many(X[:20]), expected, rtol=0, atol=worst)
+
+
+def test_fp_elm_says_when_rounding_exceeds_its_ridge():
+    # K has rank 5 of 8, and entries of some 1e14.
+    model = FpElm(n_hidden=8, activation="identity", forgetting=0.99, ridge=1e-12)
+    with pytest.raises(OnladError, match=r"rounding of K exceeds the ridge 1e-12.*larger ridge"):
+        model.update_many(1e6 * samples(100))
+    assert FpElm(n_hidden=8, activation="identity").update_many(samples(100))[-1] < 1e-3
+
+
+STEPPED = pytest.mark.parametrize("name", ["directional", "fp-elm"])
+
+
+@STEPPED
+def test_before_the_first_sample_all_of_it_is_error(name):
+    X = samples(3)
+    np.testing.assert_allclose([MAKE[name]().score_one(x) for x in X], np.mean(X * X, axis=1))
+    np.testing.assert_allclose(MAKE[name]().score_many(X), np.mean(X * X, axis=1))
+    assert len(MAKE[name]().update_many(X[:0])) == 0
+
+
+def test_a_window_scores_as_its_detector_does_before_and_after_it_is_full():
+    settings = {"n_hidden": 6, "score": "combined", "loss": "absolute", "ridge": RIDGE}
+    model, detector = Windowed(30, **settings), Detector(**settings, forgetting=1.0)
+    for x in samples(30):
+        assert model.score_one(x) == pytest.approx(detector.score_one(x), rel=1e-9)
+        assert model.update_one(x) == pytest.approx(detector.update_one(x), rel=1e-9)
+    again = Detector(**settings, forgetting=1.0).fit(samples(30)[1:])
+    again.update_one(samples(1)[0])
+    model.update_one(samples(1)[0])
+    X = samples(9, seed=2)
+    np.testing.assert_allclose(model.score_many(X), again.score_many(X), rtol=1e-6)
+
+
+@STEPPED
+def test_a_pickled_step_continues_to_the_last_bit(name):
+    model = MAKE[name]().fit(samples(100))
+    model.update_many(samples(50, seed=1))
+    twin = pickle.loads(pickle.dumps(model))
+    rows = samples(50, seed=2)
+    np.testing.assert_array_equal(model.update_many(rows), twin.update_many(rows))
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("kind", "settings", "message"),
     [
-        ({"rho": -0.1}, "rho must be finite and at least 0, got -0.1"),
-        ({"ridge": 0.0}, "ridge must be finite and above 0, got 0.0"),
-        ({"n_hidden": 0}, "n_hidden must be"),
+        (Directional, {"rho": -0.1}, "rho must be finite and at least 0, got -0.1"),
+        (Directional, {"ridge": 0.0}, "ridge must be finite and above 0, got 0.0"),
+        (Directional, {"n_hidden": 0}, "n_hidden must be"),
+        (FpElm, {"ridge": 0.0}, "ridge must be finite and above 0, got 0.0"),
+        (FpElm, {"forgetting": 1.5}, "forgetting must be in (0, 1], got 1.5"),
     ],
 )
-def test_directional_forgetting_refuses_settings_that_cannot_be(settings, message):
+def test_a_step_refuses_settings_that_cannot_be(kind, settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        Directional(**settings)
+        kind(**settings)
 
 
 def test_a_window_is_a_fit_of_its_rows_after_a_long_stream():
@@ -186,6 +272,18 @@ def test_a_target_that_comes_late_is_one_that_was_always_zero():
     np.testing.assert_array_equal(late.state.beta, early.state.beta)
     with pytest.raises(OnladError, match="no targets before"):
         OsElm().add_target()
+
+
+def test_the_error_of_an_update_is_that_of_the_prediction_before_it():
+    X, T = samples(60), samples(60, 2, seed=1)
+    model, twin = OsElm(n_hidden=6), OsElm(n_hidden=6)
+    assert model.update_one(X[0], T[0]) == np.mean(T[0] ** 2)
+    twin.learn_one(X[0], T[0])
+    for x, t in zip(X[1:], T[1:], strict=True):
+        expected = np.mean((t - twin.predict_one(x)) ** 2)
+        assert model.update_one(x, t) == pytest.approx(expected, rel=1e-9)
+        twin.learn_one(x, t)
+    np.testing.assert_array_equal(model.state.beta, twin.state.beta)
 
 
 def test_a_target_may_be_one_number():

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from experiments.methods import Entry, Hyperparameters, Method
-from experiments.methods.fpelm import FpElm
 from onlad import Detector, forgetting
-from onlad.compound import Directional, Mixture, Stacked, Windowed
+from onlad.compound import Directional, FpElm, Mixture, Stacked, Windowed
 from onlad.reference import Array
 
 # As in the paper: its score. FOS-ELM has no ridge either, but a window can be poor: Zhou, Liu and
@@ -37,28 +34,6 @@ class Compound:
 
     def stream(self, X: Array) -> Array:
         scores: Array = self.model.update_many(X.astype("float64"))
-        return scores
-
-
-class FpElmDynamic(FpElm):
-    """FP-ELM (eq:fp_elm_train) whose factor follows the error, so that it has no block form."""
-
-    def __init__(self, n_features: int, *, policy: Any, **settings: Any) -> None:
-        super().__init__(n_features, forgetting=1.0, ridge=0.02, **settings)  # the paper's ridge
-        self.policy, self.memory = policy, policy.start
-
-    def stream(self, X: Array) -> Array:
-        scores = np.empty(len(X))
-        for i, x in enumerate(X.astype("float64")):
-            h = self._hidden(x)
-            scores[i] = np.mean((x - self._solve(h) @ self.V) ** 2)
-            # The factor of this step follows the error that the new chunk shows.
-            self.memory = self.policy.step(self.memory, float(scores[i]))
-            a2 = self.memory[0] ** 2
-            self.K *= a2
-            self.K += np.outer(h, h)
-            self.V *= a2
-            self.V += np.outer(h, x)
         return scores
 
 
@@ -91,7 +66,7 @@ def dff_os_elm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> 
 
 def fp_elm_dynamic(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:
     rest, policy = _policy(hyperparameters, forgetting.Adaptive)
-    return FpElmDynamic(n_features, **rest, policy=policy, seed=seed)
+    return Compound(FpElm(**rest, forgetting=policy, seed=seed))  # the paper's ridge
 
 
 def ml_oselm(hyperparameters: Hyperparameters, n_features: int, seed: int) -> Method:

@@ -1,43 +1,89 @@
 """Other ways to forget, to stack and to mix: a window, directional forgetting, layers, a mixture.
 
 Each has `fit`, `update_one`, `score_one`, `update_many` and `score_many` as `Detector` has them,
-and scores with the paper's mean squared error. All but `Directional` run on the compiled step.
-`onlad.variants` has the equations.
+scores with the paper's mean squared error, and runs on compiled steps. `onlad.variants` has the
+equations, and `onlad.reference` those of FP-ELM.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from copy import deepcopy
+from typing import Any, TypeVar
 
 import numpy as np
 
 from onlad import kernel, reference, samples, variants
 from onlad.detector import Detector
+from onlad.errors import OnladError
+from onlad.forgetting import Adaptive, Forgetting
 from onlad.oselm import OsElm
 from onlad.reference import Activation, Array
+from onlad.state import DetectorState
 
 
-class _Loops:
-    """Many samples as a loop over one."""
+class _Streamed:
+    """A model in float64 that starts from rows, or from the first sample that it is given."""
+
+    _n: int | None = None  # features, once it has started
+
+    def fit(self: S, X: Any) -> S:
+        """Forget everything and start from the rows of `X`."""
+        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+        self._begin(X)
+        self._n = X.shape[1]
+        return self
 
     def update_one(self, x: Any) -> float:
-        raise NotImplementedError
-
-    def score_one(self, x: Any) -> float:
-        raise NotImplementedError
+        """Return the score of `x`, then learn it."""
+        return float(self.update_many(self._row(x)[None])[0])
 
     def update_many(self, X: Any) -> Array:
         """Return the scores of the rows of `X`, each learned after its score."""
-        return np.array([self.update_one(x) for x in np.asarray(X)])
+        X = self._rows(X)
+        if self._n is None and len(X):
+            self.fit(X[:0])
+        return np.array([self._learn(x) for x in X])
+
+    def score_one(self, x: Any) -> float:
+        """Return how unusual `x` is, and learn nothing."""
+        return float(self.score_many(self._row(x)[None])[0])
 
     def score_many(self, X: Any) -> Array:
         """Return how unusual each row of `X` is, and learn nothing."""
-        return np.array([self.score_one(x) for x in np.asarray(X)])
+        X = self._rows(X)
+        return (self if self._n else deepcopy(self).fit(X[:0]))._scores(X)
+
+    def _row(self, x: Any) -> Array:
+        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
+
+    def _rows(self, X: Any) -> Array:
+        return samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
+
+    def _begin(self, X: Array) -> None:
+        """Start from rows, of which there may be none."""
+        raise NotImplementedError
+
+    def _learn(self, x: Array) -> float:
+        """Return the score of a sample, then learn it."""
+        raise NotImplementedError
+
+    def _scores(self, X: Array) -> Array:
+        raise NotImplementedError
 
 
-class Windowed(_Loops):
+S = TypeVar("S", bound=_Streamed)
+
+
+def _above_zero(ridge: float) -> float:
+    if not (samples.is_real(ridge) and 0 < ridge < np.inf):
+        raise ValueError(f"ridge must be finite and above 0, got {ridge!r}")
+    return ridge
+
+
+class Windowed(_Streamed):
     """A detector that has learned the last `window` samples only (FOS-ELM).
 
     A sample that leaves the window is removed by `Detector.unlearn`. `settings` are arguments of
@@ -59,34 +105,30 @@ class Windowed(_Loops):
         self.detector = Detector(
             **{"score": "reconstruction", **settings, "forgetting": 1.0, "dtype": "float64"}
         )
-        self._rows: deque[Array] = deque()
+        self._held: deque[Array] = deque()
 
-    def fit(self, X: Any) -> Windowed:
-        """Forget everything and start from the last rows of `X` that the window holds."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])[-self.window :]
+    def _begin(self, X: Array) -> None:
+        X = X[-self.window :]
         self.detector.fit(X)
-        self._rows = deque(np.array(x) for x in X)
-        return self
+        self._held = deque(np.array(x) for x in X)
 
-    def update_one(self, x: Any) -> float:
-        """Return the score of `x`, learn it, and remove the oldest sample of a full window."""
+    def _learn(self, x: Array) -> float:
         score = self.detector.update_one(x)
-        self._rows.append(np.array(x, "float64"))
-        if len(self._rows) > self.window:
-            self.detector.unlearn(self._rows[0])
-            self._rows.popleft()
+        self._held.append(np.array(x))
+        if len(self._held) > self.window:
+            self.detector.unlearn(self._held[0])
+            self._held.popleft()
         return score
 
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return self.detector.score_one(x)
+    def _scores(self, X: Array) -> Array:
+        return self.detector.score_many(X)
 
 
-class Directional(_Loops):
+class Directional(_Streamed):
     """A detector that forgets only along what a sample excites, the faster the higher its error.
 
-    Adaptive directional forgetting, which `onlad.variants` takes lambda_DFF OS-ELM for. It is
-    another step than the compiled one and runs in NumPy. `rho` sets how far the factor falls.
+    Adaptive directional forgetting, which `onlad.variants` takes lambda_DFF OS-ELM for. `rho` sets
+    how far the factor falls.
 
     Examples
     --------
@@ -109,56 +151,99 @@ class Directional(_Loops):
     ) -> None:
         if not (samples.is_real(rho) and 0 <= rho < np.inf):
             raise ValueError(f"rho must be finite and at least 0, got {rho!r}")
-        if not (samples.is_real(ridge) and 0 < ridge < np.inf):
-            raise ValueError(f"ridge must be finite and above 0, got {ridge!r}")
-        self.n_hidden = samples.whole("n_hidden", n_hidden, 1)
-        self.seed = samples.whole("seed", seed, 0)
-        self.rho, self.activation, self.ridge = rho, activation, ridge
-        self.memory = variants.Directional()
-        self._state: reference.State | None = None
+        self._model = Detector(
+            n_hidden=n_hidden, activation=activation, forgetting=1.0, score="reconstruction",
+            ridge=_above_zero(ridge), seed=seed,
+        )  # fmt: skip
+        self.rho, self.memory = rho, variants.Directional()
 
-    def fit(self, X: Any) -> Directional:
-        """Forget everything and start from the rows of `X`."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
-        fresh = self._begin(X.shape[1])
-        self._state = reference.fit(fresh, X, ridge=self.ridge, activation=self.activation)
+    def _begin(self, X: Array) -> None:
+        self._model.fit(X)
         self.memory = variants.Directional()
-        return self
 
-    def update_one(self, x: Any) -> float:
-        """Return the score of `x`, then learn it."""
-        x = self._row(x)
-        state = self._state or self._begin(len(x))
-        score = self._loss(state, x)
-        self._state, self.memory = variants.dff_update(
-            state, self.memory, x, self.rho, self.activation
-        )
-        return float(score)
+    def _learn(self, x: Array) -> float:
+        model = self._model.compiled()
+        score = model.update_directional(x, self.memory.factor)
+        assert score is not None  # x is checked
+        if model.leverage > 0:
+            self.memory = variants.dff_follow(self.memory, model.leverage, score, self.rho)
+        return score
+
+    def _scores(self, X: Array) -> Array:
+        return self._model.score_many(X)
+
+
+class FpElm(_Streamed):
+    """A detector whose ridge is never forgotten, at the price of a solve per sample (FP-ELM).
+
+    `forgetting` is a factor or a policy of `onlad.forgetting`. Unlike in `Detector` a sample is
+    learned with the factor that follows its own score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(300, 3))
+    >>> model = FpElm(n_hidden=8)
+    >>> scores = model.update_many(X)
+    >>> bool(scores[-50:].mean() < scores[:50].mean())
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_hidden: int = 64,
+        activation: Activation = "sigmoid",
+        forgetting: float | Forgetting = Adaptive(),  # noqa: B008  (frozen)
+        ridge: float = 0.02,
+        seed: int = 0,
+    ) -> None:
+        self._model = Detector(
+            n_hidden=n_hidden, activation=activation, forgetting=forgetting,
+            score="reconstruction", ridge=_above_zero(ridge), seed=seed,
+        )  # fmt: skip
+        self.memory = self._model.forgetting.start
 
     def score_one(self, x: Any) -> float:
         """Return how unusual `x` is, and learn nothing."""
-        return float(self.score_many(self._row(x)[None])[0])
+        return self._score(self._row(x)) if self._n else super().score_one(x)
 
-    def score_many(self, X: Any) -> Array:
-        """Return how unusual each row of `X` is, and learn nothing."""
-        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
-        return np.asarray(self._loss(self._state or self._begin(X.shape[1]), X))
+    def _begin(self, X: Array) -> None:
+        # K stands in the place of S, and V in that of beta (fpelm.hpp).
+        own = self._model
+        alpha, b = reference.draw(X.shape[1], own.n_hidden, own.weights, own.seed)
+        H = reference.activate(X @ alpha + b, own.activation)
+        self.memory = own.forgetting.start
+        state = DetectorState(
+            S=H.T @ H, alpha=alpha, b=b, beta=H.T @ X, memory=np.array(self.memory),
+            trace_start=1.0, seen=len(X),
+        )  # fmt: skip
+        self._model = Detector.resumed(own.settings(), state)
 
-    @property
-    def _n(self) -> int | None:
-        return len(self._state.alpha) if self._state else None
+    def _learn(self, x: Array) -> float:
+        score = self._score(x)
+        self.memory = self._model.forgetting.step(self.memory, score)
+        self._model.compiled().fp_elm_learn(self.memory[0])
+        return score
 
-    def _row(self, x: Any) -> Array:
-        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
+    def _score(self, x: Array) -> float:
+        score = self._model.compiled().fp_elm_score(x, self._model.ridge)
+        assert score is not None  # x is checked
+        if math.isnan(score):
+            raise OnladError(
+                f"rounding of K exceeds the ridge {self._model.ridge:g}, so r I + K has no "
+                "inverse. Scale the samples to about unit size, or give a larger ridge"
+            )
+        return score
 
-    def _begin(self, n: int) -> reference.State:
-        return reference.init(n, self.n_hidden, ridge=self.ridge, seed=self.seed)
+    def _scores(self, X: Array) -> Array:
+        own, k = self._model, self._model.compiled()
+        beta = np.linalg.solve(k.S + own.ridge * np.eye(own.n_hidden), k.beta_t.T)
+        H = reference.activate(X @ k.alpha + k.b, own.activation)
+        return reference.reduce_error(X - H @ beta)
 
-    def _loss(self, state: reference.State, x: Array) -> Any:
-        return reference.reduce_error(x - reference.predict(state, x, self.activation))
 
-
-class Stacked(_Loops):
+class Stacked(_Streamed):
     """Layers of OS-ELM autoencoders, and on top one that reconstructs the sample (ML-OSELM).
 
     Parameters
@@ -196,52 +281,32 @@ class Stacked(_Loops):
         ]
         self.top = OsElm(n_hidden=last, **rest, seed=seed + len(below))
 
-    def fit(self, X: Any) -> Stacked:
-        """Forget everything and start from the rows of `X`, the lowest layer first."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+    def _begin(self, X: Array) -> None:
         given = X
         for layer in self.layers:
             layer.fit(given)
             given = self._above(layer, given)
         self.top.fit(given, X)
-        return self
 
-    def update_one(self, x: Any) -> float:
-        """Return the score of `x`, then let each layer learn what it was given."""
-        x = self._row(x)
+    def _learn(self, x: Array) -> float:
         given = x
         for layer in self.layers:
-            above = self._above(layer, given) if layer.n_seen else np.zeros(layer.n_hidden)
+            above = self._above(layer, given)
             layer.update_one(given)
             given = above
-        predicted = self.top.predict_one(given) if self.top.n_seen else 0.0
-        self.top.learn_one(given, x)
-        return float(reference.reduce_error(x - predicted))
+        return self.top.update_one(given, x)
 
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return float(self.score_many(self._row(x)[None])[0])
-
-    def score_many(self, X: Any) -> Array:
-        """Return how unusual each row of `X` is, and learn nothing."""
-        X = samples.matrix(X, self._n, "float64", kernel.LARGEST["float64"])
+    def _scores(self, X: Array) -> Array:
         given = X
         for layer in self.layers:
             given = self._above(layer, given)
         return reference.reduce_error(X - self.top.predict_many(given))
 
-    @property
-    def _n(self) -> int | None:
-        return self.layers[0].n_features if self.layers else None
-
-    def _row(self, x: Any) -> Array:
-        return samples.vector(x, self._n, "float64", kernel.LARGEST["float64"])
-
     def _above(self, layer: Detector, given: Array) -> Array:
         return reference.activate(given @ layer.compiled().beta_t, layer.activation)
 
 
-class Mixture(_Loops):
+class Mixture(_Streamed):
     """Several detectors; the one that reconstructs a sample best scores it and learns it.
 
     `settings` are arguments of `Detector`. `fit` assigns rows to instances by k-means; without it
@@ -264,35 +329,28 @@ class Mixture(_Loops):
         self.instances = [Detector(**settings, seed=seed + i) for i in range(count)]
         self.seed = seed
 
-    def fit(self, X: Any) -> Mixture:
-        """Forget everything and start each instance from one cluster of the rows of `X`."""
-        X = samples.matrix(X, None, "float64", kernel.LARGEST["float64"])
+    def _begin(self, X: Array) -> None:
         least = 1 if self.instances[0].ridge else self.instances[0].n_hidden + 1
         nearest = _clusters(X, len(self.instances), np.random.default_rng(self.seed))
         for k, instance in enumerate(self.instances):
             mine = X[nearest == k]
             instance.fit(mine if len(mine) >= least else X)  # a cluster that is too small: all rows
-        return self
 
-    def update_one(self, x: Any) -> float:
-        """Return the lowest score of the instances; the one that has it learns `x`."""
+    def _learn(self, x: Array) -> float:
         scores = [instance.score_one(x) for instance in self.instances]
         best = int(np.argmin(scores))
         self.instances[best].learn_one(x)
         return scores[best]
 
-    def score_one(self, x: Any) -> float:
-        """Return how unusual `x` is, and learn nothing."""
-        return min(instance.score_one(x) for instance in self.instances)
-
-    def score_many(self, X: Any) -> Array:
-        """Return how unusual each row of `X` is, and learn nothing."""
+    def _scores(self, X: Array) -> Array:
         lowest: Array = np.min([one.score_many(X) for one in self.instances], axis=0)
         return lowest
 
 
 def _clusters(X: Array, k: int, rng: np.random.Generator) -> Array:
     """Return the cluster of each row, by Lloyd's algorithm from random rows."""
+    if not len(X):
+        return np.empty(0)
     centres = X[rng.permutation(len(X))[:k]]
     for _ in range(20):
         # |x - c|^2 without |x|^2, which is the same for all centres.

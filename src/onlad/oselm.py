@@ -82,6 +82,12 @@ class OsElm:
         row = self._joined(x, t)  # first: it may start the model
         self._model.learn_one(row)
 
+    def update_one(self, x: Any, t: Any) -> float:
+        """Return the mean squared error of the prediction for `x`, then learn its target `t`."""
+        self.learn_one(x, t)
+        error = self._model.compiled().error[0, self._n :]  # of beta before the step
+        return float(reference.reduce_error(error))
+
     def learn_many(self, X: Any, T: Any) -> None:
         """Learn the rows of `X` with the targets `T` in order, as a loop of `learn_one` would."""
         X, T = self._pair(X, T, known=True)

@@ -64,15 +64,19 @@ def dff_update(
     beta = state.beta + np.outer(u / (1 + xi), e)
     if not xi > 0:
         return state._replace(beta=beta), memory
-    phi, level, number = memory
+    phi = memory.factor
     # eq. 3.44 with 3.45 put in: along h the information becomes phi (1 / xi + 1).
     P = state.P - np.outer(u, u) * ((phi * (1 + xi) - 1) / (phi * xi * (1 + xi)))
-    squared = float(np.mean(e * e))
+    return State(state.alpha, state.b, beta, P), dff_follow(memory, xi, float(np.mean(e * e)), rho)
+
+
+def dff_follow(memory: Directional, xi: float, squared: float, rho: float) -> Directional:
+    """Return the memory after a sample with leverage `xi` and this squared error (eq. 3.41 on)."""
+    phi, level, number = memory
     level, number = phi * (level + squared / (1 + xi)), phi * (number + 1)
     eta = squared / level
     surprise = ((number + 1) * eta / (1 + xi + eta) - 1) * xi / (1 + xi)
-    phi = 1 / (1 + (1 + rho) * (math.log1p(xi) + surprise))
-    return State(state.alpha, state.b, beta, P), Directional(phi, level, number)
+    return Directional(1 / (1 + (1 + rho) * (math.log1p(xi) + surprise)), level, number)
 
 
 def ml_hidden(layers: Sequence[State], x: Array) -> list[Array]:

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from experiments.methods import registry, run_trials
-from experiments.methods.fpelm import FpElm
 from experiments.settings import hyperparameters
 from experiments.testbeds import offline, online, trial
 
@@ -72,27 +71,6 @@ def test_the_same_seed_gives_the_same_scores(name, data):
     X, y = data
     runs = [run_trials(name, "online", settings(name), [online(X, y, 3)]) for _ in range(2)]
     np.testing.assert_array_equal(runs[0][0][0], runs[1][0][0])
-
-
-@pytest.mark.parametrize("forgetting", [1.0, 0.97, 0.95])
-@pytest.mark.parametrize("activation", ["sigmoid", "identity"])
-def test_fpelm_in_blocks_is_the_recursion_of_the_paper(forgetting, activation, data):
-    X = data[0].astype("float64")
-    model = FpElm(8, n_hidden=6, activation=activation, forgetting=forgetting, ridge=0.02, seed=3)
-    model.fit(X[:100])
-    found = model.stream(X[100:400])
-    state = reference.init(8, 6, seed=3)
-    K, beta = reference.fp_elm_fit(state, X[:100], activation=activation)
-    expected, worst = [], 0.0
-    for x in X[100:400]:
-        state = state._replace(beta=beta)
-        expected.append(reference.score(state, x, activation=activation))
-        worst = max(worst, np.linalg.cond(K + 0.02 * np.eye(6)))
-        K, beta = reference.fp_elm_update(state, K, x[None], forgetting, activation=activation)
-    # Both solve the same systems, so beta differs by rounding times their condition; the errors
-    # are differences of numbers below 1.
-    tolerance = 100 * np.finfo(float).eps * worst
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def test_fpelm_and_onlad_agree_without_forgetting_and_almost_no_ridge(data):
