@@ -93,17 +93,14 @@ def at_faults(collection: str, which: str) -> list[float]:
 def fault_table() -> str:
     """Return the table of the page: how severe incidents at faults are, by collection."""
     heads = ["streams"]
-    for which in ("at faults", "else"):
-        heads += [f"incidents {which}", "their median severity", f"{SEVERE} and more"]
+    for which in ("incidents at faults", "other incidents"):
+        heads += [which, "their median severity", f"{SEVERE} and more"]
     rows = []
     for name, collection in WITH_FAULTS.items():
         row = [collection.title]
         for own in (at_faults(name, which) for which in ("at faults", "else")):
-            row += [
-                str(len(own)),
-                f"{np.median(own):.0f}",
-                f"{np.mean(np.array(own) >= SEVERE):.0%}",
-            ]
+            severe = np.mean(np.array(own) >= SEVERE) if own else 0.0
+            row += [str(len(own)), f"{np.median(own):.0f}" if own else "", f"{severe:.0%}"]
         rows.append(row)
     return markdown(heads, rows)
 
@@ -134,6 +131,11 @@ def share(kind: str, counted: str, least: int) -> float:
     """Return the share of samples of a kind that reach a severity, over the seeds."""
     own = [record for record in found() if record["kind"] == kind]
     return sum(r[counted][str(least)] for r in own) / sum(r["rows"] for r in own)
+
+
+def mean_share(least: int, *, without: str = "") -> float:
+    """Return the share of samples at which incidents of a severity begin, a mean of the kinds."""
+    return float(np.mean([share(kind, "incidents", least) for kind in NORMALS if kind != without]))
 
 
 def points_off(least: int) -> float:
