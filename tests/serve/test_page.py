@@ -26,7 +26,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PICTURES = Path(__file__).parents[2] / "build" / "page"
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1000, "height": 820}
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 820}
 FLAGS = [
     "--no-sandbox",  # tests run as root in a container
     "--disable-gpu",
@@ -180,7 +180,7 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         for device in ("north", "south"):
             expect(incidents.get_by_role("link", name=f"pump/{device}")).to_be_visible()
         expect(incidents).to_contain_text("valve")
-        expect(incidents).to_contain_text(re.compile(r"valve \d+ %: \S+, (above|below) \S+ to"))
+        expect(incidents).to_contain_text(re.compile(r"valve \d+%: \S+, (above|below) the expected \S+ to"))
         picture(page, "incidents")
         incidents.get_by_role("button", name="Seen").click()
         expect(incidents.get_by_text("seen", exact=True)).to_be_visible()
@@ -192,7 +192,7 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         expect(page.get_by_label("Sensor")).to_have_value("valve")  # the cause comes first
         expect(page.get_by_role("img", name="valve over time")).to_be_visible()
         alarm = page.locator(".q-card").first
-        expect(alarm).to_contain_text(re.compile(r"\d+ %: \S+, (above|below) \S+ to \S+"))
+        expect(alarm).to_contain_text(re.compile(r"\d+%: \S+, (above|below) the expected \S+ to \S+"))
 
         page.get_by_role("button", name="Seen").click()
         expect(page.get_by_text("seen", exact=True)).to_be_visible()
