@@ -743,7 +743,7 @@ def test_all_text_can_be_read_and_all_dialogs_have_names(browser, tmp_path, sche
             playwright.expect(page.get_by_role("row", name="usual")).to_have_count(4)
             check()
             page.goto(f"{address}/watch?stream=pump&device=a")
-            for name in ("Plan maintenance", "What if", "Go back", "Forget the device", "Fault"):
+            for name in ("Plan maintenance", "What if", "Go back to a snapshot", "Forget the device", "Fault"):
                 page.get_by_role("button", name=name, exact=True).click()
                 playwright.expect(page.get_by_role("dialog")).to_be_visible()
                 check()
