@@ -180,7 +180,9 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         for device in ("north", "south"):
             expect(incidents.get_by_role("link", name=f"pump/{device}")).to_be_visible()
         expect(incidents).to_contain_text("valve")
-        expect(incidents).to_contain_text(re.compile(r"valve \d+%: \S+, (above|below) the expected \S+ to"))
+        expect(incidents).to_contain_text(
+            re.compile(r"valve \d+%: \S+, (above|below) the expected \S+ to")
+        )
         picture(page, "incidents")
         incidents.get_by_role("button", name="Seen").click()
         expect(incidents.get_by_text("seen", exact=True)).to_be_visible()
@@ -192,7 +194,9 @@ def test_an_incident_is_labelled_and_the_next_one_like_it_is_recognised(browser,
         expect(page.get_by_label("Sensor")).to_have_value("valve")  # the cause comes first
         expect(page.get_by_role("img", name="valve over time")).to_be_visible()
         alarm = page.locator(".q-card").first
-        expect(alarm).to_contain_text(re.compile(r"\d+%: \S+, (above|below) the expected \S+ to \S+"))
+        expect(alarm).to_contain_text(
+            re.compile(r"\d+%: \S+, (above|below) the expected \S+ to \S+")
+        )
 
         page.get_by_role("button", name="Seen").click()
         expect(page.get_by_text("seen", exact=True)).to_be_visible()
@@ -743,7 +747,13 @@ def test_all_text_can_be_read_and_all_dialogs_have_names(browser, tmp_path, sche
             playwright.expect(page.get_by_role("row", name="usual")).to_have_count(4)
             check()
             page.goto(f"{address}/watch?stream=pump&device=a")
-            for name in ("Plan maintenance", "What if", "Go back to a snapshot", "Forget the device", "Fault"):
+            for name in (
+                "Plan maintenance",
+                "What if",
+                "Go back to a snapshot",
+                "Forget the device",
+                "Fault",
+            ):
                 page.get_by_role("button", name=name, exact=True).click()
                 playwright.expect(page.get_by_role("dialog")).to_be_visible()
                 check()
