@@ -2,8 +2,8 @@
 
 Ten points for each factor of ten in how rarely normal data gets there. A score at the threshold
 comes as rarely as the false-alarm budget says. Above it a heavy tail is assumed: a score ten times
-as high is ten times as rare. If k samples were unusual lately, that counts as a score that is
-higher by the root of k, as for a mean of k samples.
+as high is ten times as rare. Samples of one event are alike, so k that were unusual lately do not
+count as k times the evidence: they count as a score that is higher by the root of k.
 
 Below the threshold the p-value says how rare a score is among those that were learned. Where the
 level wanders, many samples are unusual and not learned, without an alarm. Then a sample is as
