@@ -123,23 +123,23 @@ class Device:
             rate = ui.slider(min=2, max=6, step=1, value=at)
             rate.props('markers aria-label="False alarms"')
             told = ui.label(steps[at])
-            rate.on_value_change(lambda: told.set_text(steps[int(rate.value)]))
             answer = ui.column().classes("w-full gap-1").props("role=status")
 
             async def look() -> None:
-                tried = await shown.unless(
-                    self._orders.tried(self._watcher, 10.0 ** -float(rate.value))
-                )
-                answer.clear()
-                if tried is None:
+                asked = int(rate.value)
+                told.text = steps[asked]
+                tried = await shown.unless(self._orders.tried(self._watcher, 10.0**-asked))
+                if tried is None or asked != rate.value:  # it was moved meanwhile
                     return
+                answer.clear()
                 count = shown.counted(len(tried.incidents), "incident")
                 there = sum(a.time >= tried.since for a in self._watcher.alarms)
                 fact = f"{there} or more" if there == KEPT else f"{there}"
                 newest = tried.incidents[: -shown.ALARMS - 1 : -1]
                 with answer:
-                    since, budget = when(tried.since), steps[int(rate.value)]
-                    said = f"{count} since {since}, with {budget}. In fact: {fact}."
+                    said = (
+                        f"{count} since {when(tried.since)}, with {steps[asked]}. In fact: {fact}."
+                    )
                     ui.label(said + " The newest:" * (len(newest) < len(tried.incidents)))
                     for each in newest:
                         cause = next(iter(each.causes), "")
@@ -147,9 +147,9 @@ class Device:
                             f"{when(each.times[0])}: severity {each.severity:.0f}, {cause}", ""
                         )
 
-            with ui.row():
-                ui.button("Try", on_click=look)
-                ui.button("Close", on_click=dialog.close).props("flat")
+            rate.on_value_change(look)
+            ui.timer(0.0, look, once=True)
+            ui.button("Close", on_click=dialog.close).props("flat")
 
     def _maintain(self) -> None:
         """Let a person say when the device is serviced."""
