@@ -59,7 +59,6 @@
     X(anchor, FARTHEST)     \
     X(anchor, GROWS)        \
     X(severity, POINTS)     \
-    X(severity, TAIL)       \
     X(severity, LATELY)     \
     X(severity, HIGHEST)    \
     X(watching, TICK)       \

@@ -24,7 +24,7 @@ inline double severity_of(double ratio, double p_value, double unusual, double r
                           const Constants& c) {
     const double decades =
         ratio > 1.0
-            ? std::log10(std::pow(ratio, c.severity_TAIL) * std::max(unusual, 1.0) / rate)
+            ? std::log10(ratio * std::sqrt(std::max(unusual, 1.0)) / rate)
             : std::log10(1.0 / std::max({p_value, rate, (unusual - 1.0) / c.severity_LATELY}));
     return to_tenth(std::min(c.severity_POINTS * decades, c.severity_HIGHEST));
 }

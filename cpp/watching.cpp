@@ -191,7 +191,6 @@ void severities(In<double, 1> ratio, In<double, 1> p_value, In<double, 1> unusua
     const auto number = [&](const char* name) { return nb::cast<double>(constants.attr(name)); };
     Constants c{};
     c.severity_POINTS = number("POINTS");
-    c.severity_TAIL = number("TAIL");
     c.severity_LATELY = number("LATELY");
     c.severity_HIGHEST = number("HIGHEST");
     for (std::size_t i = 0; i < rows; ++i)

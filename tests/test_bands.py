@@ -110,9 +110,9 @@ def test_a_machine_that_changed_for_good_has_bands_again():
 
 def test_severity_is_ten_points_for_each_factor_of_ten():
     assert severity(1.0001, 1e-3, 1, 1e-4) == 40  # as rare as the budget
-    assert severity(10.0, 1e-3, 1, 1e-4) == 60
-    assert severity(10.0, 1e-3, 1, 1e-3) == 50
-    assert severity(10.0, 1e-3, 10, 1e-4) == 70
+    assert severity(10.0, 1e-3, 1, 1e-4) == 50
+    assert severity(10.0, 1e-3, 1, 1e-3) == 40
+    assert severity(10.0, 1e-3, 10, 1e-4) == 55
     assert severity(1e9, 1e-3, 1, 1e-4) == 100
     assert severity(0.5, 0.01, 1, 1e-4) == 20
     assert severity(0.5, 0.01, 33, 1e-4) == 3  # half of the last samples were unusual too
@@ -167,11 +167,11 @@ def test_the_kernel_rounds_severities_as_python_does():
     columns = (each.tolist() for each in (ratio, p_value, unusual, rate))
     expected = [severity(r, p, int(u), f) for r, p, u, f in zip(*columns, strict=True)]
     assert found.tolist() == expected
-    # Ties: points and a tail of 1 give log10 itself, and the tenth that Python's round gives.
+    # Ties: points of 1 give log10 itself, and the tenth that Python's round gives.
     ties = np.array([0.25, 0.35, 0.45, 2.25, 2.35, 99.95, 12.05, 0.05])
     raised, one = 10.0**ties, np.ones(len(ties))
     out = np.zeros(len(ties))
-    logarithms = SimpleNamespace(POINTS=1.0, TAIL=1.0, LATELY=1.0, HIGHEST=100.0)
+    logarithms = SimpleNamespace(POINTS=1.0, LATELY=1.0, HIGHEST=100.0)
     _kernel.severities(
         ratio=raised, p_value=one, unusual=one, rate=one, constants=logarithms, out=out
     )

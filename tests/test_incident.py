@@ -40,7 +40,7 @@ def test_the_peak_says_what_was_expected():
         verdicts(500, {100: 2.0, 110: 9.0, 120: 3.0}), times=range(500, 1000)
     )
     assert (found.peak, found.times) == (110, (600, 620, 610))
-    assert (found.score, found.severity) == (9.0, 59.1)
+    assert (found.score, found.severity) == (9.0, 49.5)
     assert next(iter(found.causes)) == "flow"
     assert found.direction == {"flow": "above"}
     assert (found.value["flow"], found.expected["flow"]) == (9.0, 0.0)

@@ -85,6 +85,17 @@ def test_settings_of_the_stream_count_and_arguments_come_first(folder):
     assert found(loose)[0]["threshold"] < found(strict)[0]["threshold"]
 
 
+def test_columns_of_the_stream_count_and_arguments_come_first(tmp_path):
+    head, *rows = table(stream()).splitlines()
+    lines = [f"{head},mode", *(f"{row},{('on', 'off')[i % 2]}" for i, row in enumerate(rows))]
+    (tmp_path / "history.csv").write_text("\n".join(lines))
+    sensors = '[[streams.sensors]]\nname = "mode"\nstates = ["off", "on"]\n'
+    ignored = backtest(tmp_path, f'ignore = ["power"]\ntime = "time"\n{sensors}', "--json")
+    assert set(found(ignored)[0]["causes"]) == {"flow", "bearing", "mode=off", "mode=on"}
+    given = backtest(tmp_path, 'ignore = ["power"]\n', "--ignore", "bearing,mode", "--json")
+    assert set(found(given)[0]["causes"]) == {"flow", "power"}
+
+
 def test_a_stream_has_to_be_named_if_there_are_several(folder):
     two = '[[streams]]\nname = "fans"\n'
     assert "has several streams. --stream takes one of pumps, fans" in backtest(folder, two).stderr

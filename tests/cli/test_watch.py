@@ -97,7 +97,7 @@ def test_alarms_close_in_time_are_one_line(pump, expected):
     cause = next(iter(expected[at[0]]["causes"]))
     assert line.startswith("incident 1  2026-01-01T")
     assert f"rows {at[0]} to {at[-1]}  severity " in line
-    assert re.search(rf"  {cause} \d+%: \S+, (above|below) \S+ to \S+;", line)
+    assert re.search(rf"  {cause} \d+%: \S+, (above|below) the expected \S+ to \S+;", line)
     (found,) = objects(run("watch", pump, "--output", "jsonl").stdout)
     assert (found["state"], found["begin"], found["end"]) == ("ended", at[0], at[-1])
     assert found["anomalies"] == len(at)

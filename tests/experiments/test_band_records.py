@@ -1,5 +1,7 @@
 """The record of bands and severities holds what the page says of it."""
 
+import numpy as np
+import pytest
 from experiments.benchmark.normals import NORMALS, SEEDS
 
 from experiments import bands
@@ -17,6 +19,17 @@ def test_incidents_of_severity_40_are_about_as_rare_as_the_budget_on_every_kind(
         own = [record for record in bands.found() if record["kind"] == kind]
         rows = sum(record["rows"] for record in own)
         assert sum(record["incidents"]["40"] for record in own) <= 6 * 1e-4 * rows, kind
+
+
+def test_incidents_of_50_and_60_are_about_as_rare_as_they_say():
+    """On the mean of the kinds without pumps that rarely run, whose alarms are too many already."""
+    assert bands.mean_share(50, without="rarely on") <= 2 * 1e-5
+    assert bands.mean_share(60, without="rarely on") <= 2 * 1e-6
+
+
+@pytest.mark.parametrize("name", ["machines", "plants", "tsb_ad_m", "asd", "gecco", "skab"])
+def test_incidents_at_faults_are_more_severe_than_others(name):
+    assert np.median(bands.at_faults(name, "at faults")) > np.median(bands.at_faults(name, "else"))
 
 
 def test_severities_of_samples_are_about_as_rare_as_they_say_on_every_kind():

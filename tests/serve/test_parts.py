@@ -106,6 +106,13 @@ def test_any_time_is_one_that_a_page_can_show_or_refused(value):
         assert charts.when(when)
 
 
+@pytest.mark.parametrize(("seconds", "part"), [(3_600.0, "slice(7)"), (90_000.0, "slice(0, -3)")])
+def test_a_chart_of_less_than_a_day_has_times_without_the_date(seconds, part):
+    points = [Point(i, seconds * i, 0.5, 1.0, False, False) for i in range(2)]
+    assert charts.scores(points)["xAxis"]["axisLabel"][":formatter"].endswith(part)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", charts.when(seconds)[7:])
+
+
 def sent(message, five):
     """Return the packet of a message."""
     mid = message.mid.to_bytes(2, "big") if message.qos else b""

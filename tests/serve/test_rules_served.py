@@ -36,7 +36,7 @@ def test_an_alarm_says_what_was_expected_of_its_causes():
     assert sensor["direction"] == ("above" if sensor["value"] > sensor["high"] else "below")
     assert alarm.severity == own.status()["severity"] >= 40
     assert f"severity {alarm.severity:.0f}" in alarm.message()["text"]
-    where = f"{sensor['value']:.4g}, {sensor['direction']} {sensor['low']:.4g} to "
+    where = f"{sensor['value']:.4g}, {sensor['direction']} the expected {sensor['low']:.4g} to "
     assert f"{next(iter(alarm.causes))} " in alarm.message()["text"]
     assert where in alarm.message()["text"]
 

@@ -222,7 +222,7 @@ def add_rules(parser: argparse.ArgumentParser, *, needed: bool = False) -> None:
     group = parser.add_argument_group("rules")
     group.add_argument(
         "--config", type=Path, metavar="FILE", required=needed,
-        help="a configuration of onlad serve: use the settings, sensors, maintenance and "
+        help="a configuration of onlad serve: use the columns, settings, sensors, maintenance and "
         "alarms_per_day of its stream; command-line arguments take precedence",
     )  # fmt: skip
     text = "which stream of that file (default: the only one)"
@@ -230,7 +230,10 @@ def add_rules(parser: argparse.ArgumentParser, *, needed: bool = False) -> None:
 
 
 def rules_and_settings(args: argparse.Namespace) -> tuple[Rules, dict[str, Any]]:
-    """Return the rules, and the settings of monitors."""
+    """Return the rules, and the settings of monitors.
+
+    What the stream says of columns becomes arguments too, where there are none.
+    """
     settings = monitor_settings(args)
     if args.config is None:
         if args.stream is not None:
@@ -242,6 +245,8 @@ def rules_and_settings(args: argparse.Namespace) -> tuple[Rules, dict[str, Any]]
         known = ", ".join(streams)
         what = f"has no stream {name!r}" if name else "has several streams"
         raise OnladError(f"{args.config} {what}. --stream takes one of {known}")
+    for what in ("columns", "ignore", "time", "states"):
+        setattr(args, what, getattr(args, what) or getattr(streams[name].choice, what))
     return streams[name].rules, given(streams[name]) | settings
 
 

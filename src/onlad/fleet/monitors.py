@@ -64,7 +64,7 @@ class MonitorBank(Members):
     >>> X = rng.normal(size=(1000, 2))                      # one row per device
     >>> X[7] = 30.0, -30.0
     >>> verdicts = bank.observe(X)
-    >>> np.flatnonzero(verdicts.is_anomaly).tolist(), verdicts[7].severity > 50
+    >>> np.flatnonzero(verdicts.is_anomaly).tolist(), verdicts[7].severity > 45
     ([7], True)
     >>> sent = np.arange(1000) != 3                         # device 3 is silent
     >>> bank.observe(X, sent).ready[2:5].tolist(), bank.n_seen[2:5].tolist()

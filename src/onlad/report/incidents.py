@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from onlad.incident import Incident
-from onlad.report.lines import SHOWN, readable
+from onlad.report.lines import SHOWN, cause, readable
 from onlad.report.record import figures
 from onlad.samples import listed
 
@@ -51,16 +51,11 @@ def line(incident: Incident, *, begins: bool = False) -> str:
 
 def causes(incident: Incident) -> str:
     """Return the largest causes for people, with what was expected of them."""
-    return "; ".join(_cause(incident, name) for name in list(incident.causes)[:SHOWN])
-
-
-def _cause(incident: Incident, name: Any) -> str:
-    share = f"{name} {incident.causes[name]:.0%}"
-    side = incident.direction.get(name)
-    if side is None:
-        return share
-    low, high = incident.low[name], incident.high[name]
-    return f"{share}: {incident.value[name]:.4g}, {side} {low:.4g} to {high:.4g}"
+    kinds = ("value", "direction", "low", "high")
+    return "; ".join(
+        cause(name, share, {kind: getattr(incident, kind).get(name) for kind in kinds})
+        for name, share in list(incident.causes.items())[:SHOWN]
+    )
 
 
 def _like(incident: Incident) -> str:

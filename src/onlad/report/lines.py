@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
@@ -55,6 +55,24 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what if number == 1 else many}"
 
 
+def cause(name: Any, share: float, seen: Mapping[str, Any]) -> str:
+    """Return a cause for people: its share in the score and, if it left its band, what it was.
+
+    Examples
+    --------
+    >>> seen = {"value": 121.0, "direction": "below", "low": 146.5, "high": 150.25}
+    >>> cause("flow", 0.67, seen), cause("flow", 0.67, {"value": 148.0})
+    ('flow 67%: 121, below the expected 146.5 to 150.2', 'flow 67%')
+    """
+    said = f"{name} {share:.0%}"
+    if seen.get("direction") is None:
+        return said
+    value = f"{seen['value']:.4g}, " if "value" in seen else ""
+    return (
+        f"{said}: {value}{seen['direction']} the expected {seen['low']:.4g} to {seen['high']:.4g}"
+    )
+
+
 def lines(write: Writer, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
     """Return a line for each of the samples `which` of a block."""
     return "".join(write(block, i, record(verdicts, i)) + "\n" for i in which)
@@ -66,7 +84,10 @@ def people(block: Block, i: int, found: dict[str, Any]) -> str:
     when = f"row {block.row[i]}" if time is None else f"{readable(time)}  row {block.row[i]}"
     series = f"{block.series}  " if block.series else ""
     shown = list(found["causes"].items())[:SHOWN]
-    causes = "; ".join(f"{name} {share:.0%}{_outside(found, name)}" for name, share in shown)
+    causes = "; ".join(
+        cause(name, share, {kind: found[kind].get(name) for kind in ("direction", "low", "high")})
+        for name, share in shown
+    )
     mark, limit, against = ">" if found["is_anomaly"] else "<=", found["threshold"], "(learning)"
     if limit is not None:
         against = f"{mark} {digits(limit)}  severity {found['severity']:.0f}"
@@ -138,13 +159,6 @@ def _cause(found: dict[str, Any]) -> tuple[Any, ...]:
     """Return the largest cause, and what `CAUSE` says of it; None where nothing is known."""
     name = next(iter(found["causes"]), None)
     return (name, *(found[kind].get(name) for kind in CAUSE[1:]))
-
-
-def _outside(found: dict[str, Any], name: str) -> str:
-    """Return on which side of its band a feature is, and the band."""
-    side = found["direction"].get(name)
-    low, high = found["low"].get(name), found["high"].get(name)
-    return f": {side} {low:g} to {high:g}" if side else ""
 
 
 def _time(block: Block, i: int) -> Time:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from onlad.incident import ALIKE, cosine
-from onlad.report.lines import SHOWN
+from onlad.report.lines import SHOWN, cause
 from onlad.report.record import figures
 from onlad.verdict import Verdict
 
@@ -73,12 +73,7 @@ class Alarm:
 
     def says(self, feature: str) -> str:
         """Return the part of a feature in the score, its value, and its band if it left it."""
-        said = f"{feature} {100 * self.causes[feature]:.0f} %"
-        sensor = self.sensors.get(feature, {})
-        if "direction" not in sensor:
-            return said
-        band = f"{sensor['low']:.4g} to {sensor['high']:.4g}"
-        return f"{said}: {sensor['value']:.4g}, {sensor['direction']} {band}"
+        return cause(feature, self.causes[feature], self.sensors.get(feature, {}))
 
     def take(self, row: list[float], *, learned: bool) -> None:
         """Keep a time with its sample, as far as there is room."""

@@ -12,8 +12,9 @@ from onlad.report.record import figures
 from onlad.serve.alarm import Alarm, rounded
 from onlad.serve.history import Point
 
+DAY = 86_400  # seconds
 POINTS = 500  # of a curve: more than a phone has columns
-LINE = {"type": "line", "showSymbol": False, "animation": False}
+LINE = {"type": "line", "showSymbol": False}
 GRID = {"left": 56, "right": 24, "top": 32}  # one sample is at one place in all charts
 GREY, BLUE, AMBER, RED, VIOLET = "#8a8a8a", "#4c8dd6", "#e0a030", "#e04545", "#a066d3"
 #: The text of a sensor under the pointer; low and high are stacked, so the band is a width.
@@ -114,18 +115,21 @@ def _anomalies(points: Sequence[Point], values: Sequence[float | None]) -> dict[
     """Return marks at the anomalies."""
     pairs = zip(points, values, strict=True)
     marks = {"type": "scatter", "name": "anomalies", "color": RED, "symbolSize": 6}
-    return marks | {"animation": False, "data": [v if p.is_anomaly else None for p, v in pairs]}
+    return marks | {"data": [v if p.is_anomaly else None for p, v in pairs]}
 
 
 def _chart(points: Sequence[Point], series: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what all charts have in common."""
-    words = {"color": GREY}
-    shorter = words | {":formatter": "time => time.slice(0, -3)", "alignMinLabel": "left"}
+    words, times = {"color": GREY}, [p.time for p in points]
+    # Of "19 Nov 23:23:21" the date, or the seconds, where they say little.
+    part = "7" if times and times[-1] - times[0] < DAY else "0, -3"
+    shorter = words | {":formatter": f"time => time.slice({part})", "alignMinLabel": "left"}
     return {
+        "animation": False,
         "legend": {"top": 0, "textStyle": words},
         "tooltip": {"trigger": "axis"},
         "dataZoom": [{"type": "inside"}],
-        "xAxis": {"type": "category", "axisLabel": shorter, "data": [when(p.time) for p in points]},
+        "xAxis": {"type": "category", "axisLabel": shorter, "data": list(map(when, times))},
         "yAxis": {"axisLabel": words, "splitLine": {"lineStyle": {"opacity": 0.2}}},
         "series": series,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
@@ -38,7 +38,13 @@ class Device:
             said = f"The configuration has changed: {', '.join(watcher.kept)}, because this device"
             said += " has learned. Forget the device to let it start again."
             shown.note(said, "text-warning")
-        self._curves = Curves(service, watcher, _named(watcher, alarm))
+        with ui.row().classes("w-full items-start lg:flex-nowrap gap-4"):
+            with ui.column().classes("w-full lg:w-3/5"):
+                self._curves = Curves(service, watcher, _named(watcher, alarm))
+            with ui.column().classes("w-full lg:w-2/5"):
+                shown.heading("Alarms")
+                self._alarms = ui.column().classes("w-full gap-2")
+        shown.heading("Model")
         with ui.row().classes("w-full items-center"):
             self._pause = ui.button(on_click=self._toggle).props("outline")
             for text, do in (
@@ -46,12 +52,10 @@ class Device:
                 ("Plan maintenance", self._maintain),
                 ("What if", self._what_if),
                 ("Take a snapshot", self._snap),
-                ("Go back", self._choose),
+                ("Go back to a snapshot", self._choose),
             ):
                 ui.button(text, on_click=do).props("outline")
             ui.button("Forget the device", on_click=self._ask).props("outline color=negative")
-        shown.heading("Alarms")
-        self._alarms = ui.column().classes("w-full gap-2")
         self._most = shown.ALARMS
         self._cards: dict[str, Card] = {}
         self._dialogs = ui.element("div")
@@ -62,10 +66,11 @@ class Device:
         watcher = self._watcher
         shown.state_of(self._state, watcher)
         counts = ((watcher.monitor.n_seen, "sample"), (watcher.n_alarms, "alarm"),
-                  (watcher.drifts, "new mode"), (watcher.suppressed, "alarm"))  # fmt: skip
-        samples, alarms, modes, too_many = (shown.counted(*each) for each in counts)
+                  (watcher.drifts, "new mode"), (watcher.bad, "skipped sample"),
+                  (watcher.suppressed, "alarm"))  # fmt: skip
+        samples, alarms, modes, bad, too_many = (shown.counted(*each) for each in counts)
         said = [
-            f"{samples}; since the service started {alarms}, {modes} and {watcher.bad:,} skipped",
+            f"{samples}; since the service started {alarms}, {modes} and {bad}",
             f"The last sample came {shown.ago(watcher.seen)}"
             f"{shown.drifting(watcher)}{shown.learning(watcher)}",
         ]
@@ -75,7 +80,7 @@ class Device:
         self._pause.text = "Go on learning" if watcher.paused else "Pause learning"
         self._curves.draw()
         newest = list(watcher.alarms)[: -self._most - 1 : -1]
-        listed = [(a.id, a.marked, a.large(CAUSES), a.label, a.comment, a.like) for a in newest]
+        listed = [(alarm.id, alarm.marked, alarm.label) for alarm in newest]
         if listed != self._listed:
             self._listed = listed
             self._cards.clear()
@@ -84,25 +89,12 @@ class Device:
                 if not newest:
                     ui.label("None so far.").classes("opacity-60")
                 for alarm in newest:
-                    self._show(alarm)
+                    card = Card(alarm, self._watcher, self._curves, self._buttons)
+                    self._cards[alarm.id] = card
                 if len(newest) < len(watcher.alarms):
                     shown.small(f"Show all {len(watcher.alarms)}", self._show_all)
         for alarm in newest:  # made anew, a button that has the focus would lose it
             self._cards[alarm.id].look(alarm)
-
-    def _show(self, alarm: Alarm) -> None:
-        with ui.card().classes("w-full p-3 gap-1"):
-            card = self._cards[alarm.id] = Card(alarm)
-            with ui.row().classes("items-center gap-1"):
-                self._buttons(alarm)
-            said = [
-                alarm.comment and f"“{alarm.comment}”",
-                alarm.like and shown.like(alarm, self._watcher),
-                "" if alarm.reported else "Suppressed: there were too many",
-            ]
-            if any(said):
-                shown.note(". ".join(filter(None, said)), "")
-            card.add_causes(alarm, self._curves)
 
     def _show_all(self) -> None:
         self._most = len(self._watcher.alarms)
@@ -131,23 +123,23 @@ class Device:
             rate = ui.slider(min=2, max=6, step=1, value=at)
             rate.props('markers aria-label="False alarms"')
             told = ui.label(steps[at])
-            rate.on_value_change(lambda: told.set_text(steps[int(rate.value)]))
             answer = ui.column().classes("w-full gap-1").props("role=status")
 
             async def look() -> None:
-                tried = await shown.unless(
-                    self._orders.tried(self._watcher, 10.0 ** -float(rate.value))
-                )
-                answer.clear()
-                if tried is None:
+                asked = int(rate.value)
+                told.text = steps[asked]
+                tried = await shown.unless(self._orders.tried(self._watcher, 10.0**-asked))
+                if tried is None or asked != rate.value:  # it was moved meanwhile
                     return
+                answer.clear()
                 count = shown.counted(len(tried.incidents), "incident")
                 there = sum(a.time >= tried.since for a in self._watcher.alarms)
                 fact = f"{there} or more" if there == KEPT else f"{there}"
                 newest = tried.incidents[: -shown.ALARMS - 1 : -1]
                 with answer:
-                    since, budget = when(tried.since), steps[int(rate.value)]
-                    said = f"{count} since {since}, with {budget}. In fact: {fact}."
+                    said = (
+                        f"{count} since {when(tried.since)}, with {steps[asked]}. In fact: {fact}."
+                    )
                     ui.label(said + " The newest:" * (len(newest) < len(tried.incidents)))
                     for each in newest:
                         cause = next(iter(each.causes), "")
@@ -155,9 +147,9 @@ class Device:
                             f"{when(each.times[0])}: severity {each.severity:.0f}, {cause}", ""
                         )
 
-            with ui.row():
-                ui.button("Try", on_click=look)
-                ui.button("Close", on_click=dialog.close).props("flat")
+            rate.on_value_change(look)
+            ui.timer(0.0, look, once=True)
+            ui.button("Close", on_click=dialog.close).props("flat")
 
     def _maintain(self) -> None:
         """Let a person say when the device is serviced."""
@@ -214,7 +206,7 @@ class Device:
         async def work() -> str:
             samples = shown.counted(await order, "sample")
             if label == "fault" and samples != "0 samples":
-                return f"Noted. {samples} that were learned during it are taken back"
+                return f"Noted. Learned during it, and taken back: {samples}"
             return f"Learned {samples}" if label == "normal" else "Noted"
 
         with self._alarms:  # the button that was clicked may be gone by now
@@ -279,17 +271,27 @@ class Device:
 class Card:
     """What is said of one alarm, which changes while it goes on."""
 
-    def __init__(self, alarm: Alarm) -> None:
-        with ui.row().classes("items-center no-wrap gap-2"):
-            self._severity = shown.severity(alarm)
-            self._told = ui.label()
+    def __init__(
+        self, alarm: Alarm, watcher: Watcher, curves: Curves, buttons: Callable[[Alarm], None]
+    ) -> None:
+        self._watcher, self._curves = watcher, curves
         self._causes: dict[str, tuple[ui.linear_progress, ui.label]] = {}
+        with ui.card().classes("w-full p-3 gap-1"):
+            with ui.row().classes("items-center no-wrap gap-2"):
+                self._severity = shown.severity(alarm)
+                self._told = ui.label()
+            with ui.row().classes("items-center gap-1"):
+                buttons(alarm)
+            self._said = shown.note(classes="")
+            self._list = ui.column().classes("w-full gap-1")
 
-    def add_causes(self, alarm: Alarm, curves: Curves) -> None:
+    def _show(self, alarm: Alarm, causes: list[str]) -> None:
         """Show the largest causes, and what was expected of them; a click draws one."""
-        for name in alarm.large(CAUSES):
-            with ui.row().classes("w-full items-center gap-x-2 gap-y-0"):
-                link = shown.small(name, partial(curves.show, alarm, name))
+        self._list.clear()
+        self._causes.clear()
+        for name in causes:
+            with self._list, ui.row().classes("w-full items-center gap-x-2 gap-y-0"):
+                link = shown.small(name, partial(self._curves.show, alarm, name))
                 link.classes("w-full sm:w-1/4 break-all").props("align=left padding=none")
                 link.props["aria-label"] = f"Show {name} at this alarm"
                 bar = ui.linear_progress(0.0, show_value=False, color="negative")
@@ -303,6 +305,15 @@ class Card:
             told += f" until {when(alarm.end)}"
         self._told.text = f"{told}, score up to {digits(alarm.highest)}"
         shown.grade(self._severity, alarm)
+        said = [
+            alarm.comment and f"“{alarm.comment}”",
+            alarm.like and shown.like(alarm, self._watcher),
+            "" if alarm.reported else "Suppressed: there were too many",
+        ]
+        self._said.text = ". ".join(filter(None, said))
+        self._said.set_visibility(any(said))
+        if list(self._causes) != (causes := alarm.large(CAUSES)):
+            self._show(alarm, causes)
         for name, (bar, text) in self._causes.items():
             bar.value = alarm.causes.get(name, 0.0)
             text.text = alarm.says(name).removeprefix(f"{name} ")

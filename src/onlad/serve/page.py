@@ -72,7 +72,7 @@ def _frame(service: Service) -> None:
         client.delete()
     ui.colors(**shown.LIGHT)
     ui.add_css(shown.CSS)
-    ui.query(".nicegui-content").classes("w-full max-w-5xl mx-auto gap-3")
+    ui.query(".nicegui-content").classes("w-full max-w-7xl mx-auto gap-3")
     with ui.header().classes("items-center py-2 bg-primary"):
         ui.link("onlad", "/").classes("text-xl font-bold text-white no-underline")
         ui.space()
@@ -109,6 +109,7 @@ class Incidents:
             return
         with self._list:
             shown.heading("Incidents")
+            shown.note("With their severity, 0 to 100: 50 comes once in 100,000 normal samples.")
             if outbox.suppressed:
                 said = f"{shown.counted(outbox.suppressed, 'alarm')} beyond the budget of "
                 said += f"{outbox.per_hour} per hour since the service started, and suppressed"
@@ -160,12 +161,12 @@ class Devices:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        shown.heading("Devices")
         self._counts = shown.note().props("role=status")
         with ui.row().classes("gap-3"):
             for name in service.streams:
                 address = f"/peers?{urlencode({'stream': name})}"
                 ui.link(f"{name}: devices beside each other", address)
-        shown.heading("Devices")
         self._filter = ui.input("Filter").props("dense clearable").classes("w-full")
         self._list = ui.column().classes("w-full gap-2")
         self._rows: list[Row] = []
@@ -187,7 +188,9 @@ class Devices:
         for row, watcher in zip(self._rows, found, strict=True):
             row.look(watcher)
         states = Counter(w.state for w in known.values())
-        self._counts.text = ", ".join(f"{states[s]:,} {s}" for s in WORST_FIRST if states[s])
+        self._counts.text = ", ".join(
+            f"{states[s]:,} {'in ' * (s == 'alarm')}{s}" for s in WORST_FIRST if states[s]
+        )
         self._more.text = f"{len(found)} of {len(known)} devices"
         if not known:
             self._more.text = "No device has sent a sample yet."
@@ -212,10 +215,9 @@ class Row:
         seen, last, alarm = shown.ago(watcher.seen), watcher.last, watcher.alarm
         said = f"{shown.counted(watcher.monitor.n_seen, 'sample')}, the last {seen}"
         if last is not None and last.ready:
-            said += f", score {digits(last.score)} of {digits(last.threshold)}"
+            said += f", score {digits(last.score)}, threshold {digits(last.threshold)}"
         if alarm is not None:
-            causes = list(alarm.causes.items())[:2]
-            said += ": " + ", ".join(f"{name} {share:.0%}" for name, share in causes)
+            said += f". Alarm since {when(alarm.time)}: {alarm.says(next(iter(alarm.causes)))}"
         said += shown.drifting(watcher)
         if watcher.state == "learning":
             said += shown.learning(watcher)

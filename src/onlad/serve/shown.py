@@ -27,7 +27,7 @@ COLOURS = {
     "paused": "grey-8",
     "normal": "positive",
 }
-SEVERITIES = ((60, "negative"), (50, "warning"), (0, "grey-8"))  # from which on, colour
+SEVERITIES = ((50, "negative"), (45, "warning"), (0, "grey-8"))  # from which on, colour
 #: Colours with which white text, and text of this colour on white, have a contrast of 4.5 (WCAG).
 LIGHT = {"primary": "#1b66a8", "positive": "#1b7f33", "warning": "#8a5a00", "info": "#0b7285",
          "negative": "#c10015"}  # fmt: skip

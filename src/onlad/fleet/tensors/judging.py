@@ -18,7 +18,7 @@ from onlad.fleet.tensors.rows import Details, Found, Rows, Said, chosen, indices
 from onlad.fleet.tensors.store import Store, bits
 from onlad.judge import FILLED, KEEP
 from onlad.mode import LEANING, SMALLEST_UNIT, SMOOTHING, STATISTICS, STILL, WINSOR
-from onlad.severity import HIGHEST, LATELY, POINTS, TAIL
+from onlad.severity import HIGHEST, LATELY, POINTS
 from onlad.watching import TICK
 
 
@@ -117,7 +117,7 @@ class Judging(Store):
         if len(who):
             said.add(self._details(rows, found, who, when))
         common = p_value.clamp(min=rate).maximum((unusual - 1) / LATELY)
-        rare = rate / (score / threshold) ** TAIL / unusual.clamp(min=1)
+        rare = rate * threshold / (score * unusual.clamp(min=1).sqrt())
         columns = {
             "score": score,
             "threshold": threshold,
