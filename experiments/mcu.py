@@ -340,7 +340,7 @@ def precision() -> None:
 def judged() -> None:
     """Compare exports with the `Monitor` that they are made of, anew at each tick.
 
-    Within a tick a `Monitor` learns nothing, so what differs is how a row is judged.
+    Both begin a tick with the same state. In it `Monitor` learns nothing, the chip a row each row.
     """
     from experiments.benchmark import collections  # noqa: PLC0415
 
