@@ -622,9 +622,7 @@ def parted(collection: str) -> str:
     """Return the first row at which float32 and float64 differ by themselves, in words."""
     stored = {r["collection"]: r for r in latest("mcu/precision", "collection")}
     (first,) = stored[collection]["fresh"]["float64"]["first"]
-    return (
-        f"{first['row']:,}, whose score is {100 * (first['factor'] - 1):.2f} % from the threshold"
-    )
+    return f"{first['row']:,}"
 
 
 def exported() -> str:
