@@ -340,7 +340,7 @@ def precision() -> None:
 def judged() -> None:
     """Compare exports with the `Monitor` that they are made of, anew at each tick.
 
-    Within a tick a `Monitor` learns nothing, so what differs is how a row is judged.
+    Both begin a tick with the same state. In it `Monitor` learns nothing, the chip a row each row.
     """
     from experiments.benchmark import collections  # noqa: PLC0415
 
@@ -622,9 +622,7 @@ def parted(collection: str) -> str:
     """Return the first row at which float32 and float64 differ by themselves, in words."""
     stored = {r["collection"]: r for r in latest("mcu/precision", "collection")}
     (first,) = stored[collection]["fresh"]["float64"]["first"]
-    return (
-        f"{first['row']:,}, whose score is {100 * (first['factor'] - 1):.2f} % from the threshold"
-    )
+    return f"{first['row']:,}"
 
 
 def exported() -> str:
