@@ -3,7 +3,7 @@
 One row per device and call, and blocks; beside them in the same run a loop of `Monitor.observe`,
 a bank of detectors with as many inputs, and memory: a sum of as many numbers as a row has to be
 multiplied with (`benchmarks.monitor.numbers`), of each device its own. What is counted is processor
-time on one thread; two threads are compared with one by the clock.
+time on one thread; two threads are compared with one by the clock, in the fastest of several turns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START, ROUNDS = 2_048, 3
 # Rows after which all devices fit their limits again. Each measurement has as many: else some would
 # have that work in them and others not.
 CALLS = limit.RECENT // limit.FRESH
-TURNS = 5  # of one thread and two
+TURNS = 7  # of one thread and two
 FILE = Path(__file__).parent / "results" / "monitors.jsonl"
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "fleet.md"
 MARKS = "<!-- monitors: python -m benchmarks.monitors -->", "<!-- end of monitors -->"
@@ -99,8 +99,11 @@ def measure(n: int, devices: int) -> dict[str, object]:
         name = f"in blocks, {threads} threads, by the clock"
         keep(name, seconds(lambda: bank.observe_many(X), time.perf_counter), devices * CALLS)
     bank.threads = 1
+    by_clock = [f"in blocks, {k} threads, by the clock" for k in (1, 2)]
     found = {name: round(median(each), 2) for name, each in taken.items()}
-    one, two = (found[f"in blocks, {k} threads, by the clock"] for k in (1, 2))
+    # The clock also counts when others have the cores: the fastest turns were disturbed least.
+    found |= {name: round(min(taken[name]), 2) for name in by_clock}
+    one, two = (found[name] for name in by_clock)
     return {
         "features": n,
         "devices": devices,
