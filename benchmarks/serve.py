@@ -198,6 +198,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         "command": " ".join(["python -m benchmarks.serve", *sys.argv[1:]]),
         "commit": commit(),
         "load": round(os.getloadavg()[0], 1),
+        "real_time": os.sched_getscheduler(0) != os.SCHED_OTHER,  # what else runs has to wait
         "rate": round(sent / took),
         "sent": sent,
         "verdicts": len(late),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from onlad import Monitor
 from onlad.report import track
 from onlad.report.evaluation import evaluate, is_anomalous, runs, truths
+from onlad.report.record import records
 from onlad.streams.block import Block, StreamError
 from onlad.verdict import Verdicts
 from plants import smooth
@@ -37,6 +38,23 @@ def test_events_delays_and_false_alarms():
     assert (report.events, report.found, report.delay, report.false_alarms) == (2, 1, 2.0, 3)
     assert (report.precision, report.recall) == (1 / 5, 1 / 5)
     assert [list(edges) for edges in runs(truth)] == [[1, 6], [4, 8]]
+
+
+def test_records_are_of_the_samples_asked_for_and_say_what_their_verdicts_say():
+    X = np.random.default_rng(0).normal(size=(800, 3))
+    X[700, 1] += 30.0
+    verdicts = Monitor().observe_many(X)
+    which = [3, 700, 650]
+    for i, found, short in zip(
+        which, records(verdicts, which), records(verdicts, which, anomalies_only=True), strict=True
+    ):
+        verdict = verdicts[i]
+        for name in ("score", "p_value", "severity", "is_anomaly", "ready", "learned", "drift"):
+            assert found[name] == short[name] == getattr(verdict, name)
+        assert found["threshold"] == (verdict.threshold if verdict.ready else None)
+        assert list(found["causes"]) == [str(name) for name in verdict.causes]
+        assert list(found["high"]) == [str(name) for name in verdict.high]
+        assert ("high" in short) == verdict.is_anomaly == (i == 700)
 
 
 def test_nothing_to_count_is_no_number():

@@ -192,9 +192,11 @@ class Rules:
         What matters is the largest cause. A sensor that is off also pulls at what is expected of
         the others, so that their parts of the score say little.
         """
+        at = np.flatnonzero(verdicts.is_anomaly) if self.sensors else ()
+        if not len(at):
+            return 0
         rules = {j: rule for j, name in enumerate(verdicts.names) if (rule := self.sensor(name))}
-        at = np.flatnonzero(verdicts.is_anomaly)
-        if not rules or not len(at):
+        if not rules:
             return 0
         shares = verdicts.shares[at]
         off = verdicts.values[at] - verdicts.expected[at]

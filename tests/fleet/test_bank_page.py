@@ -66,3 +66,4 @@ def test_a_bank_of_monitors_takes_less_than_a_loop():
         assert record["rows_per_second"] > 150_000
         assert record["rows_per_second_in_blocks"] > 300_000
         assert record["us_per_row"]["in blocks"] < record["us_per_row"]["loop of observe"]
+    assert all(record["two_threads"] >= 1.8 for record in records(monitors))

@@ -272,6 +272,13 @@ def test_a_publication_is_read_as_it_was_written(size, five, mid):
     assert wire.acknowledgement(258) == b"\x40\x02\x01\x02"
 
 
+@pytest.mark.parametrize("five", [False, True])
+def test_many_publications_are_the_bytes_of_each(five):
+    payloads = [b"", b"x" * 100, b"y" * 127, b"z" * 20_000]
+    each = [wire.publication(b"a/b", payload, five) for payload in payloads]
+    assert b"".join(wire.publications(b"a/b", payloads, five)) == b"".join(each)
+
+
 def test_no_more_messages_are_on_their_way_than_the_broker_takes():
     wired = Wired(five=True)
     wired.client._greeting = wire.greeting(b"\0\0\x03\x21\0\x02", five=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
-from onlad.report.record import record
+from onlad.report.record import records
 from onlad.streams import influx
 from onlad.streams.block import Block, Time
 from onlad.streams.times import nanoseconds
@@ -75,7 +75,8 @@ def cause(name: Any, share: float, seen: Mapping[str, Any]) -> str:
 
 def lines(write: Writer, block: Block, verdicts: Verdicts, which: Sequence[int]) -> str:
     """Return a line for each of the samples `which` of a block."""
-    return "".join(write(block, i, record(verdicts, i)) + "\n" for i in which)
+    found = zip(which, records(verdicts, which), strict=True)
+    return "".join(write(block, i, each) + "\n" for i, each in found)
 
 
 def people(block: Block, i: int, found: dict[str, Any]) -> str:

@@ -3,48 +3,58 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onlad.severity import severity
-from onlad.verdict import Verdicts
+import numpy as np
+
+from onlad.verdict import Verdict, Verdicts
+
+#: What a record has of the columns of verdicts, in this order.
+COLUMNS = (
+    "score", "threshold", "p_value", "severity", "is_anomaly", "ready", "learned", "drift",
+    "drifting",
+)  # fmt: skip
 
 
-def record(verdicts: Verdicts, i: int, *, explain: bool = True) -> dict[str, Any]:
-    """Return the verdict on sample `i` as values that JSON has.
+def records(
+    verdicts: Verdicts, which: Sequence[int], *, anomalies_only: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the verdicts on the samples `which` as values that JSON has.
 
     ``threshold`` is None while the monitor learns, ``drifting`` None where nothing drifts. Names
-    are text. Without `explain` there are no causes, directions and bands, which take most of the
-    time.
+    are text. Causes, directions and bands take most of the time: with `anomalies_only` other
+    samples have none.
 
     Examples
     --------
     >>> from onlad import Monitor
-    >>> record(Monitor().observe_many([[1.0]]), 0)["threshold"] is None
-    True
+    >>> [found] = records(Monitor().observe_many([[1.0], [2.0]]), [1])
+    >>> found["threshold"] is None, found["causes"]
+    (True, {})
     """
-    limit, drifting = float(verdicts.threshold[i]), int(verdicts.drifting[i])
-    verdict = verdicts[i] if explain else None
-    ratio, unusual = float(verdicts.score[i]) / limit, int(verdicts.unusual[i])
-    found: dict[str, Any] = {
-        "score": float(verdicts.score[i]),
-        "threshold": limit if math.isfinite(limit) else None,
-        "p_value": float(verdicts.p_value[i]),
-        "severity": severity(ratio, float(verdicts.p_value[i]), unusual, float(verdicts.rate[i])),
-        "is_anomaly": bool(verdicts.is_anomaly[i]),
-        "ready": bool(verdicts.ready[i]),
-        "learned": bool(verdicts.learned[i]),
-        "drift": bool(verdicts.drift[i]),
-        "drifting": None if drifting < 0 else str(verdicts.names[drifting]),
-        "causes": {},
+    at = np.array(which, "int64")
+    columns = (getattr(verdicts, name)[at].tolist() for name in COLUMNS)
+    for i, *values in zip(which, *columns, strict=True):
+        found: dict[str, Any] = dict(zip(COLUMNS, values, strict=True))
+        limit, drifting = found["threshold"], found["drifting"]
+        found["threshold"] = limit if math.isfinite(limit) else None
+        found["drifting"] = None if drifting < 0 else str(verdicts.names[drifting])
+        found["causes"] = {}
+        yield found if anomalies_only and not found["is_anomaly"] else found | _why(verdicts[i])
+
+
+def _why(verdict: Verdict) -> dict[str, dict[str, Any]]:
+    """Return causes, directions and bands of a verdict."""
+    bands = {name: getattr(verdict, name) for name in ("expected", "low", "high")}
+    return {
+        "causes": {str(name): round(share, 4) for name, share in verdict.causes.items()},
+        "direction": {str(name): side for name, side in verdict.direction.items()},
+        **{
+            name: {str(key): figures(value) for key, value in band.items()}
+            for name, band in bands.items()
+        },
     }
-    if verdict is not None:
-        found["causes"] = {str(name): round(share, 4) for name, share in verdict.causes.items()}
-        found["direction"] = {str(name): side for name, side in verdict.direction.items()}
-        for name in ("expected", "low", "high"):
-            found[name] = {
-                str(key): figures(value) for key, value in getattr(verdict, name).items()
-            }
-    return found
 
 
 def figures(value: float) -> float:

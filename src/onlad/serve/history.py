@@ -36,18 +36,20 @@ class History:
     def add(self, first: int, times: Array, verdicts: Verdicts) -> None:
         """Add samples from row `first` on."""
         v, most, end = verdicts, len(self._ring), self._count + len(times)
-        if len(times) == 1:  # a slice costs more than the rest
-            said = (v.score.item(), v.threshold.item(), v.is_anomaly.item(), v.drift.item())
-            self._ring[self._count % most] = (first, times.item(), *said)
-        else:
-            rows = np.arange(first, first + len(times))
-            columns = (rows, times, v.score, v.threshold, v.is_anomaly, v.drift)
-            new = np.column_stack([column[-most:] for column in columns])
-            self._ring[np.arange(end - len(new), end) % most] = new
         if self._around.shape[1:] != (3, len(v.names)):
             self._around = np.full((most, 3, len(v.names)), np.nan, "float32")
-        around = np.stack([column[-most:] for column in (v.values, v.expected, v.reach)], axis=1)
-        self._around[np.arange(end - len(around), end) % most] = around
+        row = np.arange(first, first + len(times))
+        points = (row, times, v.score, v.threshold, v.is_anomaly, v.drift)
+        begin = max(self._count, end - most)
+        while begin < end:  # to the end of the ring, and from its beginning on
+            at, stop = begin % most, min(end, begin + most - begin % most)
+            here = slice(at, at + stop - begin)
+            part = slice(len(times) - end + begin, len(times) - end + stop)
+            for j, column in enumerate(points):
+                self._ring[here, j] = column[part]
+            for j, column in enumerate((v.values, v.expected, v.reach)):
+                self._around[here, j] = column[part]
+            begin = stop
         self._count = end
 
     @property

@@ -27,7 +27,7 @@ from onlad.serve.across import peers, shared
 from onlad.serve.checkpoint import StateError
 from onlad.serve.connection import Connection
 from onlad.serve.guard import LONGEST_USER, Guard, user
-from onlad.serve.intake import Answer, Item, message
+from onlad.serve.intake import Answer, Item, messages
 from onlad.serve.live import Live
 from onlad.serve.metrics import Metrics
 from onlad.serve.orders import DiskError, UnknownError
@@ -292,12 +292,12 @@ def _bound(host: str, port: int) -> socket.socket:
 
 async def _verdicts(answer: Answer) -> dict[str, Any]:
     said, part = list[dict[str, Any]](), answer.part
-    for i in range(answer.start, answer.start + answer.rows):
-        assert part is not None
-        assert part.verdicts is not None
-        said.append(message(part.watcher, part.verdicts, i, part.first + i, part.times[i]))
-        if i % 100 == 99:
-            await asyncio.sleep(0)
+    if part is not None and part.verdicts is not None:
+        which = range(answer.start, answer.start + answer.rows)
+        for each in messages(part.watcher, part.verdicts, which, part.first, part.times):
+            said.append(each)
+            if len(said) % 100 == 0:
+                await asyncio.sleep(0)
     bad = [{"index": index, "why": why} for index, why in answer.bad]
     return {"accepted": answer.rows, "bad": bad, "verdicts": said}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from onlad.reference import Array
-from onlad.report.record import record
+from onlad.report.record import records
 from onlad.serve import payload
 from onlad.serve.alarm import rounded
 from onlad.serve.frames import Mark, Rows
@@ -96,12 +96,18 @@ class Batch:
         return answer
 
 
-def message(
-    watcher: Watcher, verdicts: Verdicts, index: int, row: int, when: float
-) -> dict[str, Any]:
-    """Return a verdict as messages have it: three digits, and causes of anomalies only."""
-    found = record(verdicts, index, explain=bool(verdicts.is_anomaly[index]))
-    limit = found["threshold"]
-    found["score"] = rounded(found["score"])
-    found["threshold"] = None if limit is None else rounded(limit)
-    return watcher.where | {"row": row, "time": when} | found
+def messages(
+    watcher: Watcher, verdicts: Verdicts, which: Sequence[int], first: int, times: Sequence[float]
+) -> Iterator[dict[str, Any]]:
+    """Yield verdicts as messages have them: three digits, and causes of anomalies only.
+
+    `times` are those of all verdicts, and `first` is the row of the first of them.
+    """
+    where = watcher.where
+    limits: dict[float | None, float | None] = {None: None}  # few differ
+    for i, found in zip(which, records(verdicts, which, anomalies_only=True), strict=True):
+        limit = found["threshold"]
+        if limit not in limits:
+            limits[limit] = rounded(limit)
+        found["score"], found["threshold"] = rounded(found["score"]), limits[limit]
+        yield {**where, "row": first + i, "time": float(times[i]), **found}

@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket
 
 from onlad.reference import Array
-from onlad.serve.intake import message
+from onlad.serve.intake import messages
 from onlad.serve.listener import Listener
 from onlad.serve.service import Service
 from onlad.serve.watcher import Watcher
@@ -45,10 +45,11 @@ class Live(Listener):
         if not wanting:
             return
         every = any(not client.anomalies for client in wanting)
-        for i in range(len(verdicts)) if every else verdicts.is_anomaly.nonzero()[0].tolist():
-            text = orjson.dumps(message(watcher, verdicts, i, first + i, float(times[i])))
+        which = range(len(verdicts)) if every else verdicts.is_anomaly.nonzero()[0].tolist()
+        for said in messages(watcher, verdicts, which, first, times.tolist()):
+            text = orjson.dumps(said)
             for client in wanting:
-                if verdicts.is_anomaly[i] or not client.anomalies:
+                if said["is_anomaly"] or not client.anomalies:
                     if len(client.queue) == WAITING:
                         self.service.health.dropped["websocket"] += 1
                     client.queue.append(text)

@@ -24,23 +24,23 @@ class Marks:
     """The last messages in the journal, by packet identifier; those with times by digest."""
 
     def __init__(self) -> None:
-        self._digests: OrderedDict[int, int] = OrderedDict()
+        self._marks: OrderedDict[int, Mark] = OrderedDict()
         self._timed: OrderedDict[int, None] = OrderedDict()
 
     def add(self, marks: Iterable[Mark], stream: str | None = None) -> None:
         """Remember messages, with the stream if its samples have times; forget the oldest."""
         for mark in marks:
-            self._digests.pop(mark.mid, None)
-            self._digests[mark.mid] = mark.digest
+            self._marks.pop(mark.mid, None)
+            self._marks[mark.mid] = mark
             if stream is not None:
                 self._timed[_of(mark, stream)] = None
-        for kept, most in ((self._digests, MOST), (self._timed, WINDOW)):
+        for kept, most in ((self._marks, MOST), (self._timed, WINDOW)):
             while len(kept) > most:
                 kept.popitem(last=False)
 
     def clear(self) -> None:
         """Forget packet identifiers: the broker has forgotten which it sent."""
-        self._digests.clear()
+        self._marks.clear()
 
     def has_timed(self, mark: Mark, stream: str) -> bool:
         """Return whether a message whose samples have times was taken by a stream."""
@@ -56,13 +56,13 @@ class Marks:
         self._timed = OrderedDict.fromkeys(np.frombuffer(data, "<u8").tolist())
 
     def __contains__(self, mark: Mark) -> bool:
-        return self._digests.get(mark.mid) == mark.digest
+        return self._marks.get(mark.mid) == mark
 
     def __iter__(self) -> Iterator[Mark]:
-        return (Mark(mid, digest) for mid, digest in self._digests.items())
+        return iter(self._marks.values())
 
     def __len__(self) -> int:
-        return len(self._digests)
+        return len(self._marks)
 
 
 def _of(mark: Mark, stream: str) -> int:

@@ -21,7 +21,7 @@ from onlad.reference import Array
 from onlad.serve import discovery, logs, marks
 from onlad.serve.alarm import key
 from onlad.serve.frames import Mark, digest
-from onlad.serve.intake import Item, message
+from onlad.serve.intake import Item, messages
 from onlad.serve.listener import Listener, Message
 from onlad.serve.service import Service
 from onlad.serve.tables import MqttTable, StreamTable
@@ -214,10 +214,10 @@ class Mqtt(Listener):
             self.service.health.dropped["verdict"] += len(which)
         elif which:
             topic = f"{self.table.prefix}/{_topic(watcher)}/verdict".encode()
-            five = self.table.version == "5"
-            for i in which:
-                said = message(watcher, verdicts, i, first + i, float(times[i]))
-                self._batch.append(wire.publication(topic, orjson.dumps(said), five))
+            said = messages(watcher, verdicts, which, first, times.tolist())
+            self._batch += wire.publications(
+                topic, map(orjson.dumps, said), self.table.version == "5"
+            )
         state = self._states.get(watcher.number)
         if client is not None and (state is None or state[0] != watcher.state):
             if state is None:

@@ -95,8 +95,6 @@ def _block(stream: StreamTable, samples: Sequence[Any], names: Names, now: float
             if type(when) not in (float, int) or not -LATEST <= when <= LATEST:
                 return None
             times[i] = float(when)
-    if np.fmax.reduce(np.abs(X), axis=None) > LARGEST:
-        return None
     return Rows(X, times, names, [], timed)
 
 

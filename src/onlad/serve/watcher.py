@@ -257,11 +257,11 @@ class Watcher:
     def follow(self, X: Array, times: Array, verdicts: Verdicts) -> list[Alarm]:
         """Apply the rules to verdicts on samples, note them, and return the alarms that began."""
         first, self.unnamed = self.monitor.n_seen - len(X), ()
-        rows = np.column_stack((times, X))
         if self._before is None:
-            self._kept = self._window - 1
-        else:
-            rows = np.concatenate((self._before, rows))
+            self._kept, self._before = self._window - 1, np.empty((0, 1 + X.shape[1]))
+        before = len(self._before)
+        rows = np.empty((before + len(X), 1 + X.shape[1]))
+        rows[:before], rows[before:, 0], rows[before:, 1:] = self._before, times, X
         self.rules.apply(verdicts, times)
         # As it was before these rows: the samples of an alarm are the same however they come.
         goes_on = self.alarms.open_at(first, self.stream.quiet) is not None

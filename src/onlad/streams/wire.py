@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 import struct
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 CONNECT, CONNACK, PUBLISH, PUBACK = 0x10, 0x20, 0x30, 0x40
@@ -28,6 +30,7 @@ REFUSALS = {
     0x8F: "the topic filter is wrong",
 }
 _SHORT = struct.Struct("!H")
+_PLAIN = bytes((PUBLISH,))  # of QoS 0, not retained
 
 
 class WireError(ValueError):
@@ -86,6 +89,7 @@ def packed(kind: int, *parts: bytes) -> bytes:
     return bytes((kind,)) + variable_length(len(body)) + body
 
 
+@lru_cache(maxsize=10_000)  # of all messages with a verdict, few lengths differ
 def variable_length(value: int) -> bytes:
     """Return a whole number in one to four bytes."""
     data = b""
@@ -245,3 +249,11 @@ def publication(
     number = _SHORT.pack(mid) if mid else b""
     kind = PUBLISH | (2 if mid else 0) | retain
     return packed(kind, text(topic), number, b"\0" if five else b"", payload)
+
+
+def publications(topic: bytes, payloads: Iterable[bytes], five: bool) -> list[bytes]:
+    """Return the bytes of a PUBLISH of QoS 0 for each payload, in parts to be joined."""
+    head, found = text(topic) + (b"\0" if five else b""), list[bytes]()
+    for payload in payloads:
+        found += (_PLAIN, variable_length(len(head) + len(payload)), head, payload)
+    return found
