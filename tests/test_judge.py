@@ -67,6 +67,22 @@ def test_a_row_with_no_value_scores_nothing_and_moves_nothing():
     np.testing.assert_array_equal(np.delete(said["score"], 50), gone)
 
 
+def test_a_small_fault_that_lasts_is_not_hidden_by_changes_of_the_mode():
+    rng = np.random.default_rng(0)
+
+    def machine(rows, noise):
+        cause = rng.normal(size=(rows, 1))
+        return np.hstack((cause, cause, cause)) + noise * rng.normal(size=(rows, 3))
+
+    # The second mode is of the same machine with more noise: in it a fault is less unusual.
+    modes = [made(machine(600, 0.2), 1), made(machine(600, 0.35), 1)]
+    X = machine(300, 0.2)
+    X[100:, 0] += 0.5
+    of_one, of_both = (say(some, X)[0] for some in (modes[:1], modes))
+    kept = of_both["score"][140:] / of_one["score"][140:]
+    assert np.median(kept) > 0.5
+
+
 def test_a_row_belongs_to_the_mode_in_which_it_is_least_unusual():
     modes = modes_of(6, 1, 3)
     X = np.full((60, 6), 5.0)

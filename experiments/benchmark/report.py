@@ -58,6 +58,7 @@ def page(folder: Path = FOLDER) -> str:
         "machines": tables.of_machines(),
         "kinds": tables.of_kinds(),
         "plants": tables.of_plants(),
+        "regimes": tables.of_regimes(),
         "normals": tables.of_normals(),
         "scenarios": tables.of_scenarios(),
         "provenance": tables.origin(),

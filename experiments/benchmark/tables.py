@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import records
-from experiments.benchmark import cuts, machines, normals, plants, scenarios, timed
+from experiments.benchmark import cuts, machines, normals, plants, regimes, scenarios, timed
 from experiments.benchmark.methods import METHODS, OURS
 from experiments.pages import markdown
 from experiments.records import Record
@@ -81,6 +81,24 @@ def of_layers() -> str:
         for method in OURS
     }
     return _table("method", rows, [f"{title}, {unit}" for title, _, unit in SCORED.values()])
+
+
+def of_regimes() -> str:
+    """Return what `Monitor` does after a lasting change: found, false episodes, precision."""
+    told = {OURS[0]: "nothing", OURS[1]: "history", "Monitor(), started at the change": "anew"}
+    groups = [("all", {})] + [(each, {"change": each}) for each in regimes.CHANGES]
+    groups += [(each, {"noise": each}) for each in regimes.NOISES]
+    cells = {
+        method: {
+            name: "{found:.0%}, {false:.1f}, {precision:.2f}".format(
+                **regimes.means(which, **wanted)
+            )
+            for name, wanted in groups
+        }
+        for method, which in told.items()
+    }
+    rows = {name: {method: cells[method][name] for method in told} for name, _ in groups}
+    return _table("machines", rows, list(told))
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float, float]:

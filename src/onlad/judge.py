@@ -4,14 +4,14 @@ It holds what changes with each row: the value that each feature had last, the r
 running means, the leans, and the mode that the machine is in. The modes themselves change only
 between calls.
 
-A row belongs to the mode in which the row by itself is least unusual: running means and leans have no
-part in that, since they would be left behind with each change of mode, and a small fault that lasts
-would be hidden by changing to and fro. The mode of the row before is kept while its score is at most
-KEEP. A machine that had several modes in its start changes between these at any
-row, so no window reaches over such a change: until enough rows have followed, the row itself stands
-in for the rows before it. Any other change is a jump that was not seen before. A missing value
-counts as the last one; if it is missing for much longer than usual, as what the other features make
-of it.
+A row belongs to the mode in which the row by itself is least unusual. Running means and leans have
+no part in that: they are left behind when the mode changes, so a small fault that lasts would be
+hidden by changes to and fro. The mode of the row before is kept while its score is at most KEEP.
+
+A machine that had several modes in its start changes between these at any row, so no window reaches
+over such a change: until enough rows have followed, the row itself stands in for the rows before
+it. Any other change is a jump that was not seen before. A missing value counts as the last one; if
+it is missing for much longer than usual, as what the other features make of it.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Judging(Store):
         return (run.long() + 1).clamp(max=self.width - 1)
 
     def _best(self, devices: Any, rows: Any, present: Any, run: Any) -> Found:
-        """Return what each row scores, in the mode in which it is least unusual."""
+        """Return what each row scores, in the mode to which it belongs."""
         pool, before = self.first, self.width - 1
         Z = pool.scaled(devices, rows)
         E = pool.errors(devices, Z, *pool.hidden(Z, None))
