@@ -94,10 +94,6 @@ def measured(told: str, noise: str, change: str, seed: int) -> Record:
     }
 
 
-def _measured(task: tuple[str, str, str, int]) -> Record:
-    return measured(*task)
-
-
 def means(told: str, **wanted: str) -> Mapping[str, float]:
     """Return found faults, false episodes in 10,000 rows and average precision of some machines."""
     some = [
@@ -124,7 +120,7 @@ def main() -> None:
         for change in CHANGES
         for seed in SEEDS
     ]
-    found = in_parallel("regimes", [(_measured, task) for task in tasks], os.cpu_count() or 1)
+    found = in_parallel("regimes", [(measured, task) for task in tasks], os.cpu_count() or 1)
     records.write(FILE, list(found))
 
 
