@@ -63,8 +63,8 @@ struct Scores {
     double whole, alone;
 };
 
-// The scores of errors for one mode, running means and leans after it, and squares by feature. Leans
-// of errors of another mode do not count: `stays` is 0.
+// The scores of errors for one mode, running means and leans after it, and squares by feature.
+// Leans of errors of another mode do not count: `stays` is 0.
 ONLAD_APART Scores judge_errors(const JudgeState& s, const ModeData& m, const double* e,
                                 double known, double stays, double* means,
                                 const JudgeWorkspace& scratch) {
