@@ -83,6 +83,7 @@ networks: $(VENV)/.dev  ## the networks, made for a GPU, resumable; needs ONLAD_
 	$(BIN)/python -m experiments.scaling run nn dnn
 
 benchmark: $(VENV)/.benchmark  ## how well Monitor detects, beside others; goes on where it stopped
+	$(BIN)/python -m experiments.benchmark.regimes
 	$(BIN)/python -m experiments.benchmark
 
 # LONG=1 also fuzzes for long, and measures every size on every board that has no record yet.
