@@ -183,6 +183,16 @@ def test_blocks_change_nothing_whatever_the_times_are(seed):
     assert persist.to_bytes(saved) == persist.to_bytes(whole)
 
 
+def test_a_pause_after_a_day_with_few_samples_is_the_same_in_blocks():
+    t = DAY * np.array([20_000.0, 20_001.0, 20_001.1])
+    X, pause = np.ones((3, 2)), np.array([False, True, True])
+    whole, parts = Monitor(), Monitor()
+    whole.observe_many(X, times=t, pause=pause)
+    for i in range(3):
+        parts.observe_many(X[i : i + 1], times=t[i : i + 1], pause=pause[i : i + 1])
+    assert persist.to_bytes(whole) == persist.to_bytes(parts)
+
+
 def test_one_by_one_gives_the_same():
     t, X = office(2, days=4)
     many, monitor = Monitor().observe_many(X, times=t), Monitor()

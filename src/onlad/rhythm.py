@@ -208,14 +208,15 @@ class Rhythm:
 
     def _turn(self, date: float) -> None:
         """Learn the day that has ended, if a later one begins."""
-        if not self.begun:
-            self._begun = self._date = date
-        elif date > self._date:
-            if self._counts.any():
-                self._end()
-                self._sums[:], self._counts[:] = 0.0, 0.0
-            self._date = date
-            self._shape = self._shaped(date)
+        if self.begun and date <= self._date:
+            return
+        if self._counts.any():
+            self._end()
+            self._sums[:], self._counts[:] = 0.0, 0.0
+        if not self.begun:  # nothing is known of the days so far
+            self._begun = date
+        self._date = date
+        self._shape = self._shaped(date)
 
     def _end(self) -> None:
         """Mix the means of a day into the patterns, and note how well they foretold it."""

@@ -28,7 +28,7 @@ def test_the_gpu_was_as_exact_and_nearly_as_fast_as_its_memory():
     single, double = sorted(records, key=lambda record: record["dtype"])
     assert (single["machine"], single["dtype"]) == ("NVIDIA H200", "float32")
     for name, off in single["off the float64 loop"].items():
-        assert off < (3e-6 if "loss" in name else 2e-5)
+        assert off < (3e-6 if "loss" in name else 3e-5)
     assert max(double["off the float64 loop"].values()) < 1e-12
     assert single["step / copy"] > 0.85
     assert single["million updates a second"]["block"] > 100
