@@ -85,6 +85,8 @@ def of_layers() -> str:
 
 def of_regimes() -> str:
     """Return what `Monitor` does after a lasting change: found, false episodes, precision."""
+    if not records.read(regimes.FILE):
+        return NOTHING
     told = {OURS[0]: "nothing", OURS[1]: "history", "Monitor(), started at the change": "anew"}
     groups = [("all", {})] + [(each, {"change": each}) for each in regimes.CHANGES]
     groups += [(each, {"noise": each}) for each in regimes.NOISES]
